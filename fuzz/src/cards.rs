@@ -1,4 +1,4 @@
-//! Business cards, as peers publish them, to the rails and the engine that take them; and lists of interfaces.
+//! Cards of peers, as input to rails and the engine, and lists of interfaces.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -24,7 +24,8 @@ const CONFIG: Config = Config {
     rdma: towline_core::pml::rdma::Config::OFF,
 };
 
-/// Feeds the input, as it is and laid over a real card, to what its first byte names. The real card is taken after it.
+/// Runs one input, as it is and applied to a real card. Its first byte chooses the parser. The real card must still be
+/// accepted afterwards.
 pub fn run(data: &[u8]) {
     let Some((what, rest)) = data.split_first() else { return };
     match what % 4 {
@@ -72,7 +73,7 @@ fn engine(data: &[u8]) {
     }
 }
 
-/// A card with places changed: each two bytes of `changes` say where and how.
+/// A card with some bytes changed: each two bytes of `changes` give the position and the change.
 fn laid_over(card: &[u8], changes: &[u8]) -> Vec<u8> {
     let mut card = card.to_vec();
     for pair in changes.as_chunks::<2>().0 {

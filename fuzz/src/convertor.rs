@@ -1,4 +1,4 @@
-//! Layouts, sane and absurd, and windows on them: the convertor against a list of byte positions.
+//! Valid and invalid layouts, and windows on them: compares the convertor with a list of byte positions.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::convertor::{Layout, LayoutError, Piece, Span, transfer};
@@ -7,7 +7,7 @@ use towline_core::convertor::{Layout, LayoutError, Piece, Span, transfer};
 const MOST_BYTES: u64 = 2048;
 const MOST_ROOM: i64 = 1 << 16;
 
-/// What a layout is built from.
+/// The parts of a layout.
 #[derive(Debug)]
 enum Tree {
     Bytes(u64),
@@ -18,7 +18,7 @@ enum Tree {
     Pieces(Vec<(i64, Tree)>),
 }
 
-/// Where built layouts live as long as others refer to them.
+/// Keeps layouts alive as long as others refer to them.
 #[derive(Default)]
 struct Home<'l> {
     layouts: typed_arena::Arena<Layout<'l>>,

@@ -1,9 +1,9 @@
-//! Frames of a hostile peer, among an honest one's traffic.
+//! Frames of a hostile peer, during the traffic of an honest one.
 //!
-//! Three ends of two meshes: the victim, an engine with two rails; an honest engine; and an end without an engine, which sends whatever
-//! the input says and knows the handles that the victim told it. The hostile peer may spoil its own messages. It may
-//! not reach memory that was not given to it, stop, lose, double or change a message between the other two, or make
-//! the victim keep anything once it is deleted.
+//! Three ends of two meshes: the victim, which is an engine with two rails; an honest engine; and a hostile end without
+//! an engine, which sends what the input says and knows the handles that the victim gave it. The hostile peer may spoil
+//! its own messages. It must not access memory that was not given to it, must not stop, lose, duplicate or change a
+//! message between the other two, and must not make the victim keep anything after it is deleted.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
@@ -19,7 +19,7 @@ use towline_core::time::Instant;
 use towline_core::wire::{self, Header};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-use crate::device::{Memory, WithDevice};
+use crate::device_rail::{DeviceRail, Memory};
 
 const VICTIM: u32 = 0;
 const HOSTILE: u32 = 1;
@@ -46,7 +46,7 @@ const MOST_SENDS: usize = 4;
 const CONTEXTS: u32 = 2;
 const TAGS: u32 = 3;
 
-/// Plays one input, then sees that the honest traffic ends well and nothing is left over.
+/// Runs one input, and then checks that the honest traffic completes and that everything is released.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = [(); RAILS].map(|()| vec![0; Hub::cost(ENDS, SLOTS, FRAME)]);
@@ -54,13 +54,13 @@ pub fn run(data: &[u8]) {
         memory.each_mut().map(|memory| Hub::new(&mut Arena::new(memory), ENDS, SLOTS, FRAME).expect("cost is enough"));
     // One in two inputs has the receivers' devices get.
     let gets = data.len() % 2 == 1;
-    let attributes = WithDevice::attributes(Hub::attributes(FRAME), gets);
+    let attributes = DeviceRail::attributes(Hub::attributes(FRAME), gets);
     let bytes = CONFIG.bytes(&[&attributes; RAILS]);
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
     let registered: [Memory; RAILS] = Default::default();
     let node = |me, other, room| {
         let rails = std::array::from_fn(|at| {
-            WithDevice::new(hubs[at].rail(me).expect("an end for each"), me, registered[at].clone(), gets)
+            DeviceRail::new(hubs[at].rail(me).expect("an end for each"), me, registered[at].clone(), gets)
         });
         Node::new(rails, CONFIG, other, room)
     };
@@ -155,9 +155,9 @@ fn finish<'m>(victim: &mut Node<'m>, honest: &mut Node<'m>) {
     assert_eq!((victim.engine.pins(), honest.engine.pins()), ([0; 2], [0; 2]), "memory stays registered");
 }
 
-/// An engine with what its user has under way.
+/// An engine, with the operations of its user.
 struct Node<'m> {
-    engine: Pml<'m, [WithDevice<'m>; RAILS]>,
+    engine: Pml<'m, [DeviceRail<'m>; RAILS]>,
     /// The other engine.
     other: u32,
     pending: Vec<Pending>,
@@ -179,13 +179,13 @@ struct Pending {
 }
 
 impl<'m> Node<'m> {
-    fn new(rails: [WithDevice<'m>; RAILS], config: Config, other: u32, memory: &'m mut [u8]) -> Self {
+    fn new(rails: [DeviceRail<'m>; RAILS], config: Config, other: u32, memory: &'m mut [u8]) -> Self {
         let engine = Pml::new(config, &mut Arena::new(memory), rails).expect("the configuration says how much");
         Self { engine, other, pending: Vec::new(), taken: Vec::new(), due: Vec::new(), count: 0 }
     }
 
     fn add(&mut self, peer: u32, params: &[u8]) {
-        let reach = |_, rail: &mut WithDevice<'m>| rail.add_peer(Peer(peer), &peer.to_le_bytes());
+        let reach = |_, rail: &mut DeviceRail<'m>| rail.add_peer(Peer(peer), &peer.to_le_bytes());
         self.engine.add_peer(Peer(peer), params, reach).expect("the peer can be reached");
     }
 

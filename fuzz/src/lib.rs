@@ -1,5 +1,5 @@
-//! What the fuzz targets do, as plain functions of the input's bytes: a target in `fuzz_targets/` hands its input to
-//! one of them, and `tests/corpus.rs` hands them the checked-in corpora on a stable toolchain.
+//! The fuzz targets as plain functions of the input's bytes. A target in `fuzz_targets/` passes its input to one of
+//! them, and `tests/corpus.rs` passes the checked-in corpora on a stable toolchain.
 //!
 //! | target | what it feeds | what must hold |
 //! |---|---|---|
@@ -28,9 +28,9 @@
 pub mod bootstrap;
 pub mod cards;
 pub mod convertor;
-mod device;
+mod device_rail;
+mod exposing_rail;
 pub mod frames;
-mod lending;
 pub mod link;
 pub mod matcher;
 pub mod modex;
@@ -45,7 +45,7 @@ pub mod verbs;
 /// A target: what it does with the bytes of one input.
 pub type Run = fn(&[u8]);
 
-/// All targets by name, for those who run them without libFuzzer.
+/// All targets by name, for runs without libFuzzer.
 pub const TARGETS: &[(&str, Run)] = &[
     ("bootstrap", bootstrap::run),
     ("cards", cards::run),

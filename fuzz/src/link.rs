@@ -1,4 +1,4 @@
-//! Frames of a hostile peer to a link, among an honest one's traffic.
+//! Frames of a hostile peer to a link, during the traffic of an honest one.
 //!
 //! Three ends of one mesh: the victim and an honest end, which are links, and a hostile end without one, which knows the
 //! protocol of `WIRE.md`, the sessions and all numbers, and says what the input says, with checks that hold or not. It
@@ -27,7 +27,7 @@ const INCARNATION: u64 = 500;
 /// The honest end is polled as often, in nanoseconds.
 const PAUSE: u64 = 500_000_000;
 
-/// Plays one input, then sees that the honest traffic ends well and nothing is left over.
+/// Runs one input, and then checks that the honest traffic completes and that everything is released.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
@@ -111,7 +111,7 @@ fn step(
     Ok(())
 }
 
-/// A link with what its user has under way.
+/// A link, with the operations of its user.
 struct Node<'m> {
     link: Link<'m, Rail<'m>, Crc32c>,
     to: [Endpoint; ENDS as usize],

@@ -1,4 +1,4 @@
-//! Histories of receives and messages: the matcher against two plain lists.
+//! Histories of receives and messages: compares the matcher with two plain lists.
 
 use arbitrary::{Arbitrary, Unstructured};
 use towline_core::arena::Arena;
@@ -76,7 +76,7 @@ impl Lists {
     }
 }
 
-/// The rule, written out once more.
+/// The matching rule, implemented again.
 fn accepts(pattern: &Pattern, key: &Key) -> bool {
     if pattern.context != key.context || (pattern.source != ANY && pattern.source != key.source) {
         return false;
@@ -93,7 +93,7 @@ fn remove<T>(list: &mut Vec<(u32, T)>, slot: u32) -> bool {
     place.map(|place| list.remove(place)).is_some()
 }
 
-/// Plays one history.
+/// Runs one history.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let Ok(seed) = u64::arbitrary(&mut data) else { return };

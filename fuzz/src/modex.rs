@@ -1,4 +1,4 @@
-//! What peers publish, well-formed, spoilt and raw: one process's board against what the sets say.
+//! Publications of peers, well-formed, changed and raw: compares the board of one process with the sets.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;

@@ -1,9 +1,9 @@
-//! A stream of sealed records, and sealed datagrams, with somebody on the way who knows no key.
+//! A stream of sealed records, and sealed datagrams, with an attacker on the path who has no key.
 
 use std::sync::LazyLock;
 
 use towline_crypt::record::{self, PLAIN, Record, WHOLE};
-use towline_crypt::{Cipher, Handshake, MESSAGE, TAG, Window};
+use towline_crypt::{Cipher, Handshake, MESSAGE, ReplayWindow, TAG};
 
 const KEY: [u8; 32] = [0x5a; 32];
 
@@ -69,7 +69,7 @@ fn stream(data: &[u8]) {
 /// Each byte takes one of the datagrams so far again, or a changed one, or the next: each is opened once.
 fn datagrams(data: &[u8]) {
     let (left, right) = pair();
-    let mut window = Window::new();
+    let mut window = ReplayWindow::new();
     let (mut taken, mut sent) = ([false; 256], 0u64);
     for byte in data.iter().take(64) {
         let number = u64::from(byte % 32) + sent.saturating_sub(16);
@@ -82,7 +82,7 @@ fn datagrams(data: &[u8]) {
         let opened = right.open_as(as_number, &sealed, &mut open);
         assert_eq!(opened.is_ok(), as_number == number, "under another number");
         if opened.is_ok() && is_new {
-            window.take(as_number);
+            window.accept(as_number);
             let seen = &mut taken[as_number as usize % 256];
             assert!(as_number >= 256 || !*seen, "twice");
             *seen = true;

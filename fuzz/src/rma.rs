@@ -16,7 +16,7 @@ use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreacha
 use towline_core::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, RemoteMemory};
 use towline_core::time::Instant;
 
-use crate::lending::{Lending, Lent};
+use crate::exposing_rail::{ExposedBuffers, ExposingRail};
 
 const TARGET: u32 = 0;
 const INITIATOR: u32 = 1;
@@ -41,14 +41,14 @@ pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
     let hub = Hub::new(&mut Arena::new(&mut memory), ENDS, SLOTS, FRAME).expect("cost is enough");
-    let bytes = CONFIG.bytes::<Lending<'_>>(&Hub::attributes(FRAME));
+    let bytes = CONFIG.bytes::<ExposingRail<'_>>(&Hub::attributes(FRAME));
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
-    let (told, lent) = (Told::default(), Lent::default());
+    let (told, exposed) = (Told::default(), ExposedBuffers::default());
     let of_hostile = [0xaa; LEN];
-    lent.expose(HOSTILE, Span::of(&of_hostile));
+    exposed.expose(HOSTILE, Span::of(&of_hostile));
     let mut window = [0u64; WORDS];
-    let (mut target, of_target) = module(&hub, TARGET, &mut one, &lent);
-    let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other, &lent);
+    let (mut target, of_target) = module(&hub, TARGET, &mut one, &exposed);
+    let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other, &exposed);
     // SAFETY: the words outlive both modules, and are looked at when nothing is under way only.
     let registered = unsafe {
         target.register_mem(Some(of_target[INITIATOR as usize]), window.as_mut_ptr().cast(), LEN, Access::ANY)
@@ -77,7 +77,7 @@ pub fn run(data: &[u8]) {
                 Ok(())
             }
             _ => {
-                lent.refused.set(!lent.refused.get());
+                exposed.refused.set(!exposed.refused.get());
                 Ok(())
             }
         };
@@ -98,11 +98,16 @@ pub fn run(data: &[u8]) {
     assert_eq!(window, honest.model, "the memory is not what the operations made of it");
 }
 
-type Module<'m> = Btl<'m, Lending<'m>>;
+type Module<'m> = Btl<'m, ExposingRail<'m>>;
 
 /// A module that knows all ends, by their numbers.
-fn module<'m>(hub: &'m Hub<'m>, me: u32, memory: &'m mut [u8], lent: &Lent) -> (Module<'m>, Vec<EndpointId>) {
-    let rail = Lending::new(hub.rail(me).expect("an end for each"), me, lent.clone());
+fn module<'m>(
+    hub: &'m Hub<'m>,
+    me: u32,
+    memory: &'m mut [u8],
+    exposed: &ExposedBuffers,
+) -> (Module<'m>, Vec<EndpointId>) {
+    let rail = ExposingRail::new(hub.rail(me).expect("an end for each"), me, exposed.clone());
     let mut btl = Btl::new(CONFIG, &mut Arena::new(memory), rail).expect("the configuration says how much");
     let cards: Vec<_> = (0..ENDS).map(u32::to_le_bytes).collect();
     let procs: Vec<_> = (0..).zip(&cards).map(|(id, card)| Proc { id, card }).collect();

@@ -1,5 +1,5 @@
-//! What a link makes of real udp: bulk frames from one thread to another, each in a network namespace of its own if two are
-//! named. `host-tests/scripts/loss` makes two that are joined, and lets a part of the datagrams get lost on the way.
+//! Measures a link over real UDP: bulk frames from one thread to another, each in a network namespace of its own if two
+//! are named. `host-tests/scripts/loss` makes two connected namespaces, and drops a part of the datagrams between them.
 //!
 //! ```sh
 //! lossy_udp [SECONDS [NAMESPACE NAMESPACE]]
@@ -29,7 +29,7 @@ fn main() {
     receiver.join().expect("the receiver ends well");
 }
 
-/// One end.
+/// One end of the link.
 struct Side {
     link: Link<'static, Rail, Crc32c>,
     to: Endpoint,
@@ -40,7 +40,7 @@ impl Side {
     fn new(rank: u32, namespace: Option<String>, tell: &Sender<Vec<u8>>, hear: &Receiver<Vec<u8>>) -> Self {
         if let Some(name) = &namespace {
             let file = std::fs::File::open(format!("/var/run/netns/{name}")).expect("a network namespace");
-            // SAFETY: the descriptor is open; only this thread moves.
+            // SAFETY: the descriptor is open, and only this thread changes its namespace.
             assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0, "who may not enter it?");
         }
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
@@ -67,7 +67,7 @@ fn send(side: &mut Side, end: Instant) {
     let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 8, len };
     let (mut number, mut told) = (0u64, 0u64);
     while Instant::now() < end {
-        // SAFETY: the body is never freed, nor written.
+        // SAFETY: the body is never freed or written.
         match unsafe { side.link.send(side.to, shape, &number.to_le_bytes(), Span::of(body), Cookie(0)) } {
             Ok(_) => number += 1,
             Err(SendError::Busy) => {}
@@ -97,7 +97,7 @@ fn receive(side: &mut Side, end: Instant) {
         match side.poll() {
             Some(Event::Frame(frame)) => {
                 begun.get_or_insert_with(Instant::now);
-                // SAFETY: the sink outlives the link, and nobody reads it.
+                // SAFETY: the sink outlives the link, and nothing reads it.
                 match unsafe { side.link.deliver(frame.id, 8, span, Cookie(u64::from(frame.len))) } {
                     Delivery::Done => bytes += u64::from(frame.len),
                     Delivery::Pending => pending += 1,

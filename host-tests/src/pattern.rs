@@ -1,6 +1,6 @@
 //! Message bytes that can be checked: each message has bytes of its own.
 
-/// Bytes that name a message: any part of them differs from the same part of another's.
+/// Fills bytes with the pattern of a message. Any part of it differs from the same part of another message's pattern.
 pub fn pattern(name: u64, bytes: &mut [u8]) {
     let mut word = name.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03;
     for chunk in bytes.chunks_mut(8) {
@@ -11,7 +11,7 @@ pub fn pattern(name: u64, bytes: &mut [u8]) {
     }
 }
 
-/// [`pattern`] in memory of its own.
+/// The first `len` bytes of a [`pattern`].
 pub fn patterned(name: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     pattern(name, &mut bytes);

@@ -1,4 +1,4 @@
-//! No allocation on any message's path: counted by the allocator of this test's process.
+//! Messages cause no allocation: the allocator of this test process counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: everything is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -34,11 +34,11 @@ static ALLOCATOR: Counting = Counting;
 
 const UNEXPECTED: u32 = 100_000;
 
-/// With 100,000 messages kept unexpected, then matched in reverse order of their tags, and a long message for each
-/// thousandth. One test in this file, so that no other thread allocates meanwhile.
+/// 100,000 unexpected messages are matched in reverse order of their tags, with a long message for each thousandth.
+/// This file has one test, so that no other thread allocates meanwhile.
 #[test]
 fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
-    // A share holds 65535 messages at most, so three peers send a part each.
+    // A credit share holds at most 65535 messages, so each of three peers sends a part.
     let peers = 4u32;
     let config = Config {
         peers,
@@ -76,7 +76,7 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
     let each = UNEXPECTED.div_ceil(3);
     for tag in 0..each {
         for (sender, world) in senders.iter_mut() {
-            // SAFETY: a complete send does not touch its memory any more, and these complete at once.
+            // SAFETY: a completed send does not access its memory any more, and these complete at once.
             let sending = unsafe { sender.isend(*world, 0, tag, Mode::Standard, Span::of(&tag.to_le_bytes())) };
             assert_eq!(sending, Ok(Sending::Complete));
         }

@@ -1,4 +1,5 @@
-//! The engine over TCP, one link and three: messages of all sizes in both directions at once, every byte compared.
+//! The engine over TCP, with one link and with three: messages of all sizes in both directions at once, compared byte
+//! by byte.
 
 use std::time::Instant as Clock;
 
@@ -58,7 +59,8 @@ fn exchange<const N: usize>() {
             for (tag, len) in SIZES.into_iter().enumerate() {
                 let sink = &mut into[own][tag];
                 let sink = Span::contiguous(sink.as_mut_ptr(), sink.len());
-                // SAFETY: the memory outlives the requests, which end within the turn, and is looked at only then.
+                // SAFETY: the memory outlives the requests, which complete within the turn, and is read only after
+                // that.
                 unsafe {
                     let tag = tag as u32;
                     let receive = engine.irecv(*comm, Source::Rank(peer), Tag::Is(tag), sink).expect("room");

@@ -1,14 +1,14 @@
-//! The examples as real processes: several ranks under `towline run`, over shared memory and TCP.
+//! Runs the examples as real processes: several ranks under `towline run`, over shared memory and TCP.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Each way that ranks can be connected.
+/// The transports and numbers of links.
 const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
 
-/// Where cargo puts what it builds, in the profile of these tests: the folder above that of the test itself.
+/// The folder of cargo's build output, in the profile of these tests. It is the parent of the test's own folder.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -32,7 +32,7 @@ fn built() -> &'static Path {
     })
 }
 
-/// `towline run` with so many ranks; what is to be run follows. A job that hangs is ended, and fails.
+/// `towline run` with `ranks` ranks. The program follows. A job that hangs is ended and fails.
 fn run(ranks: u32, way: &str) -> Command {
     let mut command = Command::new(built().join("towline"));
     command.args(["run", "--timeout", "300", "--transport", way, "-n", &ranks.to_string(), "--"]);
@@ -44,7 +44,7 @@ fn example(name: &str) -> PathBuf {
     built().join("examples").join(name)
 }
 
-/// Runs a command that is to succeed; gives its lines, sorted.
+/// Runs a command that must succeed. Gives the lines of its output, sorted.
 fn lines(command: &mut Command) -> Vec<String> {
     let output = command.output().unwrap();
     let text = both(&output);
@@ -58,7 +58,7 @@ fn both(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// A folder of a test's own, gone when the test is over.
+/// A temporary folder, which is removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -111,7 +111,7 @@ fn threads_of_all_ranks_send_to_each_other() {
 #[test]
 fn a_rank_with_another_number_of_contexts_is_named_and_ends_the_job() {
     for way in WAYS {
-        // Rank 2 has one more than the others.
+        // Rank 2 has one context more than the other ranks.
         let script = r#"exec "$0" --contexts $((2 + TOWLINE_RANK / 2))"#;
         let output = run(3, way).args(["sh", "-c", script]).arg(example("contexts")).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{way}: {}", both(&output));
@@ -121,8 +121,8 @@ fn a_rank_with_another_number_of_contexts_is_named_and_ends_the_job() {
 }
 
 #[test]
-fn a_file_is_cast_to_ranks_that_do_not_have_it() {
-    // Sizes around the end of a chunk, no bytes at all, and a chunk that is longer than the file.
+fn a_file_is_distributed_to_ranks_that_do_not_have_it() {
+    // Sizes around a chunk, an empty file, and a chunk that is longer than the file.
     for (way, ranks, len, chunk) in [
         ("sm", 4, (1 << 20) * 3 + 17, 1 << 20),
         ("tcp", 4, (1 << 20) * 3 + 17, 1 << 20),
@@ -136,7 +136,7 @@ fn a_file_is_cast_to_ranks_that_do_not_have_it() {
         let bytes: Vec<u8> = (0..len as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         fs::write(folder.0.join("input"), &bytes).unwrap();
         fs::create_dir(folder.0.join("elsewhere")).unwrap();
-        // Only rank 0 is where the input is.
+        // Only rank 0 can access the input.
         let script = r#"[ "$TOWLINE_RANK" = 0 ] || cd elsewhere; exec "$0" input "$1" --chunk "$2""#;
         let mut command = run(ranks, way);
         command.args(["sh", "-c", script]).arg(example("filecast")).arg(folder.0.join("copies")).arg(chunk.to_string());
@@ -156,7 +156,7 @@ fn a_file_is_cast_to_ranks_that_do_not_have_it() {
 }
 
 #[test]
-fn a_file_that_is_not_there_ends_the_job_and_is_named() {
+fn a_missing_file_ends_the_job_and_is_named() {
     for way in WAYS {
         let folder = Folder::new(&format!("missing-{way}"));
         let mut command = run(3, way);
@@ -167,9 +167,9 @@ fn a_file_that_is_not_there_ends_the_job_and_is_named() {
     }
 }
 
-/// Every word of a file, on any number of ranks over any transport, as often as it is there.
+/// The counts of all words of a file, on any number of ranks over any transport.
 #[test]
-fn words_are_counted_alike_on_any_number_of_ranks() {
+fn word_counts_do_not_depend_on_the_number_of_ranks() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../LICENSE-APACHE");
     let text = fs::read_to_string(&file).unwrap();
     let mut counts = std::collections::HashMap::new();
@@ -187,7 +187,7 @@ fn words_are_counted_alike_on_any_number_of_ranks() {
     assert!(both(&output).contains("no place left"), "{}", both(&output));
 }
 
-/// The same diffusion as the example's, in one piece.
+/// The same diffusion as in the example, computed by one process.
 fn diffused(width: usize, height: usize, channels: usize, bytes: &[u8], steps: u32) -> Vec<u8> {
     let mut cells: Vec<f64> = bytes.iter().map(|byte| f64::from(*byte)).collect();
     for _ in 0..steps {
@@ -211,7 +211,7 @@ fn diffused(width: usize, height: usize, channels: usize, bytes: &[u8], steps: u
 }
 
 #[test]
-fn heat_spreads_alike_on_any_number_of_ranks() {
+fn diffusion_does_not_depend_on_the_number_of_ranks() {
     let folder = Folder::new("heat");
     for (name, width, height, color, channels) in [
         ("wide", 61usize, 23usize, png::ColorType::Rgb, 3usize),
@@ -243,7 +243,7 @@ fn heat_spreads_alike_on_any_number_of_ranks() {
     }
 }
 
-/// The process of a rank, once it runs the program: found by its environment.
+/// Waits until a rank runs the program. Finds its process by the environment.
 fn process_of(rank: u32, mark: &str) -> i32 {
     let wanted = [format!("TOWLINE_RANK={rank}"), format!("TOWLINE_EXAMPLES_MARK={mark}")];
     loop {
@@ -278,7 +278,7 @@ fn a_rank_that_is_killed_ends_the_job_with_a_message() {
         command.arg(example("ring")).args(["--rounds", "4000000000"]).env("TOWLINE_EXAMPLES_MARK", &mark);
         let mut job = Job(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
         let victim = process_of(2, &mark);
-        // SAFETY: sends a signal to a process that this test has started.
+        // SAFETY: this sends a signal to a process that the test has started.
         assert_eq!(unsafe { libc::kill(victim, libc::SIGKILL) }, 0);
         let mut errors = String::new();
         std::io::Read::read_to_string(job.0.stderr.as_mut().unwrap(), &mut errors).unwrap();
@@ -288,9 +288,10 @@ fn a_rank_that_is_killed_ends_the_job_with_a_message() {
     }
 }
 
-/// Ranks that lose a killed one end, too, perhaps before the launcher looks: the one that was killed is named all the same.
+/// Ranks that lose a killed rank also end, perhaps before the launcher notices. The killed rank is reported all the
+/// same.
 #[test]
-fn a_rank_that_is_killed_is_named_before_those_that_end_for_it() {
+fn a_killed_rank_is_named_before_ranks_that_end_because_of_it() {
     let folder = Folder::new("named");
     let script = "echo $$ > pid.$TOWLINE_RANK; until [ -e go ]; do sleep 0.02; done
         if [ $TOWLINE_RANK = 1 ]; then kill -9 $$; fi; exit 3";
@@ -308,7 +309,7 @@ fn a_rank_that_is_killed_is_named_before_those_that_end_for_it() {
         }
     });
     let signal = |signal| {
-        // SAFETY: sends a signal to a process that this test has started.
+        // SAFETY: this sends a signal to a process that the test has started.
         assert_eq!(unsafe { libc::kill(job.0.id() as i32, signal) }, 0);
     };
     signal(libc::SIGSTOP);

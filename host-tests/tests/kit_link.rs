@@ -1,21 +1,21 @@
-//! The rail kit over links: of the loopback rail, and of simulated rails on which everything goes wrong.
+//! The rail kit over links: on the loopback rail, and on simulated rails with all faults.
 
 use towline_core::arena::Arena;
 use towline_core::link::{Config, Crc32c, Link};
 use towline_core::rail::loopback::{self, Hub};
 use towline_core::rail::{FullRail, LINKED_HEAD};
 use towline_core::time::{Duration, Instant};
-use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::rail_suite;
 use towline_host_tests::random::Random;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
-use towline_host_tests::sim::network::faults::{Faults, Make};
+use towline_host_tests::sim::network::faults::{Faults, RailParams};
 
 /// Nanoseconds between two polls.
 const STEP: u64 = 1000;
 
-/// A link over a raw rail, with times for a kit that gives up after a while.
+/// A link over a raw rail, with time-outs that fit the kit's limits.
 fn link<R: FullRail>(raw: R, number: u8) -> Link<'static, R, Crc32c> {
     let config = Config {
         peers: 4,
@@ -65,7 +65,7 @@ impl Setup for Loopback {
 }
 
 struct Simulated {
-    make: Make,
+    make: RailParams,
     faults: Faults,
     now: u64,
 }
@@ -103,21 +103,27 @@ mod over_a_long_loopback {
     rail_suite!(Loopback { slots: 64, frame: 65_536, now: 0 });
 }
 
-/// Reliable below, but slow with bodies, and read in place.
+/// The rail below is reliable, but bodies arrive late and are left in place.
 mod over_a_calm_network {
     use super::*;
     rail_suite!(Simulated {
-        make: Make::default(),
+        make: RailParams::default(),
         faults: Faults { late_body: 400, in_place: 500, staged: 300, ..Faults::default() },
         now: 0
     });
 }
 
-/// Loses, doubles, changes, reorders and refuses.
+/// The rail below loses, duplicates, corrupts, reorders and refuses frames.
 mod over_a_bad_network {
     use super::*;
     rail_suite!(Simulated {
-        make: Make { slots: 8, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..Make::default() },
+        make: RailParams {
+            slots: 8,
+            frames_kept: 3,
+            eager_limit: 100,
+            rendezvous_eager_limit: 64,
+            ..RailParams::default()
+        },
         faults: Faults {
             drop: 50,
             duplicate: 50,

@@ -3,10 +3,10 @@
 use towline_core::arena::Arena;
 use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::time::Instant;
-use towline_host_tests::kit::bench::Setup;
+use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::rail_suite;
 
-/// Queues of few slots, so that every check fills them.
+/// A loopback rail. With few slots every check fills its queues.
 struct Loopback {
     slots: u32,
     frame: u32,
@@ -42,14 +42,14 @@ mod large {
     rail_suite!(Loopback { slots: 64, frame: 65_536 });
 }
 
-/// Matching transports over it.
+/// The suite for matching transports.
 mod mtl {
     use super::*;
     towline_host_tests::mtl_suite!(Loopback { slots: 16, frame: 4096 });
 }
 
-/// One-sided operations over it, emulated.
-mod onesided {
+/// The suite for one-sided operations, which are emulated.
+mod one_sided {
     use super::*;
-    towline_host_tests::onesided_suite!(Loopback { slots: 16, frame: 4096 });
+    towline_host_tests::one_sided_suite!(Loopback { slots: 16, frame: 4096 });
 }

@@ -1,18 +1,18 @@
-//! The rail kit over the simulated rail: fault-free, and with all that a reliable rail may do.
+//! The rail kit over the simulated rail, without faults, and with all faults of a reliable rail.
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Source, Tag};
 use towline_core::time::Instant;
-use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::kit::world::{CONFIG, World};
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::kit::nodes::{CONFIG, World};
 use towline_host_tests::rail_suite;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
-use towline_host_tests::sim::network::faults::{Faults, Make};
+use towline_host_tests::sim::network::faults::{Faults, RailParams};
 use towline_host_tests::{pattern::patterned, random::Random};
 
 struct Simulated {
-    make: Make,
+    make: RailParams,
     faults: Faults,
     now: u64,
 }
@@ -37,11 +37,12 @@ impl Setup for Simulated {
 }
 
 fn plain() -> Simulated {
-    Simulated { make: Make::default(), faults: Faults::default(), now: 0 }
+    Simulated { make: RailParams::default(), faults: Faults::default(), now: 0 }
 }
 
 fn rough() -> Simulated {
-    let make = Make { slots: 3, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..Make::default() };
+    let make =
+        RailParams { slots: 3, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..RailParams::default() };
     let faults = Faults {
         busy: 100,
         busy_for: 500,
@@ -49,7 +50,7 @@ fn rough() -> Simulated {
         late_body: 400,
         in_place: 500,
         staged: 300,
-        lend: 1000,
+        expose: 1000,
         ..Faults::default()
     };
     Simulated { make, faults, now: 0 }
@@ -65,13 +66,16 @@ mod faulty {
     rail_suite!(rough());
 }
 
-/// Matching transports over rails that refuse, reorder and deliver late.
+/// The suite for matching transports over rails that refuse, reorder and deliver late.
 mod mtl {
     use super::*;
-    towline_host_tests::mtl_suite!(Simulated { make: Make { frames_kept: 2, ..Make::default() }, ..rough() });
+    towline_host_tests::mtl_suite!(Simulated {
+        make: RailParams { frames_kept: 2, ..RailParams::default() },
+        ..rough()
+    });
 }
 
-/// Headers come alone, bodies a good while later.
+/// Bodies arrive much later than their headers.
 fn late() -> Simulated {
     Simulated { faults: Faults { late_body: 1000, ..Faults::default() }, ..plain() }
 }
@@ -89,7 +93,7 @@ fn p26_p27_a_message_matches_before_its_payload_is_in() {
         let before = log.borrow().firsts();
         world.until("the header is there", |_| log.borrow().firsts() > before);
         assert!(!world.nodes[1].cancel(receive), "matched by its header");
-        if log.borrow().owed[1] == 1 {
+        if log.borrow().pending_reports[1] == 1 {
             assert_eq!(world.nodes[1].test(receive), None, "and not over before its payload is in");
             seen += 1;
         }
@@ -98,7 +102,7 @@ fn p26_p27_a_message_matches_before_its_payload_is_in() {
         assert_eq!(room, data);
     }
     assert!(seen > 10, "bodies were not late: {seen}");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
 #[test]
@@ -117,14 +121,14 @@ fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
         });
         let (message, found) = taken.expect("just seen");
         assert_eq!(found.len, 400);
-        seen += world.logs[1][0].borrow().owed[1];
+        seen += world.logs[1][0].borrow().pending_reports[1];
         let sink = Span::contiguous(room.as_mut_ptr(), room.len());
-        // SAFETY: the room stays until the receive is over.
+        // SAFETY: the buffer stays valid until the receive is complete.
         let receive = unsafe { world.nodes[1].imrecv(message, sink) }.expect("a request is free");
         world.finish(1, receive).expect("it is received");
         world.finish_send(0, sending).expect("it is sent");
         assert_eq!(room, data);
     }
     assert!(seen > 10, "bodies were not late: {seen}");
-    world.all_is_given_back();
+    world.assert_all_released();
 }

@@ -1,16 +1,16 @@
-//! The kits over shared-memory rails of one process.
+//! The kits over shared-memory rails in one process.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock};
 
 use towline_core::time::Instant;
-use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
 use towline_sm::{Config, Rail};
 
 struct Shared {
     start: Clock,
-    /// How far the rails' clock is ahead of the real one.
+    /// By how much the clock of the rails is ahead of the real one.
     ahead: Duration,
     links: usize,
     change: fn(&mut Config),
@@ -26,7 +26,7 @@ impl Setup for Shared {
     type Rail = Rail;
 
     fn rails(&mut self, count: usize) -> Vec<Rail> {
-        // Every test a job of its own, and so every link of a test.
+        // Every test, and every link of a test, has a job of its own.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let job = u64::from(std::process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed)) | 1 << 31;
         let open = |rank| {
@@ -71,7 +71,7 @@ mod tight {
     rail_suite!(Shared::new(small));
 }
 
-/// All that is not always copied goes in a single copy.
+/// All bodies that need not be copied use the single copy.
 mod mtl {
     use super::*;
     mtl_suite!(Shared::new(|config| (config.single_copy_bytes, config.single_copy_limit_bytes) = (1, 1 << 30)));
@@ -87,24 +87,24 @@ mod mtl_tight {
     mtl_suite!(Shared { links: 2, ..Shared::new(small) });
 }
 
-/// One-sided operations on memory that is no window: what is long is fetched from where it lies.
-mod onesided {
+/// One-sided operations on memory that is not a shared window: long bodies use the single copy.
+mod one_sided {
     use super::*;
-    onesided_suite!(Shared::new(|_| {}));
+    one_sided_suite!(Shared::new(|_| {}));
 }
 
-/// All that is longer than a frame is.
-mod onesided_single {
+/// Bodies longer than a frame use the single copy.
+mod one_sided_single {
     use super::*;
-    onesided_suite!(Shared::new(|config| {
+    one_sided_suite!(Shared::new(|config| {
         small(config);
         config.single_copy_bytes = 1;
     }));
 }
 
-mod onesided_copied {
+mod one_sided_copied {
     use super::*;
-    onesided_suite!(Shared::new(|config| {
+    one_sided_suite!(Shared::new(|config| {
         small(config);
         config.single_copy_bytes = 0;
     }));

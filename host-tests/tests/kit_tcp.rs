@@ -1,13 +1,13 @@
-//! The rail kit over TCP rails of one process.
+//! The kits over TCP rails in one process.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{LINKED_HEAD, Rail as _};
-use towline_host_tests::kit::LINK_PATIENCE;
-use towline_host_tests::kit::bench::Setup;
-use towline_host_tests::kit::sockets::Sockets;
+use towline_host_tests::kit::LINK_TIMEOUT;
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::kit::socket_setup::SocketSetup;
 use towline_host_tests::rail_suite;
 use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
@@ -22,10 +22,10 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
         change(&mut config);
         Rail::new(config).expect("this host has a loopback")
     };
-    Sockets::new(make, Rail::as_fd).linked(count)
+    SocketSetup::new(make, Rail::as_fd).with_links(count)
 }
 
-/// In links that sum all bodies, of which those from 600 bytes on leave by a pipe of one page.
+/// Links that checksum all bodies. Bodies from 600 bytes on are sent through a pipe of one page.
 fn summed(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
     let make = move |rank, link| {
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
@@ -34,11 +34,11 @@ fn summed(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'stat
         let raw = Rail::new(config).expect("this host has a loopback");
         let settings = link::Config::new(link, u64::from(rank) + 1, raw.attributes());
         let settings =
-            link::Config { peers: 4, sums: true, dead_after: LINK_PATIENCE, hello_within: LINK_PATIENCE, ..settings };
+            link::Config { peers: 4, sums: true, dead_after: LINK_TIMEOUT, hello_within: LINK_TIMEOUT, ..settings };
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };
-    Sockets::new(make, handle).headers(LINKED_HEAD).linked(count)
+    SocketSetup::new(make, handle).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
 fn handle<'l>(link: &'l Link<'static, Rail, Crc32c>) -> BorrowedFd<'l> {
@@ -50,7 +50,7 @@ mod defaults {
     rail_suite!(tcp(|_| {}));
 }
 
-/// Little room everywhere, so that every check fills it, and epoll instead of direct reads.
+/// Small buffers, so that every check fills them, and epoll instead of direct reads.
 mod tight {
     use super::*;
     rail_suite!(tcp(|config| {
@@ -70,7 +70,7 @@ mod tight {
     }));
 }
 
-/// Bodies that leave without a copy, with room and without.
+/// Bodies that are sent without a copy, with large and with small buffers.
 mod uncopied {
     use super::*;
     rail_suite!(summed(1, |_| {}));
@@ -88,13 +88,13 @@ mod uncopied_tight {
     }));
 }
 
-/// Matching transports over two links a pair.
+/// Matching transports with two links for each pair.
 mod mtl_uncopied {
     use super::*;
     towline_host_tests::mtl_suite!(summed(2, |_| {}));
 }
 
-/// All connections sealed, and little room.
+/// All connections encrypted, with small buffers.
 mod sealed {
     use super::*;
     rail_suite!(tcp(|config| {
@@ -108,32 +108,32 @@ mod sealed {
     }));
 }
 
-/// Matching transports over three sealed connections a pair.
+/// Matching transports with three encrypted connections for each pair.
 mod mtl_sealed {
     use super::*;
     towline_host_tests::mtl_suite!(links(3, |config| config.encrypt = Encrypt::Always));
 }
 
-/// IPv6 alone.
+/// IPv6 only.
 mod ipv6 {
     use super::*;
     rail_suite!(tcp(|config| config.filter.include = vec!["::1".into()]));
 }
 
-/// Matching transports over one connection a pair.
+/// Matching transports with one connection for each pair.
 mod mtl {
     use super::*;
     towline_host_tests::mtl_suite!(links(1, |_| {}));
 }
 
-/// Matching transports over three connections a pair.
+/// Matching transports with three connections for each pair.
 mod mtl_three_links {
     use super::*;
     towline_host_tests::mtl_suite!(links(3, |_| {}));
 }
 
 /// One-sided operations, emulated.
-mod onesided {
+mod one_sided {
     use super::*;
-    towline_host_tests::onesided_suite!(tcp(|_| {}));
+    towline_host_tests::one_sided_suite!(tcp(|_| {}));
 }

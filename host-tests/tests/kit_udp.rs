@@ -1,6 +1,6 @@
-//! The kits over UDP rails of one process: all of them over links, also by a network that loses, doubles, reorders and
-//! spoils datagrams; and over the bare rails what of the rail kit can be borne by who loses frames, since on a loopback with
-//! room in the sockets a few at a time get through.
+//! The kits over UDP rails in one process. All checks run over links, also with a network that loses, duplicates,
+//! reorders and corrupts datagrams. Over the rails without links run the checks of the rail kit that tolerate lost
+//! frames: on a loopback interface with room in the sockets, a few frames at a time get through.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
 use towline_core::rail::{LINKED_HEAD, Lane, Rail as _, SendError, Shape};
-use towline_host_tests::kit::LINK_PATIENCE;
-use towline_host_tests::kit::bench::{Bench, Setup};
-use towline_host_tests::kit::relay::{Faults, Relay};
-use towline_host_tests::kit::sockets::Sockets;
+use towline_host_tests::kit::LINK_TIMEOUT;
+use towline_host_tests::kit::lossy_network::{Faults, LossyNetwork};
+use towline_host_tests::kit::mesh::{Mesh, Setup};
+use towline_host_tests::kit::socket_setup::SocketSetup;
 use towline_host_tests::pattern::patterned;
 use towline_host_tests::{mtl_suite, rail_suite};
 use towline_net::{Encrypt, JobKey};
@@ -32,11 +32,11 @@ fn udp(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
         change(&mut config);
         Rail::new(config).expect("this host has a loopback")
     };
-    Sockets::new(make, Rail::as_fd)
+    SocketSetup::new(make, Rail::as_fd)
 }
 
-/// Over a network that does this to datagrams.
-fn through(relay: Rc<RefCell<Relay>>, encrypt: Encrypt) -> impl Setup<Rail = Rail> {
+/// UDP rails over a network with these faults.
+fn through(relay: Rc<RefCell<LossyNetwork>>, encrypt: Encrypt) -> impl Setup<Rail = Rail> {
     let turns = Rc::clone(&relay);
     let make = move |rank, link| {
         let mut config = config(rank, link);
@@ -49,14 +49,14 @@ fn through(relay: Rc<RefCell<Relay>>, encrypt: Encrypt) -> impl Setup<Rail = Rai
         relay.connect(rank as usize, rail.address());
         rail
     };
-    Sockets::new(make, Rail::as_fd).through(move || turns.borrow_mut().turn())
+    SocketSetup::new(make, Rail::as_fd).with_network(move || turns.borrow_mut().forward_all())
 }
 
-/// A rail in a link.
+/// A link over a UDP rail.
 fn linked(raw: Rail, rank: u32, number: u8) -> Link<'static, Rail, Crc32c> {
     let mut config = link::Config::new(number, u64::from(rank) + 1, raw.attributes());
     config.peers = 4;
-    (config.dead_after, config.hello_within) = (LINK_PATIENCE, LINK_PATIENCE);
+    (config.dead_after, config.hello_within) = (LINK_TIMEOUT, LINK_TIMEOUT);
     let room = vec![0; config.bytes(&raw)].leak();
     Link::new(raw, Crc32c, config, &mut Arena::new(room)).expect("room for all tables")
 }
@@ -71,10 +71,10 @@ fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Link<'stati
         change(&mut config);
         linked(Rail::new(config).expect("this host has a loopback"), rank, link)
     };
-    Sockets::new(make, handle).headers(LINKED_HEAD).linked(count)
+    SocketSetup::new(make, handle).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
-/// Over networks that do this to datagrams: another one for each link.
+/// Links over networks with these faults. Each link has a network of its own.
 fn links_through(count: usize, faults: Faults, seed: u64) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
     sealed_through(count, faults, seed, Encrypt::Off)
 }
@@ -85,7 +85,7 @@ fn sealed_through(
     seed: u64,
     encrypt: Encrypt,
 ) -> impl Setup<Rail = Link<'static, Rail, Crc32c>> {
-    let relays: Vec<_> = (0..8).map(|link| Rc::new(RefCell::new(Relay::new(4, faults, seed + link)))).collect();
+    let relays: Vec<_> = (0..8).map(|link| Rc::new(RefCell::new(LossyNetwork::new(4, faults, seed + link)))).collect();
     let turns = relays.clone();
     let make = move |rank, link: u8| {
         let mut relay = relays[usize::from(link)].borrow_mut();
@@ -97,10 +97,10 @@ fn sealed_through(
         relay.connect(rank as usize, rail.address());
         linked(rail, rank, link)
     };
-    Sockets::new(make, handle)
-        .headers(LINKED_HEAD)
-        .linked(count)
-        .through(move || turns.iter().for_each(|relay| relay.borrow_mut().turn()))
+    SocketSetup::new(make, handle)
+        .with_longest_header(LINKED_HEAD)
+        .with_links(count)
+        .with_network(move || turns.iter().for_each(|relay| relay.borrow_mut().forward_all()))
 }
 
 mod defaults {
@@ -108,7 +108,7 @@ mod defaults {
     rail_suite!(lossy udp(|_| {}));
 }
 
-/// A datagram a call, each of them signed, little room, and looks at the socket now and then.
+/// One datagram for each call, all datagrams signed, small buffers, and rare polls of the socket.
 mod plain {
     use super::*;
     rail_suite!(lossy udp(|config| {
@@ -123,7 +123,7 @@ mod plain {
     }));
 }
 
-/// IPv6, and no faster than so many megabytes per second.
+/// IPv6, with a limited rate.
 mod ipv6_paced {
     use super::*;
     rail_suite!(lossy udp(|config| {
@@ -132,7 +132,7 @@ mod ipv6_paced {
     }));
 }
 
-/// All datagrams encrypted, none of them longer than a path carries.
+/// All datagrams encrypted, and none longer than the path MTU.
 mod sealed {
     use super::*;
     rail_suite!(lossy udp(|config| {
@@ -143,24 +143,24 @@ mod sealed {
     }));
 }
 
-/// Over a network that loses every third datagram, doubles, reorders and spoils many, sessions come up, and what arrives of
-/// signed or sealed frames is whole.
+/// Sessions are established over a network that loses every third datagram, and duplicates, reorders and corrupts many.
+/// Signed or encrypted frames that arrive are intact.
 #[test]
-fn sessions_come_up_over_a_bad_network() {
+fn sessions_are_established_over_a_bad_network() {
     for seed in 0..20 {
-        let faults = Faults { lose: 333, double: 200, delay: 300, spoil: 100 };
-        let relay = Rc::new(RefCell::new(Relay::new(3, faults, seed)));
-        let mut bench = Bench::new(through(Rc::clone(&relay), [Encrypt::Off, Encrypt::Always][seed as usize % 2]), 3);
+        let faults = Faults { lose: 333, duplicate: 200, delay: 300, corrupt: 100 };
+        let relay = Rc::new(RefCell::new(LossyNetwork::new(3, faults, seed)));
+        let mut mesh = Mesh::new(through(Rc::clone(&relay), [Encrypt::Off, Encrypt::Always][seed as usize % 2]), 3);
         let (bytes, pairs) = (patterned(seed, 40), [(0, 1), (1, 2), (2, 0)]);
         let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 40 };
-        bench.until("a frame by each way", |bench| {
+        mesh.until("a frame by each way", |mesh| {
             for (from, to) in pairs {
-                let sent = bench.try_send(from, to, shape, &bytes);
+                let sent = mesh.try_send(from, to, shape, &bytes);
                 assert!(matches!(sent, Ok(_) | Err(SendError::Busy)), "seed {seed}: {sent:?}");
             }
-            bench.ends.iter().all(|end| !end.got.is_empty())
+            mesh.ends.iter().all(|end| !end.got.is_empty())
         });
-        assert!(bench.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes), "seed {seed}: spoilt");
+        assert!(mesh.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes), "seed {seed}: spoilt");
         assert!(relay.borrow().done.iter().all(|done| *done > 0), "seed {seed}: nothing was done to datagrams");
     }
 }
@@ -183,13 +183,13 @@ mod link_plain {
 
 mod link_lossy {
     use super::*;
-    rail_suite!(links_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 1));
+    rail_suite!(links_through(1, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 1));
 }
 
-/// Sealed, over a network that loses, doubles, reorders and spoils.
+/// Encrypted links over a network that loses, duplicates, reorders and corrupts datagrams.
 mod link_sealed {
     use super::*;
-    rail_suite!(sealed_through(1, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 3, Encrypt::Always));
+    rail_suite!(sealed_through(1, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 3, Encrypt::Always));
 }
 
 mod mtl {
@@ -199,5 +199,5 @@ mod mtl {
 
 mod mtl_lossy_three_links {
     use super::*;
-    mtl_suite!(links_through(3, Faults { lose: 50, double: 20, delay: 50, spoil: 20 }, 7));
+    mtl_suite!(links_through(3, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 7));
 }

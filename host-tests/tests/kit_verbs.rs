@@ -1,5 +1,5 @@
-//! The kits over verbs rails, each on a device of its own: for the virtual machine (`host-tests/scripts/verbs`), or whoever has
-//! devices `rxe0` to `rxe3`.
+//! The kits over verbs rails, each on a device of its own. They run in the virtual machine
+//! (`host-tests/scripts/verbs`), or on a machine with devices `rxe0` to `rxe3`.
 
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -12,12 +12,12 @@ use towline_core::pml::{self, rdma};
 use towline_core::rail::native::Pipeline;
 use towline_core::rail::{Endpoint, LINKED_HEAD, Lane, Lost, Rail as _, SendError, Shape};
 use towline_core::rma::{Access, Failure};
-use towline_host_tests::kit::LINK_PATIENCE;
-use towline_host_tests::kit::bench::{Bench, Setup, peer};
-use towline_host_tests::kit::onesided::{Memory, Modules, What};
-use towline_host_tests::kit::sockets::Sockets;
-use towline_host_tests::kit::world::{CONFIG, Engine, World};
-use towline_host_tests::{mtl_suite, onesided_suite, rail_suite};
+use towline_host_tests::kit::LINK_TIMEOUT;
+use towline_host_tests::kit::mesh::{Mesh, Setup, peer};
+use towline_host_tests::kit::nodes::{CONFIG, Engine, World};
+use towline_host_tests::kit::one_sided::{Memory, Modules, What};
+use towline_host_tests::kit::socket_setup::SocketSetup;
+use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
 use towline_net::JobKey;
 use towline_verbs::{Config, Counters, Rail};
 
@@ -30,7 +30,7 @@ fn make(rank: u32, link: u8, change: fn(&mut Config)) -> Rail {
 }
 
 fn verbs(change: fn(&mut Config)) -> impl Setup<Rail = Rail> {
-    Sockets::new(move |rank, link| make(rank, link, change), Rail::as_fd)
+    SocketSetup::new(move |rank, link| make(rank, link, change), Rail::as_fd)
 }
 
 fn links(count: usize, change: fn(&mut Config)) -> impl Setup<Rail = Linked> {
@@ -43,14 +43,14 @@ fn linked(count: usize, make: impl Fn(u32, u8) -> Rail) -> impl Setup<Rail = Lin
     let make = move |rank: u32, link| {
         let raw = make(rank, link);
         let settings = link::Config::new(link, u64::from(rank) + 1, raw.attributes());
-        let settings = link::Config { peers: 4, dead_after: LINK_PATIENCE, hello_within: LINK_PATIENCE, ..settings };
+        let settings = link::Config { peers: 4, dead_after: LINK_TIMEOUT, hello_within: LINK_TIMEOUT, ..settings };
         let room = vec![0; settings.bytes(&raw)].leak();
         Link::new(raw, Crc32c, settings, &mut Arena::new(room)).expect("room for all tables")
     };
-    Sockets::new(make, |link: &Linked| link.raw().as_fd()).headers(LINKED_HEAD).linked(count)
+    SocketSetup::new(make, |link: &Linked| link.raw().as_fd()).with_longest_header(LINKED_HEAD).with_links(count)
 }
 
-/// Little room everywhere, so that every check fills it.
+/// Small buffers, so that every check fills them.
 fn small(config: &mut Config) {
     config.eager_limit_bytes = 700;
     config.rendezvous_eager_limit_bytes = 700;
@@ -74,38 +74,38 @@ mod tight {
     rail_suite!(verbs(small));
 }
 
-/// What the devices do by themselves.
-mod onesided {
+/// Checks of what the devices do by themselves.
+mod one_sided {
     use super::*;
-    onesided_suite!(verbs(|_| {}));
+    one_sided_suite!(verbs(|_| {}));
 }
 
-mod onesided_tight {
+mod one_sided_tight {
     use super::*;
-    onesided_suite!(verbs(small));
+    one_sided_suite!(verbs(small));
 }
 
-mod onesided_link {
+mod one_sided_link {
     use super::*;
-    onesided_suite!(links(1, |_| {}));
+    one_sided_suite!(links(1, |_| {}));
 }
 
-/// The device moves what is longer than a few frames.
+/// The device moves messages that are longer than a few frames.
 const DIRECT: Pipeline = Pipeline { least: 20_000, by_frames: 3000, piece: 100_000, gets: false };
 
-/// The sender's puts.
+/// By puts of the sender.
 fn puts(config: &mut Config) {
     config.pipeline = Some(DIRECT);
 }
 
-/// The receiver's gets.
+/// By gets of the receiver.
 fn gets(config: &mut Config) {
     config.pipeline = Some(Pipeline { gets: true, ..DIRECT });
 }
 
 const WAYS: [fn(&mut Config); 2] = [puts, gets];
 
-/// The same with little room.
+/// The same with small buffers.
 fn small_direct(config: &mut Config) {
     small(config);
     config.pipeline = Some(Pipeline { least: 3000, by_frames: 500, piece: 10_000, gets: true });
@@ -121,8 +121,8 @@ mod mtl_two_links {
     mtl_suite!(links(2, small_direct));
 }
 
-/// Long messages of every kind of length, to and fro at once. The device of one side moves all but the first bytes of them, nothing
-/// of them is copied once more, and nothing stays registered.
+/// Long messages of many lengths, in both directions at once. The device of one side moves all but the first bytes,
+/// without another copy, and no registration remains.
 #[test]
 fn b51_p23_p28_devices_move_long_messages() {
     for (gets, way) in [false, true].into_iter().zip(WAYS) {
@@ -155,11 +155,11 @@ fn b51_p23_p28_devices_move_long_messages() {
             let device = node.pml().rails().0[0].inner().counters();
             assert!(device.direct >= 10, "from the user's memory to the user's memory: {device:?}");
         }
-        world.all_is_given_back();
+        world.assert_all_released();
     }
 }
 
-/// What suits Soft-RoCE the rail finds out: from 64 KiB on the receiver's device gets.
+/// The rail finds out what suits Soft-RoCE: messages from 64 KiB on are moved by gets of the receiver's device.
 #[test]
 fn b51_which_messages_devices_move_is_what_suits_them() {
     let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
@@ -171,7 +171,7 @@ fn b51_which_messages_devices_move_is_what_suits_them() {
     }
 }
 
-/// Two links, of which the one whose device moves messages breaks again and again: every message comes.
+/// Two links. The one whose device moves messages breaks again and again, and every message arrives.
 #[test]
 fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
     const LEN: usize = 2 << 20;
@@ -208,68 +208,68 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
     }
 }
 
-/// A queue pair in its error state ends that connection at both ends, for no other reason than that it broke; others go on, and
-/// the peer is reached again once it was added again.
+/// A queue pair in its error state ends its connection at both ends, as broken. Other connections go on, and the peer
+/// is reachable again after it was added again.
 #[test]
 fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
-    let mut bench = Bench::new(verbs(|_| {}), 3);
-    let exchange = |bench: &mut Bench<_>, from: usize, to: usize| {
-        bench.ends.iter_mut().for_each(|end| end.got.clear());
-        bench.send(from, to, Lane::Eager, 0x80, 8, b"in order");
-        bench.until("a frame", |bench| !bench.ends[to].got.is_empty());
+    let mut mesh = Mesh::new(verbs(|_| {}), 3);
+    let exchange = |mesh: &mut Mesh<_>, from: usize, to: usize| {
+        mesh.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.send(from, to, Lane::Eager, 0x80, 8, b"in order");
+        mesh.until("a frame", |mesh| !mesh.ends[to].got.is_empty());
     };
     for turn in 0..3 {
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {
-            exchange(&mut bench, from, to);
+            exchange(&mut mesh, from, to);
         }
-        let to = bench.ends[0].to[1];
-        bench.ends[0].rail.inject_connection_error(to);
-        bench.until("both ends are told", |bench| bench.ends[..2].iter().all(|end| !end.lost.is_empty()));
-        bench.settle();
-        assert_eq!(bench.ends[0].lost, [(peer(1), Lost::Broken)], "turn {turn}");
-        assert_eq!(bench.ends[1].lost, [(peer(0), Lost::Broken)], "turn {turn}");
+        let to = mesh.ends[0].to[1];
+        mesh.ends[0].rail.inject_connection_error(to);
+        mesh.until("both ends are told", |mesh| mesh.ends[..2].iter().all(|end| !end.lost.is_empty()));
+        mesh.run_until_idle();
+        assert_eq!(mesh.ends[0].lost, [(peer(1), Lost::Broken)], "turn {turn}");
+        assert_eq!(mesh.ends[1].lost, [(peer(0), Lost::Broken)], "turn {turn}");
         let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 0, len: 1 };
-        assert_eq!(bench.try_send(0, 1, shape, b"x"), Err(SendError::Unreachable));
-        exchange(&mut bench, 0, 2);
-        exchange(&mut bench, 2, 1);
-        assert!(bench.ends[2].lost.is_empty());
-        let (one, other) = (bench.ends[0].to[1], bench.ends[1].to[0]);
-        bench.ends[0].rail.del_peer(one);
-        bench.ends[1].rail.del_peer(other);
-        bench.introduce(0, 1);
-        bench.introduce(1, 0);
-        bench.ends.iter_mut().for_each(|end| end.lost.clear());
+        assert_eq!(mesh.try_send(0, 1, shape, b"x"), Err(SendError::Unreachable));
+        exchange(&mut mesh, 0, 2);
+        exchange(&mut mesh, 2, 1);
+        assert!(mesh.ends[2].lost.is_empty());
+        let (one, other) = (mesh.ends[0].to[1], mesh.ends[1].to[0]);
+        mesh.ends[0].rail.del_peer(one);
+        mesh.ends[1].rail.del_peer(other);
+        mesh.introduce(0, 1);
+        mesh.introduce(1, 0);
+        mesh.ends.iter_mut().for_each(|end| end.lost.clear());
     }
 }
 
-/// A link over queue pairs that fail again and again, in the middle of traffic both ways: it connects anew, and each frame
-/// arrives once.
+/// A link over queue pairs that fail again and again, during traffic in both directions. It connects again, and each
+/// frame arrives once.
 #[test]
 fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
-    let mut bench = Bench::new(links(1, |_| {}), 2);
+    let mut mesh = Mesh::new(links(1, |_| {}), 2);
     let count = 600u64;
     let mut sent = [0u64; 2];
     let mut broken = 0;
-    bench.until("all are sent", |bench| {
+    mesh.until("all are sent", |mesh| {
         for (from, sent) in sent.iter_mut().enumerate() {
             let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 3000 };
             let bytes = [&sent.to_le_bytes()[..], &[*sent as u8; 2992]].concat();
-            if *sent < count && bench.try_send(from, 1 - from, shape, &bytes).is_ok() {
+            if *sent < count && mesh.try_send(from, 1 - from, shape, &bytes).is_ok() {
                 *sent += 1;
             }
         }
         // The only peer of a rail is its first endpoint.
-        if bench.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
-            bench.ends[0].rail.raw().inject_connection_error(Endpoint(0));
+        if mesh.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
+            mesh.ends[0].rail.raw().inject_connection_error(Endpoint(0));
             broken += 1;
         }
         sent == [count; 2]
     });
-    bench.until("all have arrived", |bench| bench.ends.iter().all(|end| end.got.len() as u64 >= count));
-    bench.settle();
+    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.got.len() as u64 >= count));
+    mesh.run_until_idle();
     assert_eq!(broken, 3);
-    assert!(bench.ends.iter().all(|end| end.rail.raw().counters().lost >= 3), "the queue pairs did not fail");
-    for end in &mut bench.ends {
+    assert!(mesh.ends.iter().all(|end| end.rail.raw().counters().lost >= 3), "the queue pairs did not fail");
+    for end in &mut mesh.ends {
         let mut seen: Vec<u64> = vec![];
         for got in &end.got {
             let number = u64::from_le_bytes(got.bytes[..8].try_into().unwrap());
@@ -284,14 +284,14 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
     }
 }
 
-/// One-sided operations of the first of two: by its device, those without a copy, and by frames.
+/// Counts of one-sided operations of the first module: by its device, those without a copy, and by frames.
 fn one_sided<S: Setup<Rail = Rail>>(all: &Modules<S>) -> [u64; 3] {
     let Counters { one_sided, direct, .. } = *all.modules[0].rail().counters();
     [one_sided, direct, all.modules[1].rma_counters().served]
 }
 
-/// What fits a buffer is copied, so that nothing has to be registered; more goes from and to the user's own memory, where that is
-/// registered, and in pieces where it is not.
+/// Operations that fit a buffer are copied, so that no registration is needed. Longer ones use the user's own memory if
+/// that is registered, and go in pieces if it is not.
 #[test]
 fn b53_long_operations_on_local_memory_that_is_registered_copy_nothing() {
     let mut all = Modules::new(verbs(|_| {}), 2);
@@ -318,7 +318,8 @@ fn b53_long_operations_on_local_memory_that_is_registered_copy_nothing() {
     }
 }
 
-/// A connection that fails while the device writes to the user's own memory: from when that is told on, it does so no more.
+/// A connection fails while the device writes to the user's own memory. After the failure is reported the device does
+/// not write there any more.
 #[test]
 fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     const LEN: usize = 1 << 20;
@@ -329,14 +330,14 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     let own = sinks.map(|sink| all.register(0, sink, Access::LOCAL_WRITE).0);
     let (_, remote) = all.register(1, there, Access::ANY);
     let (mut lost, mut round) = (0, 0);
-    // A machine that does other things as well lets them be over before they are interrupted, more or less often.
+    // On a busy machine more or fewer of them are complete before they are interrupted.
     while round < 20 || lost < 20 {
         assert!(round < 200, "{lost} of {} were under way", 4 * round);
         assert_eq!(all.perform([0, 1], What::Get(sinks[0].part(0, 8)), &remote, 0, None), Ok(0));
         for (word, sink) in sinks.iter().enumerate() {
             all.begin([0, 1], What::Get(sink.part(0, LEN)), &remote, 0, Some(own[word]), word);
         }
-        // When none, one, two or three of them are over: the others are under way, as long as a MiB takes.
+        // None, one, two or three of them are complete. The others are in progress, as each MiB takes some time.
         let mut ends = vec![];
         all.until("some are over", |all| {
             ends.extend(all.ends(0));
@@ -349,7 +350,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
         lost += ends.iter().filter(|(_, end)| *end == Err(Failure::Lost)).count();
         assert!(ends.iter().all(|(_, end)| matches!(end, Ok(0) | Err(Failure::Lost))), "{ends:?}");
         sinks.iter().for_each(|sink| sink.fill(|_| 0));
-        all.meet_anew(0, 1);
+        all.reconnect(0, 1);
         assert_eq!(all.perform([0, 1], What::Put(there.part(0, 300)), &remote, 0, None), Ok(0));
         assert!(sinks.iter().all(|sink| sink.bytes().iter().all(|byte| *byte == 0)), "round {round}");
         round += 1;
@@ -358,108 +359,109 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     assert!(cut_short <= (round / 4) as u64, "the device lets go by itself in time, but for {cut_short} of {round}");
 }
 
-/// Short frames go within their work request, and the device tells of every eighth only.
+/// Short frames are sent inline, and the device signals only every eighth.
 #[test]
 fn short_frames_are_inline_and_few_are_told_of() {
-    let mut bench = Bench::new(verbs(|config| (config.inline_bytes, config.signal_every) = (64, 8)), 2);
+    let mut mesh = Mesh::new(verbs(|config| (config.inline_bytes, config.signal_every) = (64, 8)), 2);
     for _ in 0..160 {
-        bench.send(0, 1, Lane::Eager, 0x80, 8, &[7; 64]);
-        bench.send(0, 1, Lane::Eager, 0x80, 8, &[7; 65]);
-        bench.until("both", |bench| bench.ends[1].got.len() >= 2);
-        bench.ends[1].got.clear();
+        mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 64]);
+        mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 65]);
+        mesh.until("both", |mesh| mesh.ends[1].got.len() >= 2);
+        mesh.ends[1].got.clear();
     }
-    let counters = *bench.ends[0].rail.counters();
+    let counters = *mesh.ends[0].rail.counters();
     assert_eq!((counters.inline, counters.signaled + counters.unsignaled), (160, 320));
     assert!(counters.signaled <= 320 / 8 + 1, "{counters:?}");
-    let to = bench.ends[0].to[1];
-    bench.until("what is not told of is asked for", |bench| bench.ends[0].rail.drained(to));
+    let to = mesh.ends[0].to[1];
+    mesh.until("what is not told of is asked for", |mesh| mesh.ends[0].rail.drained(to));
 }
 
-/// Ends the connection of the first two ends, at both, and has them know each other anew.
-fn meet_anew<S: Setup>(bench: &mut Bench<S>) {
+/// Ends the connection of the first two ends at both sides, and introduces them again.
+fn meet_anew<S: Setup>(mesh: &mut Mesh<S>) {
     for (one, other) in [(0, 1), (1, 0)] {
-        let to = bench.ends[one].to[other];
-        bench.ends[one].rail.del_peer(to);
+        let to = mesh.ends[one].to[other];
+        mesh.ends[one].rail.del_peer(to);
     }
-    bench.introduce(0, 1);
-    bench.introduce(1, 0);
-    for end in &mut bench.ends {
+    mesh.introduce(0, 1);
+    mesh.introduce(1, 0);
+    for end in &mut mesh.ends {
         end.lost.clear();
         end.got.clear();
     }
 }
 
-/// The device holds a buffer for a frame that it has got half of, and gives it back only to who waits for that.
+/// The device holds a buffer for a frame that it has received by half, and releases it only when the rail waits for
+/// that.
 #[test]
 fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
     let few = |config: &mut Config| (config.receive_buffers, config.path_mtu_bytes) = (8, 256);
-    let mut bench = Bench::new(verbs(few), 2);
-    let frame = vec![0x5a; bench.limit(Lane::Bulk)];
+    let mut mesh = Mesh::new(verbs(few), 2);
+    let frame = vec![0x5a; mesh.limit(Lane::Bulk)];
     for _ in 0..200 {
         for _ in 0..3 {
-            bench.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
+            mesh.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
         }
-        let to = bench.ends[0].to[1];
-        bench.ends[0].rail.inject_connection_error(to);
-        bench.until("both ends are told", |bench| bench.ends.iter().all(|end| !end.lost.is_empty()));
-        meet_anew(&mut bench);
+        let to = mesh.ends[0].to[1];
+        mesh.ends[0].rail.inject_connection_error(to);
+        mesh.until("both ends are told", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
+        meet_anew(&mut mesh);
     }
     for _ in 0..20 {
-        bench.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
+        mesh.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
     }
-    bench.until("all have arrived", |bench| bench.ends[1].got.len() == 20);
+    mesh.until("all have arrived", |mesh| mesh.ends[1].got.len() == 20);
 }
 
-/// Hellos come by a queue pair of their own. Where that fails, it is set up anew, and whoever was not met yet is met.
+/// Hellos use a queue pair of their own. If it fails, it is set up again, and pending connections are made.
 #[test]
 fn a_queue_pair_of_hellos_that_fails_is_mended() {
-    let mut bench = Bench::new(verbs(|_| {}), 4);
+    let mut mesh = Mesh::new(verbs(|_| {}), 4);
     for (from, to) in [(0, 1), (0, 2), (3, 0), (2, 3)] {
-        bench.ends[0].rail.inject_hello_error();
-        bench.ends[to].rail.inject_hello_error();
-        bench.send(from, to, Lane::Eager, 0x80, 8, b"in order");
-        bench.until("a frame", |bench| !bench.ends[to].got.is_empty());
-        bench.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.ends[0].rail.inject_hello_error();
+        mesh.ends[to].rail.inject_hello_error();
+        mesh.send(from, to, Lane::Eager, 0x80, 8, b"in order");
+        mesh.until("a frame", |mesh| !mesh.ends[to].got.is_empty());
+        mesh.ends.iter_mut().for_each(|end| end.got.clear());
     }
-    assert!(bench.ends.iter().all(|end| end.lost.is_empty()));
+    assert!(mesh.ends.iter().all(|end| end.lost.is_empty()));
 }
 
-/// A child that is forked shares the memory of its parent until somebody writes there: but not what devices write to.
+/// A forked child shares the memory of its parent until one of them writes, except for memory to which devices write.
 #[test]
 fn a_child_that_is_forked_disturbs_nothing() {
-    let mut bench = Bench::new(verbs(|_| {}), 2);
-    let exchange = |bench: &mut Bench<_>| {
+    let mut mesh = Mesh::new(verbs(|_| {}), 2);
+    let exchange = |mesh: &mut Mesh<_>| {
         for (from, to) in [(0, 1), (1, 0)] {
-            bench.send(from, to, Lane::Eager, 0x80, 8, &[0x5a; 3000]);
-            bench.until("a frame", |bench: &mut Bench<_>| !bench.ends[to].got.is_empty());
-            assert_eq!(bench.ends[to].got.pop().unwrap().bytes, [0x5a; 3000]);
+            mesh.send(from, to, Lane::Eager, 0x80, 8, &[0x5a; 3000]);
+            mesh.until("a frame", |mesh: &mut Mesh<_>| !mesh.ends[to].got.is_empty());
+            assert_eq!(mesh.ends[to].got.pop().unwrap().bytes, [0x5a; 3000]);
         }
     };
-    exchange(&mut bench);
+    exchange(&mut mesh);
     let (mut reader, writer) = std::io::pipe().unwrap();
-    // SAFETY: the child does nothing but read until there is nobody left who could write, and end.
+    // SAFETY: the child only reads until no writer is left, and then ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(writer);
         let _ = std::io::Read::read(&mut reader, &mut [0]);
-        // SAFETY: the child ends as it is.
+        // SAFETY: the child ends at once.
         unsafe { libc::_exit(0) };
     }
     for _ in 0..50 {
-        exchange(&mut bench);
+        exchange(&mut mesh);
     }
     drop(writer);
     let mut status = 0;
-    // SAFETY: the child, and room for how it ended.
+    // SAFETY: the id of the child, and a buffer for its status.
     assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
 }
 
-/// What two nodes count of a link.
+/// The counters of two nodes for a link.
 fn counters<S: Setup<Rail = Linked>>(world: &mut World<S>, link: usize) -> [Counters; 2] {
     [0, 1].map(|node: usize| *world.nodes[node].pml().rails().0[link].inner().raw().counters())
 }
 
-/// Messages both ways until the counters of the second link are as they should.
+/// Sends messages in both directions until the counters of the second link are as expected.
 fn exchange_until<S: Setup<Rail = Linked>>(world: &mut World<S>, what: &str, done: impl Fn([Counters; 2]) -> bool) {
     let bytes: Vec<u8> = (0..300_000u32).map(|at| (at * 7 / 3) as u8).collect();
     for tag in 0..2000 {
@@ -472,8 +474,9 @@ fn exchange_until<S: Setup<Rail = Linked>>(world: &mut World<S>, what: &str, don
     panic!("waited in vain: {what}; {:#?}", counters(world, 1));
 }
 
-/// Two links, each between two devices of its own, of which one loses its cable while messages go both ways: its devices notice,
-/// the other carries on, and the first is used again once the cable is back. The cables are those of the virtual machine.
+/// Two links, each between two devices of its own. One loses its cable during traffic in both directions: its devices
+/// notice, the other link carries on, and the first one is used again once the cable is back. The cables are those of
+/// the virtual machine.
 #[test]
 #[ignore = "pulls a cable of the virtual machine that other tests use: by itself"]
 fn a_cable_of_two_that_is_pulled_costs_no_message_and_is_used_again() {
@@ -506,5 +509,5 @@ fn a_cable_of_two_that_is_pulled_costs_no_message_and_is_used_again() {
         counters(&mut world, 0).iter().all(|it| (it.established, it.lost) == (1, 0)),
         "the other one was lost, too"
     );
-    world.all_is_given_back();
+    world.assert_all_released();
 }

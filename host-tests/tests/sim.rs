@@ -1,6 +1,7 @@
 //! Random jobs of the real engine over simulated rails, by seed.
 //!
-//! `TOWLINE_SEEDS` is how many seeds are run, `TOWLINE_FIRST` the first of them; `TOWLINE_SEED` runs that one alone.
+//! `TOWLINE_SEEDS` is the number of seeds to run, and `TOWLINE_FIRST` the first one. `TOWLINE_SEED` runs only that
+//! seed.
 
 use std::{env, thread};
 
@@ -8,15 +9,15 @@ use towline_core::pml::Config;
 use towline_host_tests::sim::history::Violation;
 use towline_host_tests::sim::history::{Message, Mode, Receive};
 use towline_host_tests::sim::job::{JobError, Setting, run};
-use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Outage, Partition, Planted};
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Outage, Partition, PlantedBug};
 use towline_host_tests::sim::plan::{Cancel, Comm, Plan, Step, Style};
 use towline_host_tests::sim::seeds;
-use towline_host_tests::sim::soak::{Family, Total, one, soak};
+use towline_host_tests::sim::soak::{Family, Total, run_seed, soak};
 
-/// Seeds of a run that asks for no number.
+/// Number of seeds, if none is given.
 const SEEDS: u64 = 300;
 
-/// Seeds among which each fault and each transition of a family happens.
+/// Number of seeds within which each fault and each transition of a family happens.
 const fn enough(family: Family) -> u64 {
     match family {
         Family::Reliable => SEEDS,
@@ -28,10 +29,10 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }
 
-/// Runs the seeds that are asked for, or the one.
+/// Runs the seeds that the environment asks for.
 fn seeds(family: Family) -> Option<Total> {
     if let Some(seed) = number("TOWLINE_SEED") {
-        let report = one(family, seed).unwrap_or_else(|failure| panic!("{failure}"));
+        let report = run_seed(family, seed).unwrap_or_else(|failure| panic!("{failure}"));
         println!("{report:#?}");
         return None;
     }
@@ -61,19 +62,19 @@ fn p15_b14_m10_random_jobs_keep_the_order_of_mpi() {
 }
 
 #[test]
-fn p14_p7_random_jobs_bear_whatever_breaks() {
+fn p14_p7_random_jobs_survive_all_faults() {
     let Some(total) = seeds(Family::Faulty) else { return };
     assert!(total.seeds < SEEDS || (total.summary.failed > 0 && total.summary.lost > 0));
 }
 
-/// With each pool at its least alone, and with all of them: all that was begun comes to its end soon after faults have stopped.
+/// Each pool is as small as possible, and then all of them. All operations complete soon after the faults have ended.
 #[test]
-fn b14_p15_pools_at_their_least_hold_nobody_up() {
+fn b14_p15_smallest_pools_block_no_job() {
     let seeds = number("TOWLINE_SEEDS").unwrap_or(SEEDS).min(SEEDS) / 10;
     let mut counts = Counts::default();
     for seed in 0..seeds.max(1) {
         for pool in (0..seeds::POOLS.len()).map(Some).chain([None]) {
-            let setting = seeds::least(seed, pool);
+            let setting = seeds::smallest_pools(seed, pool);
             let what = pool.map_or("all", |pool| seeds::POOLS[pool]);
             assert_eq!(setting.config.check(), Ok(()));
             counts.add(
@@ -86,47 +87,58 @@ fn b14_p15_pools_at_their_least_hold_nobody_up() {
 }
 
 #[test]
-fn p15_what_is_only_delayed_still_arrives() {
+fn p15_delayed_messages_arrive() {
     let mut counts = Counts::default();
     for seed in 0..24 {
-        let mut setting = seeds::setting(seed);
+        let mut setting = seeds::reliable(seed);
         let nodes = setting.plan.programs.len() as u32;
         let window = |at: u32| (20_000 + u64::from(at) * 35_000, 80_000 + u64::from(at) * 50_000);
-        setting.faults.stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
+        setting.faults.rail_stalls = (0..nodes).map(|node| (node, 0, window(node))).collect();
         let partition = |to| Partition { from: 0, to, both: to % 2 == 0, rail: None, window: window(to * 2) };
         setting.faults.partitions = (1..nodes).map(partition).collect();
         counts.add(&run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, stalled: {trouble}")).counts);
     }
-    assert!(counts.stalled > 0 && counts.partitioned > 0);
+    assert!(counts.stalled_polls > 0 && counts.partitioned > 0);
 }
 
 #[test]
-fn a_job_that_loses_a_node_is_told_of_and_does_not_hang() {
+fn a_job_that_loses_a_node_reports_it_and_does_not_hang() {
     for seed in [4, 8, 12] {
-        let mut setting = seeds::setting(seed);
+        let mut setting = seeds::reliable(seed);
         setting.faults.outages = vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }];
         assert!(run(setting).is_err(), "seed {seed}: its messages cannot have arrived");
     }
 }
 
-/// Bugs planted into real jobs: each is reported, and as what it is at least once.
+/// Bugs are planted into real jobs. Each is reported, and at least once with its true kind.
 #[test]
-fn planted_bugs_are_noticed() {
+fn planted_bugs_are_detected() {
     type Named = fn(&JobError) -> bool;
-    let bugs: [(Planted, Named); 6] = [
-        (Planted::Swallowed, |trouble| matches!(trouble, JobError::Stuck(_))),
-        (Planted::Doubled, |trouble| matches!(trouble, JobError::Miscounted(_, "credit_violations" | "stale", _))),
-        (Planted::Changed, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
-        (Planted::Swapped, |trouble| {
-            matches!(trouble, JobError::Wrong(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+    let bugs: [(PlantedBug, Named); 6] = [
+        (PlantedBug::FrameLost, |trouble| matches!(trouble, JobError::Stuck(_))),
+        (PlantedBug::FrameDuplicated, |trouble| {
+            matches!(trouble, JobError::UnexpectedCount(_, "credit_violations" | "stale", _))
         }),
-        (Planted::Unwritten, |trouble| matches!(trouble, JobError::Wrong(Violation::WrongBytes(_, _, None)))),
-        (Planted::Leaked, |trouble| matches!(trouble, JobError::Wrong(Violation::Leaked(_, "requests", _, _)))),
+        (PlantedBug::BodyCorrupted, |trouble| {
+            matches!(trouble, JobError::HistoryWrong(Violation::WrongBytes(_, _, None)))
+        }),
+        (PlantedBug::MessagesSwapped, |trouble| {
+            matches!(
+                trouble,
+                JobError::HistoryWrong(Violation::WrongOrder { .. } | Violation::WrongBytes(_, _, Some(_)))
+            )
+        }),
+        (PlantedBug::SinkUnwritten, |trouble| {
+            matches!(trouble, JobError::HistoryWrong(Violation::WrongBytes(_, _, None)))
+        }),
+        (PlantedBug::RequestLeaked, |trouble| {
+            matches!(trouble, JobError::HistoryWrong(Violation::Leaked(_, "requests", _, _)))
+        }),
     ];
     for (bug, is_named) in bugs {
         let troubles = (0..12u64).filter_map(|seed| {
-            let mut setting = seeds::setting(seed);
-            if bug == Planted::Swapped {
+            let mut setting = seeds::reliable(seed);
+            if bug == PlantedBug::MessagesSwapped {
                 setting = flood(setting);
             }
             (setting.faults.planted, setting.faults.late_body) = (Some(bug), 1000);
@@ -144,7 +156,7 @@ fn flood(setting: Setting) -> Setting {
     let plan = Plan {
         messages: vec![message; 50],
         receives: vec![Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: 24 }; 50],
-        comms: vec![Comm { context: 1, table: None, style: Style::Exact }],
+        comms: vec![Comm { context: 1, table: None, style: Style::NamedSources }],
         permanent: 1,
         programs: vec![
             (0..50).map(|index| Step::Send(index, vec![])).collect(),

@@ -1,14 +1,16 @@
-//! The canaries: the checker passes a perfect job, and fails each kind of planted bug.
+//! Tests of the checker: it accepts a correct history, and reports each kind of falsification.
 
 use std::collections::VecDeque;
 
 use towline_host_tests::random::Random;
-use towline_host_tests::sim::history::{Failed, History, MODES, Message, Mode, Outcome, Receive, Record, digest_of};
+use towline_host_tests::sim::history::{
+    History, MODES, Message, Mode, Outcome, Receive, Record, SendFailure, digest_of,
+};
 use towline_host_tests::sim::history::{Violation, check};
 
 const NODES: u32 = 3;
 
-/// A job of an ideal MPI: messages at once, receives in any order after them or before.
+/// The history of an ideal MPI: messages arrive at once, and receives are posted before or after them in any order.
 fn ideal(seed: u64) -> History {
     let mut random = Random::new(seed);
     let mut history = History::default();
@@ -78,10 +80,10 @@ fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Re
     history.note(Record::Received(number, outcome));
     history.note(Record::Sent(message, None));
     let Outcome::Received { digest, .. } = outcome else { return };
-    history.note(Record::Room(number, digest, true));
+    history.note(Record::Buffer(number, digest, true));
 }
 
-/// Falsifies a history at every place where `plant` can, and gives what the checker says of each.
+/// Falsifies a history at every position where `plant` can. Gives the checker's result for each.
 fn falsified(plant: impl Fn(&mut History, usize) -> bool) -> Vec<Option<Violation>> {
     let mut verdicts = vec![];
     for seed in 0..2 {
@@ -119,7 +121,7 @@ fn a_perfect_job_passes_and_is_counted() {
 
 #[test]
 fn a_wrong_order_is_found() {
-    // Two receives of one receiver from one sender with one tag swap what they got.
+    // Two receives with the same receiver, sender and tag swap their messages.
     let verdicts = falsified(|history, at| {
         let Some(one @ Outcome::Received { source, tag, .. }) = received(history, at).copied() else { return false };
         let Record::Received(number, _) = history.records[at] else { return false };
@@ -148,26 +150,26 @@ fn a_wrong_order_is_found() {
     });
     assert!(verdicts.iter().all(Option::is_some), "a swap went unnoticed");
     let order = |verdict: &Option<Violation>| {
-        matches!(verdict, Some(Violation::Overtaken { .. } | Violation::WrongBytes(_, _, Some(_))))
+        matches!(verdict, Some(Violation::WrongOrder { .. } | Violation::WrongBytes(_, _, Some(_))))
     };
     assert!(verdicts.iter().any(order), "{verdicts:?}");
 }
 
 #[test]
-fn an_overtaking_tag_is_found() {
-    // A receive of any tag reports another tag of its sender than the one that goes first.
+fn a_wrong_order_of_tags_is_found() {
+    // A receive of any tag reports a tag of its sender that does not come first.
     let verdicts = falsified(|history, at| {
         let Some(Outcome::Received { tag, .. }) = received(history, at) else { return false };
         *tag = (*tag + 1) % 3;
         true
     });
     assert!(verdicts.iter().all(Option::is_some));
-    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::Overtaken { .. }))));
+    assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::WrongOrder { .. }))));
     assert!(verdicts.iter().any(|verdict| matches!(verdict, Some(Violation::WrongMatch(..)))));
 }
 
 #[test]
-fn a_doubled_completion_is_found() {
+fn a_duplicated_completion_is_found() {
     let verdicts = falsified(|history, at| {
         let record = history.records[at].clone();
         let ends = matches!(record, Record::Received(..) | Record::Sent(..));
@@ -176,7 +178,7 @@ fn a_doubled_completion_is_found() {
         }
         ends
     });
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::EndedTwice(..)))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::CompletedTwice(..)))));
 }
 
 #[test]
@@ -188,12 +190,12 @@ fn a_missing_completion_is_found() {
         }
         ends
     });
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::NotEnded(..)))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::NotCompleted(..)))));
 }
 
 #[test]
 fn a_lost_message_is_found() {
-    // A receive that got one says that it was cancelled.
+    // A receive that got a message reports that it was cancelled.
     let verdicts = falsified(|history, at| match received(history, at) {
         Some(outcome) => {
             *outcome = Outcome::Cancelled;
@@ -207,7 +209,7 @@ fn a_lost_message_is_found() {
 
 #[test]
 fn a_lost_fragment_is_found() {
-    // Eight bytes in the middle never came.
+    // Eight bytes in the middle never arrived.
     let verdicts = falsified(|history, at| {
         let Record::Received(number, Outcome::Received { delivered, .. }) = history.records[at] else { return false };
         let _ = number;
@@ -248,15 +250,15 @@ fn wrong_lengths_and_hidden_truncation_are_found() {
 #[test]
 fn a_late_write_and_an_overrun_are_found() {
     let verdicts = falsified(|history, at| match &mut history.records[at] {
-        Record::Room(_, digest, _) => {
+        Record::Buffer(_, digest, _) => {
             *digest ^= 1;
             true
         }
         _ => false,
     });
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrittenLate(_)))));
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Some(Violation::WrittenAfterEnd(_)))));
     let verdicts = falsified(|history, at| match &mut history.records[at] {
-        Record::Room(_, _, intact) => {
+        Record::Buffer(_, _, intact) => {
             *intact = false;
             true
         }
@@ -281,7 +283,7 @@ fn a_leaked_slot_is_found() {
 fn a_failed_send_is_found() {
     let verdicts = falsified(|history, at| match &mut history.records[at] {
         Record::Sent(_, error) => {
-            *error = Some(Failed::Otherwise("out of memory".into()));
+            *error = Some(SendFailure::Other("out of memory".into()));
             true
         }
         _ => false,
@@ -317,11 +319,11 @@ fn a_receive_before_its_message_is_found() {
     history.note(Record::Received(receive, outcome));
     history.send(Message { from: 0, to: 1, comm: 0, tag: 5, len: 8, mode: Mode::Standard });
     history.note(Record::Sent(0, None));
-    assert_eq!(check(&history), Err(Violation::BeforeItsCause(0)));
+    assert_eq!(check(&history), Err(Violation::ReceivedBeforeSent(0)));
 }
 
-/// Messages 0 to `sent` from node 0 to node 1 with one tag, of which receives got these, in the order posted; `None` for a
-/// receive that ended with the failure of node 0. Node 0 dies at the end.
+/// A history with messages 0 to `sent` from node 0 to node 1 with one tag. Receives got these messages, in the order in
+/// which they were posted; `None` means that a receive failed because of node 0. Node 0 dies at the end.
 fn stream(sent: u32, got: &[Option<u32>], dies: bool) -> Result<(), Violation> {
     let mut history = History::default();
     let what = Message { from: 0, to: 1, comm: 0, tag: 5, len: 20, mode: Mode::Standard };
@@ -349,45 +351,45 @@ fn stream(sent: u32, got: &[Option<u32>], dies: bool) -> Result<(), Violation> {
 }
 
 #[test]
-fn what_a_dead_node_had_sent_may_be_lost_and_no_other() {
+fn only_messages_of_dead_nodes_may_be_lost() {
     assert_eq!(stream(3, &[Some(0), Some(1), None], true), Ok(()));
     assert!(matches!(stream(3, &[Some(0), Some(1)], false), Err(Violation::Lost(2, _))));
-    assert!(matches!(stream(3, &[Some(0), Some(1), None], false), Err(Violation::FailedInVain(2, _, 0))));
+    assert!(matches!(stream(3, &[Some(0), Some(1), None], false), Err(Violation::FalseFailure(2, _, 0))));
 }
 
 #[test]
 fn no_message_takes_the_place_of_a_lost_one() {
-    assert!(matches!(stream(3, &[Some(0), Some(2)], true), Err(Violation::Overtaken { receive: 1, .. })));
-    // But for one that a receive had got before it failed.
+    assert!(matches!(stream(3, &[Some(0), Some(2)], true), Err(Violation::WrongOrder { receive: 1, .. })));
+    // Except for one that a receive had matched before it failed.
     assert_eq!(stream(3, &[Some(0), None, Some(2)], true), Ok(()));
-    assert!(matches!(stream(4, &[Some(0), None, Some(3)], true), Err(Violation::Overtaken { receive: 2, .. })));
+    assert!(matches!(stream(4, &[Some(0), None, Some(3)], true), Err(Violation::WrongOrder { receive: 2, .. })));
 }
 
 #[test]
-fn nothing_doubles_because_of_a_death() {
+fn a_death_excuses_no_duplicate() {
     assert!(stream(3, &[Some(0), Some(0)], true).is_err());
     assert!(stream(2, &[Some(0), Some(1), Some(1)], true).is_err());
 }
 
 #[test]
-fn failures_are_excused_by_deaths_of_the_life_that_was_known() {
+fn failures_are_excused_by_the_death_of_the_known_incarnation() {
     let what = Message { from: 0, to: 1, comm: 0, tag: 5, len: 20, mode: Mode::Standard };
     let failing = |before: &[Record], after: &[Record]| {
         let mut history = History::default();
         before.iter().for_each(|record| history.note(record.clone()));
         let number = history.send(what);
         after.iter().for_each(|record| history.note(record.clone()));
-        history.note(Record::Sent(number, Some(Failed::Peer(1))));
+        history.note(Record::Sent(number, Some(SendFailure::Peer(1))));
         check(&history).map(|_| ())
     };
-    let met = Record::Met { node: 0, peer: 1 };
+    let met = Record::Introduced { node: 0, peer: 1 };
     assert_eq!(failing(&[], &[Record::Died(1)]), Ok(()));
     assert_eq!(failing(&[Record::Died(1)], &[]), Ok(()));
-    assert_eq!(failing(&[Record::Severed(1, 0)], &[]), Ok(()));
+    assert_eq!(failing(&[Record::Disconnected(1, 0)], &[]), Ok(()));
     assert_eq!(failing(&[Record::Died(1), met.clone()], &[Record::Died(1)]), Ok(()));
     let in_vain = [(vec![], vec![]), (vec![Record::Died(2)], vec![]), (vec![Record::Died(1), met], vec![])];
     for (before, after) in in_vain {
-        assert!(matches!(failing(&before, &after), Err(Violation::SendFailed(0, Failed::Peer(1)))), "{before:?}");
+        assert!(matches!(failing(&before, &after), Err(Violation::SendFailed(0, SendFailure::Peer(1)))), "{before:?}");
     }
 }
 
@@ -408,9 +410,9 @@ fn a_synchronous_send_to_a_node_that_died_unmatched_is_found() {
     assert!(matches!(unmatched(false), Err(Violation::Unmatched(0, _))));
 }
 
-/// A receive of any tag may have taken the first message, so one with a tag must have taken the second.
+/// A receive of any tag may have taken the first message, so a receive with a tag must have taken the second.
 #[test]
-fn receives_of_a_node_that_died_may_have_taken_what_suits_all_of_them() {
+fn failed_receives_may_have_taken_any_consistent_set_of_messages() {
     let mut history = History::default();
     for tag in [2, 0, 0, 1] {
         let number = history.send(Message { from: 1, to: 0, comm: 0, tag, len: 9, mode: Mode::Standard });

@@ -1,22 +1,23 @@
-//! The simulated network itself: each fault that the next floors must bear does happen, and can be counted.
+//! Tests of the simulated network: each fault happens, and is counted.
 
 use towline_core::convertor::Span;
 use towline_core::rail::{Cookie, Endpoint, Event, Lane, Lost, Peer, Rail, SendError, Sent, Shape};
 use towline_core::time::Instant;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::SimRail;
-use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Faults, Make, Outage, Partition};
+use towline_host_tests::sim::network::faults::{Counts, FOR_EVER, Faults, Outage, Partition, RailParams};
 use towline_host_tests::{pattern::patterned, random::Random};
 
 const FRAMES: u64 = 200;
 
-/// Sends frames from node 0 to node 1, one a microsecond, and gives what arrived in order, with the counts.
+/// Sends frames from node 0 to node 1, one each microsecond. Gives the frames that arrived, in order, with events and
+/// counts.
 fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
-    traffic_by(Make::default(), faults)
+    traffic_by(RailParams::default(), faults)
 }
 
-fn traffic_by(make: Make, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
-    let make = Make { slots: 1000, ..make };
+fn traffic_by(make: RailParams, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
+    let make = RailParams { slots: 1000, ..make };
     let net = Net::new(2, vec![make], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
@@ -52,7 +53,7 @@ fn all() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn without_faults_all_arrives_in_order() {
+fn without_faults_all_frames_arrive_in_order() {
     let (got, rest, counts) = traffic(Faults::default());
     assert_eq!(got, all());
     assert!(rest.is_empty());
@@ -60,43 +61,44 @@ fn without_faults_all_arrives_in_order() {
 }
 
 #[test]
-fn jitter_makes_frames_overtake() {
+fn jitter_reorders_frames() {
     let (mut got, _, counts) = traffic(Faults { jitter: 20_000, ..Faults::default() });
     assert_ne!(got, all());
     let mut sorted = all();
     sorted.sort();
     got.sort();
     assert_eq!(got, sorted);
-    assert!(counts.overtaken > 0);
+    assert!(counts.reordered > 0);
 }
 
 #[test]
-fn frames_are_dropped_doubled_and_corrupted() {
-    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { drop: 100, ..Faults::default() });
+fn frames_are_dropped_duplicated_and_corrupted() {
+    let (got, _, counts) = traffic_by(RailParams::default().datagrams(), Faults { drop: 100, ..Faults::default() });
     assert!(counts.dropped > 0);
     assert_eq!(got.len() as u64, FRAMES - counts.dropped);
 
-    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { duplicate: 100, ..Faults::default() });
+    let (got, _, counts) =
+        traffic_by(RailParams::default().datagrams(), Faults { duplicate: 100, ..Faults::default() });
     assert!(counts.duplicated > 0);
     assert_eq!(got.len() as u64, FRAMES + counts.duplicated);
 
-    let (got, _, counts) = traffic_by(Make::default().datagrams(), Faults { corrupt: 100, ..Faults::default() });
+    let (got, _, counts) = traffic_by(RailParams::default().datagrams(), Faults { corrupt: 100, ..Faults::default() });
     let changed = got.iter().zip(all()).filter(|(got, sent)| *got != sent).count() as u64;
     assert!(counts.corrupted > 0);
     assert_eq!(changed, counts.corrupted);
 }
 
 #[test]
-fn partitions_hold_up_or_lose() {
+fn partitions_delay_or_lose_frames() {
     let window = (20_000, 60_000);
     let partition = Partition { from: 1, to: 0, both: true, rail: None, window };
     let one = |partition| Faults { partitions: vec![partition], ..Faults::default() };
     let (got, _, counts) = traffic(one(partition));
     assert_eq!((got.len() as u64, counts.partitioned > 0, counts.one_way), (FRAMES, true, 0));
-    let datagrams = Make::default().datagrams();
+    let datagrams = RailParams::default().datagrams();
     let (got, _, counts) = traffic_by(datagrams, one(partition));
     assert_eq!((got.len() as u64, counts.partitioned), (FRAMES - 40, 40));
-    // The other way only, then this one.
+    // First the other direction only, then this one.
     let (got, ..) = traffic_by(datagrams, one(Partition { both: false, ..partition }));
     assert_eq!(got.len() as u64, FRAMES);
     let (got, _, counts) = traffic_by(datagrams, one(Partition { from: 0, to: 1, both: false, ..partition }));
@@ -107,13 +109,13 @@ fn partitions_hold_up_or_lose() {
 
 #[test]
 fn a_stalled_rail_catches_up() {
-    let (got, _, counts) = traffic(Faults { stalls: vec![(1, 0, (10_000, 90_000))], ..Faults::default() });
+    let (got, _, counts) = traffic(Faults { rail_stalls: vec![(1, 0, (10_000, 90_000))], ..Faults::default() });
     assert_eq!(got, all());
-    assert!(counts.stalled > 0);
+    assert!(counts.stalled_polls > 0);
 }
 
 #[test]
-fn both_ends_hear_of_a_death_once_and_of_nothing_after() {
+fn both_ends_report_a_death_once_and_nothing_after_it() {
     let (got, rest, counts) = traffic(Faults {
         outages: vec![Outage { node: 1, rail: None, window: (50_000, FOR_EVER) }],
         ..Faults::default()
@@ -125,15 +127,15 @@ fn both_ends_hear_of_a_death_once_and_of_nothing_after() {
 }
 
 #[test]
-fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
+fn a_body_left_in_place_is_read_late_and_not_after_the_peer_is_deleted() {
     let faults = Faults { in_place: 1000, ..Faults::default() };
-    let net = Net::new(2, vec![Make::default()], faults, Random::new(5));
+    let net = Net::new(2, vec![RailParams::default()], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
     let mut body = [1u8; 5000];
     let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 2, len: 5002 };
-    // SAFETY: the body outlives the rails' use of it; this test writes to it meanwhile to see when it is read.
+    // SAFETY: the body outlives the rails' use of it. This test writes to it meanwhile, to see when it is read.
     let sent = unsafe { one.send(to, shape, &[0; 2], Span::of(&body), Cookie(9)) };
     assert_eq!(sent, Ok(Sent::InPlace));
     body.fill(2);
@@ -145,8 +147,8 @@ fn a_body_in_place_is_read_late_and_left_alone_after_the_peer_is_gone() {
     assert_eq!(one.reserve(to, shape).err(), Some(SendError::Unreachable));
 }
 
-/// Two ends that know each other, and a network with the given faults.
-fn pair(make: Make, faults: Faults) -> (Net, SimRail, SimRail) {
+/// Two ends that know each other, on a network with the given faults.
+fn pair(make: RailParams, faults: Faults) -> (Net, SimRail, SimRail) {
     let net = Net::new(2, vec![make], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     one.add_peer(Peer(1), other.card()).expect("reachable");
@@ -161,9 +163,9 @@ fn frames(rail: &mut SimRail, now: u64) -> (usize, usize) {
 }
 
 #[test]
-fn a_connection_that_broke_is_made_again_when_the_rail_is_back() {
+fn a_broken_connection_is_made_again_after_the_outage() {
     let outages = vec![Outage { node: 1, rail: Some(0), window: (50_000, 200_000) }];
-    let (net, mut one, mut other) = pair(Make::default(), Faults { outages, ..Faults::default() });
+    let (net, mut one, mut other) = pair(RailParams::default(), Faults { outages, ..Faults::default() });
     send(&mut one, Endpoint(1), 1);
     assert_eq!(frames(&mut other, 40_000), (1, 0));
     send(&mut one, Endpoint(1), 2);
@@ -171,7 +173,7 @@ fn a_connection_that_broke_is_made_again_when_the_rail_is_back() {
     for rail in [&mut other, &mut one] {
         assert_eq!(frames(rail, 150_000), (0, 1));
     }
-    // Too early: that is told, and nothing arrives.
+    // This is too early: the loss is reported, and nothing arrives.
     let to = one.add_peer(Peer(1), other.card()).expect("local");
     send(&mut one, to, 3);
     assert_eq!((frames(&mut other, 199_000), frames(&mut one, 210_000)), ((0, 0), (0, 1)));
@@ -180,20 +182,20 @@ fn a_connection_that_broke_is_made_again_when_the_rail_is_back() {
     assert_eq!(frames(&mut other, 300_000), (0, 0), "not known here yet");
     other.add_peer(Peer(0), one.card()).expect("local");
     assert_eq!(frames(&mut other, 300_000), (1, 0));
-    assert_eq!(net.counts().returned, 2);
+    assert_eq!(net.counts().reconnected, 2);
 }
 
 #[test]
-fn a_closed_connection_is_told_after_what_is_under_way() {
-    let (_, mut one, mut other) = pair(Make::default(), Faults::default());
+fn a_closed_connection_is_reported_after_frames_in_flight() {
+    let (_, mut one, mut other) = pair(RailParams::default(), Faults::default());
     send(&mut one, Endpoint(1), 1);
     one.del_peer(Endpoint(1));
     assert_eq!(frames(&mut other, 100_000), (1, 1));
 }
 
 #[test]
-fn a_node_that_comes_back_is_another_one() {
-    let (net, one, mut other) = pair(Make::default(), Faults::default());
+fn a_restarted_node_is_another_incarnation() {
+    let (net, one, mut other) = pair(RailParams::default(), Faults::default());
     net.kill(0, false);
     drop(one);
     let mut one = net.revive(0).remove(0);
@@ -203,8 +205,8 @@ fn a_node_that_comes_back_is_another_one() {
     other.add_peer(Peer(0), one.card()).expect("local");
     assert_eq!(frames(&mut other, 100_000), (1, 0));
 
-    // Datagrams know no connections: those of another life arrive too, at whoever is known.
-    let (net, mut one, mut other) = pair(Make::default().datagrams(), Faults::default());
+    // Datagrams have no connections: those of another incarnation also arrive, if their sender is known.
+    let (net, mut one, mut other) = pair(RailParams::default().datagrams(), Faults::default());
     send(&mut one, Endpoint(1), 1);
     net.kill(0, false);
     drop(one);

@@ -1,22 +1,22 @@
-//! One-sided operations of simulated jobs: by seed, and the canaries of who judges them.
+//! One-sided operations of simulated jobs by seed, and tests of their checker.
 
 use towline_core::rma::{Access, Denied};
 use towline_host_tests::sim::history::one_sided::{
-    AREAS, Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own,
+    AREAS, CELL, COUNTERS, Forgery, RmaKind, RmaOp, RmaOutcome, Window, bytes, own,
 };
 use towline_host_tests::sim::history::{History, Record, digest};
-use towline_host_tests::sim::history::{Violation, Wrong, check};
+use towline_host_tests::sim::history::{RmaViolation, Violation, check};
 use towline_host_tests::sim::job::run;
 use towline_host_tests::sim::seeds;
 
-/// Seeds, in half of which there are windows, of each kind of job.
+/// Number of seeds of each family. Half of them have windows.
 const SEEDS: u64 = 10;
 
 #[test]
-fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
+fn b18_b25_b43_each_operation_is_done_once_and_completes_once() {
     let (mut done, mut denied, mut failed) = (0, 0, 0);
     for seed in 0..SEEDS {
-        for setting in [seeds::setting(seed), seeds::faulty(seed), seeds::least(seed, None)] {
+        for setting in [seeds::reliable(seed), seeds::faulty(seed), seeds::smallest_pools(seed, None)] {
             let report = run(setting).unwrap_or_else(|trouble| panic!("seed {seed}: {trouble}"));
             done += report.summary.one_sided;
             denied += report.summary.denied;
@@ -26,7 +26,7 @@ fn b18_b25_b43_each_operation_is_done_once_and_ends_once() {
     assert!(done > 200 && denied > 10 && failed > 10, "{done} {denied} {failed}");
 }
 
-/// Two nodes, of which one does all there is to the window of the other, and closes it in the end.
+/// A history of two nodes. One does all kinds of operations on the window of the other, which closes it at the end.
 fn ideal() -> History {
     let mut history = History::default();
     let what = Window { node: 1, nodes: 2, area: 100, access: Access::ANY };
@@ -39,48 +39,49 @@ fn ideal() -> History {
     for turn in 0..40u32 {
         let (at, len) = (u64::from(turn), u64::from(turn + 1));
         let deed = match turn % 5 {
-            0 => Deed::Put { at, len },
-            1 => Deed::Get { at: at - 1, len: len - 1 },
-            2 => Deed::Add(turn as usize / 5 % 2),
-            3 => Deed::Swap,
-            // Every other one is wrong.
-            _ => Deed::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
+            0 => RmaKind::Put { at, len },
+            1 => RmaKind::Get { at: at - 1, len: len - 1 },
+            2 => RmaKind::Add(turn as usize / 5 % 2),
+            3 => RmaKind::Swap,
+            // Every other operation fails.
+            _ => RmaKind::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
         };
-        let number = history.ask(Ask { from: 0, window, deed, forgery: Forgery::None });
+        let number = history.rma_op(RmaOp { from: 0, window, deed, forgery: Forgery::None });
         let area = what.area_of(0);
         let ended = match deed {
-            Deed::Put { at, len } => {
+            RmaKind::Put { at, len } => {
                 let from = (area + at) as usize;
                 memory[from..from + len as usize].copy_from_slice(&bytes(number, len));
                 0
             }
-            Deed::Get { at, len } => digest(&memory[(area + at) as usize..(area + at + len) as usize]),
-            Deed::Add(which) => {
+            RmaKind::Get { at, len } => digest(&memory[(area + at) as usize..(area + at + len) as usize]),
+            RmaKind::Add(which) => {
                 sums[which] += 1;
                 put_word(&mut memory, COUNTERS[which], sums[which]);
                 sums[which] - 1
             }
-            Deed::Swap | Deed::CompareSwap(_) => {
+            RmaKind::Swap | RmaKind::CompareSwap(_) => {
                 let old = cell;
-                if deed == Deed::Swap || deed == Deed::CompareSwap(old) {
+                if deed == RmaKind::Swap || deed == RmaKind::CompareSwap(old) {
                     cell = own(number);
                 }
                 put_word(&mut memory, CELL, cell);
                 old
             }
         };
-        history.note(Record::Done(number, Ended::Well(ended)));
+        history.note(Record::RmaEnded(number, RmaOutcome::Done(ended)));
     }
-    history.note(Record::Closed(window));
+    history.note(Record::WindowClosed(window));
     history.note(Record::Memory(window, memory.clone()));
-    let late = history.ask(Ask { from: 0, window, deed: Deed::Add(0), forgery: Forgery::None });
-    history.note(Record::Done(late, Ended::Denied(Denied::NoMemory)));
+    let late = history.rma_op(RmaOp { from: 0, window, deed: RmaKind::Add(0), forgery: Forgery::None });
+    history.note(Record::RmaEnded(late, RmaOutcome::Denied(Denied::NoMemory)));
     history.note(Record::Memory(window, memory));
     history
 }
 
-/// Falsifies the history at every place where `plant` can; all of that is noticed, as what `is_named` says.
-fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&Wrong) -> bool) {
+/// Falsifies the history at every position where `plant` can. Each falsification must be detected, with a violation for
+/// which `is_named` holds.
+fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&RmaViolation) -> bool) {
     let good = ideal();
     let mut planted = 0;
     for at in 0..good.records.len() {
@@ -96,28 +97,31 @@ fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&Wro
     assert!(planted > 0, "it could not be planted");
 }
 
-fn deed(history: &History, number: u32) -> Deed {
+fn deed(history: &History, number: u32) -> RmaKind {
     let asks = history.records.iter().filter_map(|record| match record {
-        Record::Asked(ask) => Some(ask.deed),
+        Record::RmaBegun(ask) => Some(ask.deed),
         _ => None,
     });
     asks.into_iter().nth(number as usize).expect("it was asked")
 }
 
-/// Changes what operations ended with that are such deeds.
-fn ended(which: impl Fn(Deed) -> bool, change: impl Fn(u32, &mut Ended)) -> impl Fn(&mut History, usize) -> bool {
+/// Changes the outcomes of operations of the given kinds.
+fn ended(
+    which: impl Fn(RmaKind) -> bool,
+    change: impl Fn(u32, &mut RmaOutcome),
+) -> impl Fn(&mut History, usize) -> bool {
     move |history, at| {
-        let Record::Done(number, mut ended) = history.records[at].clone() else { return false };
-        if !which(deed(history, number)) || !matches!(ended, Ended::Well(_)) {
+        let Record::RmaEnded(number, mut ended) = history.records[at].clone() else { return false };
+        if !which(deed(history, number)) || !matches!(ended, RmaOutcome::Done(_)) {
             return false;
         }
         change(number, &mut ended);
-        history.records[at] = Record::Done(number, ended);
+        history.records[at] = Record::RmaEnded(number, ended);
         true
     }
 }
 
-/// Changes a byte of what is left in the window in the end.
+/// Changes a byte of the final content of the window.
 fn left(at: u64, by: u8) -> impl Fn(&mut History, usize) -> bool {
     move |history, _| {
         let windows = history.records.iter_mut().filter_map(|record| match record {
@@ -130,47 +134,49 @@ fn left(at: u64, by: u8) -> impl Fn(&mut History, usize) -> bool {
 }
 
 #[test]
-fn what_is_done_once_passes() {
+fn a_correct_history_passes() {
     let summary = check(&ideal()).expect("in order");
     assert_eq!((summary.one_sided, summary.denied), (40, 1));
 }
 
 #[test]
-fn what_is_done_twice_or_not_at_all_is_noticed() {
-    let is_add = |deed| matches!(deed, Deed::Add(_));
-    let is_swap = |deed| matches!(deed, Deed::Swap);
+fn operations_done_twice_or_not_at_all_are_detected() {
+    let is_add = |deed| matches!(deed, RmaKind::Add(_));
+    let is_swap = |deed| matches!(deed, RmaKind::Swap);
     for which in COUNTERS {
-        falsified(left(which, 1), |wrong| matches!(wrong, Wrong::Sum(..)));
-        falsified(left(which, 255), |wrong| matches!(wrong, Wrong::Sum(..)));
+        falsified(left(which, 1), |wrong| matches!(wrong, RmaViolation::Sum(..)));
+        falsified(left(which, 255), |wrong| matches!(wrong, RmaViolation::Sum(..)));
     }
-    // One more was found, or fewer, than there had been.
+    // A value is one more or less than the true one.
     for by in [1, u64::MAX] {
         let other = ended(is_add, move |_, ended| {
-            if let Ended::Well(found) = ended {
+            if let RmaOutcome::Done(found) = ended {
                 *found = found.wrapping_add(by);
             }
         });
-        falsified(other, |wrong| matches!(wrong, Wrong::Found(..) | Wrong::Sum(..)));
+        falsified(other, |wrong| matches!(wrong, RmaViolation::Found(..) | RmaViolation::Sum(..)));
     }
-    falsified(ended(is_swap, |number, ended| *ended = Ended::Well(own(number))), |wrong| {
-        matches!(wrong, Wrong::Found(..))
+    falsified(ended(is_swap, |number, ended| *ended = RmaOutcome::Done(own(number))), |wrong| {
+        matches!(wrong, RmaViolation::Found(..))
     });
-    falsified(ended(is_swap, |_, ended| *ended = Ended::Well(777)), |wrong| matches!(wrong, Wrong::Cell(..)));
-    falsified(left(CELL, 100), |wrong| matches!(wrong, Wrong::Cell(..)));
-    falsified(left(CELL + 8, 1), |wrong| matches!(wrong, Wrong::Memory(..)));
-    falsified(left(AREAS, 1), |wrong| matches!(wrong, Wrong::Memory(..)));
-    falsified(ended(|deed| matches!(deed, Deed::Get { .. }), |_, ended| *ended = Ended::Well(7)), |wrong| {
-        matches!(wrong, Wrong::Bytes(..))
+    falsified(ended(is_swap, |_, ended| *ended = RmaOutcome::Done(777)), |wrong| {
+        matches!(wrong, RmaViolation::Cell(..))
+    });
+    falsified(left(CELL, 100), |wrong| matches!(wrong, RmaViolation::Cell(..)));
+    falsified(left(CELL + 8, 1), |wrong| matches!(wrong, RmaViolation::Memory(..)));
+    falsified(left(AREAS, 1), |wrong| matches!(wrong, RmaViolation::Memory(..)));
+    falsified(ended(|deed| matches!(deed, RmaKind::Get { .. }), |_, ended| *ended = RmaOutcome::Done(7)), |wrong| {
+        matches!(wrong, RmaViolation::Bytes(..))
     });
 }
 
 #[test]
-fn ends_without_a_cause_are_noticed() {
+fn outcomes_without_a_cause_are_detected() {
     let all = |_| true;
-    for wrong in [Ended::Lost, Ended::Denied(Denied::NoMemory), Ended::Denied(Denied::NoRight)] {
-        falsified(ended(all, move |_, ended| *ended = wrong), |wrong| matches!(wrong, Wrong::Ending(..)));
+    for wrong in [RmaOutcome::Lost, RmaOutcome::Denied(Denied::NoMemory), RmaOutcome::Denied(Denied::NoRight)] {
+        falsified(ended(all, move |_, ended| *ended = wrong), |wrong| matches!(wrong, RmaViolation::WrongOutcome(..)));
     }
-    let is_done = |record: &Record| matches!(record, Record::Done(..));
+    let is_done = |record: &Record| matches!(record, Record::RmaEnded(..));
     let twice = |history: &mut History, at: usize| {
         let done = history.records[at].clone();
         is_done(&done) && {
@@ -178,7 +184,7 @@ fn ends_without_a_cause_are_noticed() {
             true
         }
     };
-    falsified(twice, |wrong| matches!(wrong, Wrong::NotOnce(..)));
+    falsified(twice, |wrong| matches!(wrong, RmaViolation::NotCompletedOnce(..)));
     let never = |history: &mut History, at: usize| {
         let last = history.records[at..].iter().filter(|record| is_done(record)).count() == 1;
         is_done(&history.records[at]) && last && {
@@ -186,17 +192,17 @@ fn ends_without_a_cause_are_noticed() {
             true
         }
     };
-    falsified(never, |wrong| matches!(wrong, Wrong::NotOnce(..)));
-    // What was asked of a window that was closed before is done.
+    falsified(never, |wrong| matches!(wrong, RmaViolation::NotCompletedOnce(..)));
+    // An operation on a window that was already closed is done.
     let late = |history: &mut History, at: usize| {
-        let denied = matches!(history.records[at], Record::Done(_, Ended::Denied(_)));
+        let denied = matches!(history.records[at], Record::RmaEnded(_, RmaOutcome::Denied(_)));
         if denied {
-            history.records[at] = Record::Done(40, Ended::Well(0));
+            history.records[at] = Record::RmaEnded(40, RmaOutcome::Done(0));
         }
         denied
     };
-    falsified(late, |wrong| matches!(wrong, Wrong::Ending(..)));
-    // Somebody writes where nobody may any more.
+    falsified(late, |wrong| matches!(wrong, RmaViolation::WrongOutcome(..)));
+    // A byte changes after nothing may change it.
     let changed = |history: &mut History, at: usize| match &mut history.records[at] {
         Record::Memory(_, memory) => {
             memory[50] ^= 1;
@@ -204,5 +210,5 @@ fn ends_without_a_cause_are_noticed() {
         }
         _ => false,
     };
-    falsified(changed, |wrong| matches!(wrong, Wrong::Memory(..)));
+    falsified(changed, |wrong| matches!(wrong, RmaViolation::Memory(..)));
 }

@@ -1,5 +1,5 @@
-//! The sums that links check frames by, computed by the instructions that a processor has for it: quicker than
-//! `towline_core`'s own tables, and the same sums.
+//! CRC-32C by the instructions that a processor has for it. This is faster than the tables of `towline_core`, and gives
+//! the same sums.
 //!
 //! ```
 //! use towline_checksum::Native;
@@ -12,7 +12,8 @@
 use crc_fast::{CrcAlgorithm, Digest};
 use towline_core::link::Checksum;
 
-/// CRC-32C by the quickest way that this processor knows: for `Link::new`. The way is chosen once, at the first sum.
+/// CRC-32C by the fastest method of this processor, for `Link::new`. The method is chosen once, at the first sum. Safe
+/// to use from any thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Native;
 
@@ -33,7 +34,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_ways_give_the_same_sums(
+        fn both_methods_give_the_same_sums(
             bytes in prop::collection::vec(any::<u8>(), 0..9000),
             from in 0usize..70,
             cut in any::<prop::sample::Index>(),

@@ -98,8 +98,11 @@ fn gather() -> Result<Info, String> {
     chosen.push(("other host", chosen_elsewhere(&filter)));
     let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
     sizes.push(("payload of an unexpected message, at most".into(), config.unit_bytes.into()));
-    sizes.push(("shared memory for a peer that gets long messages, at most".into(), sm(&config).bytes_per_peer()));
-    sizes.push(("staging buffer of a tcp connection, at most".into(), tcp(&config).bytes_per_connection()));
+    sizes.push((
+        "shared memory for a peer that long messages are sent to, at most".into(),
+        sm(&config).bytes_per_peer(),
+    ));
+    sizes.push(("staging of a tcp connection, at most".into(), tcp(&config).bytes_per_connection()));
     let key = JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
     Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(&config.sm.directory), sizes, settings })
@@ -185,12 +188,12 @@ fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
     vec![
         ("processors for this process", processors, ""),
         ("page", page_size().to_string(), "B"),
-        ("shared memory in total", bytes(|about| about.f_blocks), "B"),
+        ("shared memory in all", bytes(|about| about.f_blocks), "B"),
         ("shared memory free", bytes(|about| about.f_bavail), "B"),
         ("open files", limit(Resource::Nofile), ""),
         ("locked memory", limit(Resource::Memlock), "B"),
-        ("largest receive buffer of a socket", system("net/core/rmem_max"), "B"),
-        ("largest send buffer of a socket", system("net/core/wmem_max"), "B"),
+        ("a socket's receive buffer", system("net/core/rmem_max"), "B"),
+        ("a socket's send buffer", system("net/core/wmem_max"), "B"),
     ]
 }
 

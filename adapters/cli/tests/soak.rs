@@ -48,13 +48,13 @@ fn b10_a_rank_that_dies_last_does_not_fail_the_job() {
 fn p14_b10_jobs_over_tcp_pass_although_connections_break() {
     clean(
         "--transport tcp --jobs 3 --from 1 --most 20000",
-        &["ranks killed", "links cut", "connections by the relay", "connections cut", "links lost"],
+        &["ranks killed", "links cut", "connections through the relay", "connections cut", "links lost"],
     );
 }
 
 #[test]
 fn p15_b10_jobs_over_udp_pass_although_datagrams_are_lost() {
-    clean("--transport udp --jobs 2 --from 1 --most 20000", &["ranks killed", "datagrams", "spells of worse loss"]);
+    clean("--transport udp --jobs 2 --from 1 --most 20000", &["ranks killed", "datagrams", "times of higher loss"]);
 }
 
 /// A job of three ranks. The second one runs in an emulator with the other byte order.

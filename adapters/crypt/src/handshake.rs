@@ -1,41 +1,42 @@
-//! How two ends agree on keys, and what they do with them.
+//! The handshake in which two ends agree on keys, and sealing with these keys.
 
 use std::fmt;
 
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
-/// Bytes of either message of the handshake: a public key and a tag.
+/// Bytes of each message of the handshake: a public key and a tag.
 pub const MESSAGE: usize = 48;
-/// Bytes that sealing adds.
+/// Bytes by which sealing lengthens data.
 pub const TAG: usize = 16;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
-/// Bound into all keys, so that they are good for nothing else.
+/// Part of the derivation of all keys, so that they fit no other protocol.
 const PROLOGUE: &[u8] = b"towline rail 1";
 
-/// Seals of one direction under one key: fewer than AES-GCM allows (2^24.5 of the longest, RFC 8446), by far.
+/// Number of seals in one direction under one key. This is far below the limit of AES-GCM (2^24.5 of the longest, RFC
+/// 8446).
 const REKEY: u64 = 1 << 22;
 
-/// The half of a handshake that waits for an answer.
+/// The initiator's side of a handshake, which waits for the answer.
 pub struct Handshake(Box<HandshakeState>);
 
-/// No handshake can be begun: the system gives no random bytes.
+/// The handshake cannot begin, since the system gives no random bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoHandshake;
 
-/// What came was not sealed by the other end, or was changed since.
+/// The data was not sealed by the other end, or was changed on the way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Forged;
 
 impl fmt::Display for NoHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no keys can be drawn")
+        f.write_str("no keys can be generated, since the system gives no random bytes")
     }
 }
 
 impl fmt::Display for Forged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it is forged, or was changed on the way")
+        f.write_str("the data is forged, or was changed on the way")
     }
 }
 
@@ -53,10 +54,10 @@ fn builder(key: &[u8; 32]) -> Result<Builder<'_>, snow::Error> {
 }
 
 impl Handshake {
-    /// Begins a handshake under the job's key: what is to be said.
+    /// Begins a handshake under the job key. Gives the message to send.
     ///
     /// # Errors
-    /// [`NoHandshake`] without random bytes.
+    /// [`NoHandshake`] if the system gives no random bytes.
     ///
     /// ```
     /// use towline_crypt::Handshake;
@@ -68,11 +69,11 @@ impl Handshake {
     ///
     /// let mut sealed = [0; 21];
     /// assert_eq!(left.seal(b"hello", &mut sealed), 21);
-    /// let mut open = [0; 21]; // as long as what is sealed
+    /// let mut open = [0; 21]; // as long as the sealed data
     /// assert_eq!(right.open(&sealed, &mut open), Ok(5));
     /// assert_eq!(&open[..5], b"hello");
-    /// assert!(right.open(&sealed, &mut open).is_err(), "sent again");
-    /// assert!(Handshake::answer(&[8; 32], &question).is_err(), "another job's key");
+    /// assert!(right.open(&sealed, &mut open).is_err(), "a replay");
+    /// assert!(Handshake::answer(&[8; 32], &question).is_err(), "the key of another job");
     /// ```
     pub fn begin(key: &[u8; 32]) -> Result<(Self, [u8; MESSAGE]), NoHandshake> {
         let mut message = [0; MESSAGE];
@@ -83,10 +84,10 @@ impl Handshake {
         }
     }
 
-    /// Answers one: what is to be said, and the keys.
+    /// Answers a handshake. Gives the keys and the message to send back.
     ///
     /// # Errors
-    /// [`Forged`] where the other end does not know the key.
+    /// [`Forged`] if the other end does not hold the job key.
     pub fn answer(key: &[u8; 32], question: &[u8; MESSAGE]) -> Result<(Cipher, [u8; MESSAGE]), Forged> {
         let mut message = [0; MESSAGE];
         let mut state = builder(key).and_then(Builder::build_responder).map_err(|_| Forged)?;
@@ -97,10 +98,10 @@ impl Handshake {
         }
     }
 
-    /// Takes the answer.
+    /// Completes the handshake with the answer.
     ///
     /// # Errors
-    /// [`Forged`] where it is none to what was said.
+    /// [`Forged`] if it is not an answer to this handshake.
     pub fn finish(mut self, answer: &[u8; MESSAGE]) -> Result<Cipher, Forged> {
         self.0.read_message(answer, &mut []).map_err(|_| Forged)?;
         Cipher::new(*self.0)
@@ -109,8 +110,9 @@ impl Handshake {
 
 /// The keys of a connection, one for each direction.
 ///
-/// Over a stream, [`seal`](Self::seal) and [`open`](Self::open) count by themselves, and take new keys in time. For
-/// datagrams, which come in any order, the caller numbers: [`seal_as`](Self::seal_as) and [`open_as`](Self::open_as).
+/// For a stream, [`seal`](Self::seal) and [`open`](Self::open) count by themselves, and change the keys in time. For
+/// datagrams, which arrive in any order, the caller gives the number: [`seal_as`](Self::seal_as) and
+/// [`open_as`](Self::open_as). Not for simultaneous callers: `seal` and `open` need `&mut self`.
 pub struct Cipher {
     keys: Box<StatelessTransportState>,
     sealed: u64,
@@ -130,15 +132,15 @@ impl Cipher {
         Ok(Self { keys, sealed: 0, opened: 0, rekey: REKEY })
     }
 
-    /// Takes new keys after so many seals, at both ends alike: for tests.
+    /// Changes the keys after `seals` seals. Both ends must use the same number. For tests.
     #[must_use]
     pub fn rekeyed_every(mut self, seals: u64) -> Self {
         self.rekey = seals.max(1);
         self
     }
 
-    /// Seals the next bytes of a stream; how many they are then, [`TAG`] more. 0 where `out` has no room, or they are more than
-    /// 65,519.
+    /// Seals the next bytes of a stream. Gives the sealed length, which is [`TAG`] more, or 0 if `out` is too short or
+    /// `plain` has more than 65,519 bytes.
     pub fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> usize {
         if self.sealed != 0 && self.sealed.is_multiple_of(self.rekey) {
             self.keys.rekey_outgoing();
@@ -148,10 +150,10 @@ impl Cipher {
         sealed
     }
 
-    /// Opens the next of a stream; how many bytes it has. One that fails is to be the last.
+    /// Opens the next sealed bytes of a stream. Gives their length. After a failure the stream cannot be used any more.
     ///
     /// # Errors
-    /// [`Forged`] also where it is not the next one.
+    /// [`Forged`] if the bytes were not sealed by the other end, or are not the next ones.
     pub fn open(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
         if self.opened != 0 && self.opened.is_multiple_of(self.rekey) {
             self.keys.rekey_incoming();
@@ -161,15 +163,15 @@ impl Cipher {
         Ok(opened)
     }
 
-    /// Seals under a number that was never used before; as [`seal`](Self::seal).
+    /// As [`seal`](Self::seal), under a number that must never have been used before.
     pub fn seal_as(&self, number: u64, plain: &[u8], out: &mut [u8]) -> usize {
         self.keys.write_message(number, plain, out).unwrap_or(0)
     }
 
-    /// Opens what was sealed under a number.
+    /// Opens data that was sealed under a number.
     ///
     /// # Errors
-    /// [`Forged`] where it was not, or `out` is shorter than what is sealed: it is opened in place there.
+    /// [`Forged`] if it was not, or if `out` is shorter than the sealed data, which is opened in place there.
     pub fn open_as(&self, number: u64, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
         if sealed.len() < TAG || out.len() < sealed.len() {
             return Err(Forged);
@@ -189,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_bit_of_the_handshake_is_noticed() {
+    fn any_changed_bit_of_the_handshake_is_detected() {
         let (_, question) = Handshake::begin(&[7; 32]).unwrap();
         for bit in 0..MESSAGE * 8 {
             let mut changed = question;
             changed[bit / 8] ^= 1 << (bit % 8);
             let outcome = Handshake::answer(&[7; 32], &changed);
-            // The highest bit of a public key means nothing; it is covered by what the keys are derived from.
+            // X25519 ignores the highest bit of a public key, but the keys are derived from it as well.
             assert!(outcome.is_err(), "bit {bit}");
         }
         let (handshake, question) = Handshake::begin(&[7; 32]).unwrap();
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn each_connection_has_keys_of_its_own_and_each_direction_too() {
+    fn each_connection_and_each_direction_has_its_own_keys() {
         let ((mut left, _), (_, mut other)) = (pair(), pair());
         let (mut sealed, mut open) = ([0; 24], [0; 24]);
         left.seal(b"of one", &mut sealed);
@@ -229,7 +231,7 @@ mod tests {
             assert_eq!(right.open(&sealed, &mut open), Ok(5));
             assert_eq!(open[..5], [round; 5]);
         }
-        // An end that takes no new keys does not understand the fourth.
+        // An end that does not change its keys cannot open the fourth message.
         let (left, mut right) = pair();
         let mut left = left.rekeyed_every(3);
         let opened: Vec<bool> = (0..5u8)
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_panics_for_want_of_room() {
+    fn short_buffers_cause_no_panic() {
         let (mut left, mut right) = pair();
         assert_eq!(left.seal(&[0; 10], &mut [0; 25]), 0);
         assert_eq!(left.seal(&[0; 65_520], &mut [0; 70_000]), 0);

@@ -1,9 +1,10 @@
-//! When connections are encrypted.
+//! The setting that says which connections are encrypted.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// When connections are encrypted. All ranks of a job have the same, or refuse each other.
+/// Which connections are encrypted. All ranks of a job must use the same setting; ranks with different settings refuse
+/// each other.
 ///
 /// ```
 /// use towline_crypt::Encrypt;
@@ -15,17 +16,17 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Encrypt {
-    /// Never: peers prove who they are, and what follows travels as it is.
+    /// No connection. Peers authenticate, but their data is not encrypted.
     Off,
-    /// Unless both ends are on one host.
+    /// Connections between hosts.
     #[default]
     BetweenHosts,
-    /// Always.
+    /// All connections.
     Always,
 }
 
 impl Encrypt {
-    /// Whether a connection is encrypted that stays on this host, or does not.
+    /// Whether a connection is encrypted. `stays_here` says that it stays on this host.
     pub const fn applies(self, stays_here: bool) -> bool {
         match self {
             Self::Off => false,
@@ -34,7 +35,7 @@ impl Encrypt {
         }
     }
 
-    /// As a number for the wire, below 4.
+    /// The number for the wire, below 4.
     pub const fn code(self) -> u8 {
         match self {
             Self::Off => 0,
@@ -43,7 +44,7 @@ impl Encrypt {
         }
     }
 
-    /// The setting of a number.
+    /// The setting that belongs to a number of the wire.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::Off),

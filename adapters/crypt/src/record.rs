@@ -1,9 +1,9 @@
-//! What a stream of sealed bytes is cut into.
+//! The records into which a stream of sealed bytes is divided.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
-//! | 0..2 | bytes that follow, little-endian: 17 to [`LONGEST`] |
-//! | 2.. | up to [`PLAIN`] bytes of the stream, sealed: 16 more than they were |
+//! | 0..2 | number of bytes that follow, little-endian: 17 to [`LONGEST`] |
+//! | 2.. | up to [`PLAIN`] bytes of the stream, sealed, which adds 16 bytes |
 
 use crate::{Cipher, Forged, TAG};
 
@@ -16,18 +16,18 @@ pub const LONGEST: usize = PLAIN + TAG;
 /// Bytes of the longest record with its prefix.
 pub const WHOLE: usize = PREFIX + LONGEST;
 
-/// What bytes begin with.
+/// What is at the beginning of received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
     /// More bytes are needed.
     Partial,
-    /// A record of so many sealed bytes, all of them here.
+    /// A complete record with this many sealed bytes.
     Whole(usize),
-    /// A length that no record has.
+    /// The length is not one of a record.
     Malformed,
 }
 
-/// Looks at what arrived.
+/// Examines the beginning of received bytes.
 ///
 /// ```
 /// use towline_crypt::record::{Record, look};
@@ -49,7 +49,8 @@ pub fn look(bytes: &[u8]) -> Record {
     }
 }
 
-/// Makes a record of up to [`PLAIN`] bytes; how long it is. 0 where `out` has no room for it, or there is nothing to seal.
+/// Makes a record of up to [`PLAIN`] bytes. Gives its length, or 0 if `out` is too short or `plain` is empty or too
+/// long.
 pub fn seal(cipher: &mut Cipher, plain: &[u8], out: &mut [u8]) -> usize {
     let Some((prefix, rest)) = out.split_first_chunk_mut::<PREFIX>() else { return 0 };
     if plain.is_empty() || plain.len() > PLAIN {
@@ -60,10 +61,10 @@ pub fn seal(cipher: &mut Cipher, plain: &[u8], out: &mut [u8]) -> usize {
     if sealed == 0 { 0 } else { PREFIX + sealed }
 }
 
-/// Opens the record that [`look`] has found to be of `sealed` bytes; how many there are in it.
+/// Opens a record of `sealed` bytes that [`look`] has found. Gives the number of bytes in it.
 ///
 /// # Errors
-/// [`Forged`]; nothing of the stream can be believed from there on.
+/// [`Forged`] if the record is not genuine. The rest of the stream cannot be trusted then.
 pub fn open(cipher: &mut Cipher, bytes: &[u8], sealed: usize, out: &mut [u8]) -> Result<usize, Forged> {
     cipher.open(bytes.get(PREFIX..PREFIX + sealed).ok_or(Forged)?, out)
 }

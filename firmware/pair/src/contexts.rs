@@ -1,13 +1,13 @@
 //! Two engines in one thread, and the loopback rails between them.
 
 use towline_core::arena::Arena;
-use towline_core::rail::loopback::{Hub, Rail as Loopback};
-use towline_core::rail::{Peer, Rail};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml::Config;
+use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::rail::{Peer, Rail};
 use towline_core::time::Instant;
 
-use crate::Failed;
+use crate::error::Failed;
 
 /// Frames of a queue, and bytes of a frame.
 const QUEUE: (u32, u32) = (8, 1024);

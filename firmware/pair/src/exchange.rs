@@ -1,12 +1,12 @@
 //! One message from one context to the other, checked.
 
-use towline_core::rail::Peer;
 use towline_core::convertor::Span;
 use towline_core::mtl::{Source, Tag};
 use towline_core::pml::{Mode, Request, Sending, Status};
+use towline_core::rail::Peer;
 
-use crate::Failed;
 use crate::contexts::Contexts;
+use crate::error::Failed;
 
 /// Bytes of the longest message.
 pub const LONGEST: usize = 100_000;

@@ -1,39 +1,17 @@
 //! Two contexts of the core in one bare-metal program, over the loopback rail: messages of all kinds both ways, every
-//! byte checked. The exit status tells what failed, see [`Failed`].
+//! byte checked. The exit status tells what failed, see [`error::Failed`].
 #![no_std]
 #![no_main]
 
 mod contexts;
+mod error;
 mod exchange;
 
 use board::{Block, print, semihosting, stack};
 
 use contexts::Contexts;
+use error::Failed;
 use exchange::{Case, LONGEST};
-
-/// What an exchange may end with, and the program's exit status for it.
-#[derive(Clone, Copy, Debug, defmt::Format)]
-#[repr(u32)]
-pub enum Failed {
-    /// Static memory is too small for the tables, or the loopback rail has not two ends.
-    SetUp = 1,
-    /// An operation was refused.
-    Refused = 2,
-    /// A request ended without success.
-    Request = 3,
-    /// The status of a request is not what was sent.
-    Status = 4,
-    /// Bytes differ from those that were sent, or lie outside the message.
-    Bytes = 5,
-    /// Nothing moves any more.
-    Stuck = 6,
-    /// Not all transitions of the protocol were seen.
-    Untested = 7,
-    /// Requests, envelopes or units are still taken at the end.
-    Leak = 8,
-    /// The log cannot be written.
-    Log = 9,
-}
 
 static TABLES: Block<{ Contexts::BYTES / 8 + 1 }> = Block::new();
 static OUT: Block<{ LONGEST / 8 + 1 }> = Block::new();

@@ -1,18 +1,18 @@
-//! Conformance kits: one generic suite for any rail, one for any matching transport. A test file names what is to be
-//! tested once, and a macro makes one test of each check.
+//! Conformance kits: generic test suites for any rail, any matching transport, and one-sided operations. A test file
+//! names the setup once, and a macro makes one test of each check.
 
-pub mod accelerator;
-pub mod bench;
+pub mod fake_accelerator;
+pub mod lossy_network;
+pub mod mesh;
 pub mod mtl;
-pub mod onesided;
-mod patience;
+pub mod nodes;
+pub mod one_sided;
 pub mod pml;
 pub mod rail;
 pub mod recorder;
-pub mod relay;
-pub mod sockets;
-pub mod world;
+pub mod socket_setup;
+mod wait_limit;
 
-/// How long a link of a kit in real time waits for a peer: no peer of a kit dies in silence, and on a busy machine its turn may
-/// come late.
-pub const LINK_PATIENCE: towline_core::time::Duration = towline_core::time::Duration::from_secs(300);
+/// Time for which a link of a kit in real time waits for a silent peer. No peer of a kit dies silently, and on a busy machine
+/// a peer may get its turn late.
+pub const LINK_TIMEOUT: towline_core::time::Duration = towline_core::time::Duration::from_secs(300);

@@ -1,15 +1,15 @@
-//! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`] and panics where the
-//! contract is broken; [`mtl_suite!`](crate::mtl_suite) makes tests of them.
+//! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`], and panics if the contract
+//! is broken. [`mtl_suite!`](crate::mtl_suite) makes tests of the checks.
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Mtl, Refusal, Request, Sending, Source, Tag};
 use towline_core::pml::Config;
 use towline_core::rail::{Peer, Rail, Unreachable};
 
-use super::bench::Setup;
+use super::mesh::Setup;
+use super::nodes::{CONFIG, Engine, World};
 pub use super::pml::*;
 use super::recorder::Recorder;
-use super::world::{CONFIG, Engine, World};
 use crate::pattern::patterned;
 
 /// Makes one test of each check of the suite, over rails of the given setup.
@@ -22,42 +22,42 @@ macro_rules! mtl_suite {
     ($setup:expr) => {
         $crate::mtl_suite! { @each $setup;
             m1_m2_nothing_is_sent_before_peers_are_added
-            m4_an_engine_that_meets_nobody_leaves_nothing
-            m5_one_unreachable_peer_takes_all_back
-            m6_p7_a_peer_goes_and_comes_again
-            m7_what_was_sent_or_received_may_be_scribbled_on
-            m8_modes_end_when_they_say
+            m4_an_engine_without_peers_releases_everything
+            m5_one_unreachable_peer_undoes_the_whole_call
+            m6_p7_a_peer_can_be_deleted_and_added_again
+            m7_buffers_can_be_reused_after_completion
+            m8_send_modes_complete_as_specified
             m8_a_ready_send_without_a_receive_fails
-            m9_blocking_or_not_is_the_same
-            m10_wildcards_take_the_first_that_was_sent
-            m11_a_request_is_a_word_and_ends_once
+            m9_blocking_and_nonblocking_calls_agree
+            m10_wildcards_match_the_first_message_sent
+            m11_a_request_is_a_word_and_completes_once
             m12_a_probed_message_stays_first
-            m13_a_taken_message_is_nobody_elses
-            m14_cancel_takes_back_what_did_not_match
+            m13_a_matched_message_matches_no_other_receive
+            m14_cancel_removes_unmatched_receives
             m15_early_messages_wait_for_their_communicator
-            m15_a_deleted_communicator_tells_its_senders
-            m16_limits_are_kept
-            p10_one_call_moves_all_rails
+            m15_deleting_a_communicator_fails_its_senders
+            m16_limits_are_enforced
+            p10_one_progress_call_polls_all_rails
             p12_first_fragments_go_round_the_rails_of_lowest_latency
-            p13_the_rest_goes_by_bandwidth
+            p13_fragments_are_distributed_by_bandwidth
             p20_p23_refused_frames_resume_where_they_were
             p21_synchronous_sends_wait_for_the_match
-            p22_forged_handles_reach_nothing
+            p22_forged_handles_have_no_effect
             p25_sequence_numbers_wrap
-            p27_messages_between_many_do_not_overtake
+            p27_messages_between_many_nodes_stay_in_order
             p27_a_flood_before_the_wanted_message
             p27_reverse_order_with_a_single_envelope
             p27_m12_an_answer_kept_for_a_probe_does_not_overtake
             p27_an_answer_goes_to_no_wider_receive
-            p27_vain_asks_come_to_rest
+            p27_unsuccessful_asks_stop
             p28_strided_memory_is_packed_and_gaps_are_left_alone
-            b38_memory_of_accelerators_is_copied_by_them_alone
-            p29_truncation_tells_both_lengths
+            b38_accelerator_memory_is_copied_only_by_the_accelerator
+            p29_truncation_reports_both_lengths
             p30_a_completion_is_followed_by_the_next_send
             p32_pools_return_to_where_they_were
-            p33_frames_that_make_no_sense_are_counted_and_dropped
+            p33_malformed_frames_are_counted_and_dropped
             p34_b50_messages_around_every_limit_arrive_whole
-            p35_a_rail_around_a_rail_sees_all
+            p35_a_wrapping_rail_sees_every_frame
         }
     };
     (@each $setup:expr; $($check:ident)*) => {
@@ -70,9 +70,9 @@ macro_rules! mtl_suite {
 
 const MODES: [Mode; 5] = [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete];
 
-/// Set-up is local: cards and parameters are there, and not a frame was sent.
+/// Setup is local: cards and parameters exist, and no frame was sent.
 pub fn m1_m2_nothing_is_sent_before_peers_are_added<S: Setup>(setup: S) {
-    let mut world = World::strangers(setup, 2, 1, CONFIG, |_, _| {});
+    let mut world = World::unconnected(setup, 2, 1, CONFIG, |_, _| {});
     for _ in 0..500 {
         assert_eq!(world.round(), 0);
     }
@@ -87,9 +87,9 @@ pub fn m1_m2_nothing_is_sent_before_peers_are_added<S: Setup>(setup: S) {
     );
 }
 
-/// Set up and dropped; and memory that is too small is an error and no engine.
-pub fn m4_an_engine_that_meets_nobody_leaves_nothing<S: Setup>(setup: S) {
-    let mut world = World::strangers(setup, 2, 1, CONFIG, |_, _| {});
+/// An engine can be set up and dropped. Memory that is too small is an error.
+pub fn m4_an_engine_without_peers_releases_everything<S: Setup>(setup: S) {
+    let mut world = World::unconnected(setup, 2, 1, CONFIG, |_, _| {});
     for node in &mut world.nodes {
         assert_eq!(node.pml().used(), [0, 0, 0]);
     }
@@ -99,13 +99,13 @@ pub fn m4_an_engine_that_meets_nobody_leaves_nothing<S: Setup>(setup: S) {
     assert!(world.logs.iter().flatten().all(|log| log.borrow().sent.is_empty()));
     let little = Box::leak(Box::new([0u8; 64]));
     let none: Result<Engine<S::Rail>, _> =
-        Mtl::new(CONFIG, 1, &mut towline_core::arena::Arena::new(little), super::world::Links(vec![]));
+        Mtl::new(CONFIG, 1, &mut towline_core::arena::Arena::new(little), super::nodes::Links(vec![]));
     assert!(none.is_err());
 }
 
-/// All peers or none: those before the bad one are forgotten again, and can be added later.
-pub fn m5_one_unreachable_peer_takes_all_back<S: Setup>(setup: S) {
-    let mut world = World::strangers(setup, 3, 1, CONFIG, |_, _| {});
+/// All peers are added or none: peers before the unreachable one are deleted again, and can be added later.
+pub fn m5_one_unreachable_peer_undoes_the_whole_call<S: Setup>(setup: S) {
+    let mut world = World::unconnected(setup, 3, 1, CONFIG, |_, _| {});
     let cards: Vec<_> = (0..3).map(|node| world.cards(node)).collect();
     let params: Vec<_> = world.nodes.iter().map(|node| node.params()).collect();
     let others = |node: usize| [Peer((node as u32 + 1) % 3), Peer((node as u32 + 2) % 3)];
@@ -130,11 +130,11 @@ pub fn m5_one_unreachable_peer_takes_all_back<S: Setup>(setup: S) {
     }
     world.exchange(0, 1, 1, &patterned(1, 3000));
     world.exchange(2, 0, 1, &patterned(2, 3000));
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Deleted with operations under way: these end with an error, all is given back, and the peer may come again.
-pub fn m6_p7_a_peer_goes_and_comes_again<S: Setup>(setup: S) {
+/// A peer is deleted with operations in progress: they fail, everything is released, and the peer can be added again.
+pub fn m6_p7_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     let mut world = World::new(setup, 3, CONFIG);
     world.exchange(0, 1, 1, &patterned(1, 100));
     let (long, mut room) = (patterned(2, 200_000), vec![0; 100]);
@@ -148,7 +148,7 @@ pub fn m6_p7_a_peer_goes_and_comes_again<S: Setup>(setup: S) {
     }
     assert_eq!(world.finish(0, receive), Err(Failure::PeerFailed(Peer(1))));
     world.exchange(0, 2, 3, &patterned(3, 5000));
-    world.settle();
+    world.run_until_idle();
     for node in &mut world.nodes {
         assert_eq!(node.pml().used(), [0, 0, 0]);
     }
@@ -158,8 +158,8 @@ pub fn m6_p7_a_peer_goes_and_comes_again<S: Setup>(setup: S) {
     world.exchange(1, 0, 4, &patterned(5, 50_000));
 }
 
-/// After a send is over its memory is free; after a receive is over nothing writes there any more.
-pub fn m7_what_was_sent_or_received_may_be_scribbled_on<S: Setup>(setup: S) {
+/// After a send has completed its buffer is free. After a receive has completed nothing writes to its buffer.
+pub fn m7_buffers_can_be_reused_after_completion<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let long = world.logs.len() * 40_000;
     for mode in MODES {
@@ -177,11 +177,11 @@ pub fn m7_what_was_sent_or_received_may_be_scribbled_on<S: Setup>(setup: S) {
             assert!(room.iter().all(|byte| *byte == 0x11), "written after the end");
         }
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Standard and buffered sends of short messages end without a receive, synchronous ones only with it.
-pub fn m8_modes_end_when_they_say<S: Setup>(setup: S) {
+/// Standard and buffered sends of short messages complete without a receive, synchronous ones only with it.
+pub fn m8_send_modes_complete_as_specified<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let data = patterned(1, 40);
     for mode in [Mode::Standard, Mode::Buffered, Mode::Complete] {
@@ -191,14 +191,14 @@ pub fn m8_modes_end_when_they_say<S: Setup>(setup: S) {
     let Sending::Pending(waits) = world.isend(0, 1, 2, Mode::Synchronous, &data) else {
         panic!("a synchronous send cannot be over before its match")
     };
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.nodes[0].test(waits), None, "no match yet");
     let mut room = vec![0; 40];
     for _ in 0..3 {
         let receive = world.irecv(1, Source::Any, Tag::Is(1), &mut room);
         world.finish(1, receive).expect("it is there");
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.nodes[0].test(waits), None, "another tag is no match");
     let receive = world.irecv(1, Source::Any, Tag::Is(2), &mut room);
     world.finish(1, receive).expect("it is there");
@@ -207,10 +207,10 @@ pub fn m8_modes_end_when_they_say<S: Setup>(setup: S) {
     let sending = world.isend(0, 1, 3, Mode::Ready, &data);
     world.finish_send(0, sending).expect("the receive is posted");
     world.finish(1, receive).expect("it is received");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// The error says so, and nothing is left of the message.
+/// A ready send without a posted receive fails, and nothing remains of the message.
 pub fn m8_a_ready_send_without_a_receive_fails<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let data = patterned(1, 6000);
@@ -221,11 +221,11 @@ pub fn m8_a_ready_send_without_a_receive_fails<S: Setup>(setup: S) {
     let comm = world.world[1];
     assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None);
     world.exchange(0, 1, 1, &data);
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// The blocking calls give the same result as the others.
-pub fn m9_blocking_or_not_is_the_same<S: Setup>(setup: S) {
+/// Blocking calls give the same results as nonblocking ones.
+pub fn m9_blocking_and_nonblocking_calls_agree<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let (comms, mut clock) = ((world.world[0], world.world[1]), world.now());
     for len in [0, 30, 20_000] {
@@ -260,11 +260,11 @@ pub fn m9_blocking_or_not_is_the_same<S: Setup>(setup: S) {
         world.finish_send(0, sending).expect("it is sent");
         assert!(room[..len] == data);
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// From anyone, with any tag: each sender's messages in their order, and none of the reserved tags.
-pub fn m10_wildcards_take_the_first_that_was_sent<S: Setup>(setup: S) {
+/// Receives from any source with any tag get the messages of each sender in order, and none with a reserved tag.
+pub fn m10_wildcards_match_the_first_message_sent<S: Setup>(setup: S) {
     let mut world = World::new(setup, 3, CONFIG);
     let data: Vec<Vec<u8>> = (0..40u64).map(|number| patterned(number, 16 + number as usize * 37)).collect();
     for late in [false, true] {
@@ -278,7 +278,7 @@ pub fn m10_wildcards_take_the_first_that_was_sent<S: Setup>(setup: S) {
         };
         if late {
             send(&mut world, &mut sends);
-            world.settle();
+            world.run_until_idle();
         }
         let mut rooms: Vec<Vec<u8>> = (0..40).map(|_| vec![0; 4000]).collect();
         let receives: Vec<Request> = rooms.iter_mut().map(|room| world.irecv(0, Source::Any, Tag::Any, room)).collect();
@@ -297,7 +297,7 @@ pub fn m10_wildcards_take_the_first_that_was_sent<S: Setup>(setup: S) {
             world.finish_send(from, sending).expect("it is sent");
         }
     }
-    // Tags of the upper half are for those who name them.
+    // Tags in the upper half match only receives that name them.
     let mut room = vec![0; 8];
     let any = world.irecv(0, Source::Any, Tag::Any, &mut room);
     world.exchange(1, 0, 0x8000_0000, &[1]);
@@ -306,11 +306,11 @@ pub fn m10_wildcards_take_the_first_that_was_sent<S: Setup>(setup: S) {
     let sending = world.isend(1, 0, 0x7fff_ffff, Mode::Standard, &[3]);
     assert_eq!(world.finish(0, any).expect("it is received").tag, 0x7fff_ffff);
     world.finish_send(1, sending).expect("it is sent");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// A request is a word of the caller's; after its end the word names nothing, also when the slot is used again.
-pub fn m11_a_request_is_a_word_and_ends_once<S: Setup>(setup: S) {
+/// A request is one word. After its end the word is invalid, also when the slot is used again.
+pub fn m11_a_request_is_a_word_and_completes_once<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let (mut room, data) = (vec![0; 100], patterned(1, 100));
     let mut old = vec![];
@@ -331,10 +331,10 @@ pub fn m11_a_request_is_a_word_and_ends_once<S: Setup>(setup: S) {
     for word in [0, 1, u64::MAX, 1 << 32, u64::from(u32::MAX)] {
         assert_eq!(world.nodes[1].test(Request::from_bits(word)), Some(Err(Failure::NoRequest)));
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// What a probe finds stays where it is, and is what the next receive gets.
+/// A probed message stays where it is, and the next receive gets it.
 pub fn m12_a_probed_message_stays_first<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let comm = world.world[1];
@@ -359,11 +359,11 @@ pub fn m12_a_probed_message_stays_first<S: Setup>(setup: S) {
     for sending in sends {
         world.finish_send(0, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// A matched probe takes the message out: no receive and no probe sees it, and `imrecv` gets it at any time.
-pub fn m13_a_taken_message_is_nobody_elses<S: Setup>(setup: S) {
+/// A matched probe removes the message: no receive and no probe matches it, and `imrecv` receives it at any time.
+pub fn m13_a_matched_message_matches_no_other_receive<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let comm = world.world[1];
     for len in [0, 40, 30_000] {
@@ -380,7 +380,7 @@ pub fn m13_a_taken_message_is_nobody_elses<S: Setup>(setup: S) {
         let [first, second] = &mut rooms;
         let other = world.irecv(1, Source::Any, Tag::Any, second);
         world.finish(1, other).expect("the second message");
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None);
         let sink = Span::contiguous(first.as_mut_ptr(), first.len());
         // SAFETY: the room stays until the receive is over.
@@ -392,11 +392,12 @@ pub fn m13_a_taken_message_is_nobody_elses<S: Setup>(setup: S) {
             world.finish_send(0, sending).expect("it is sent");
         }
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// A receive without a match is taken back; one that matched ends as ever; a send is not cancelled.
-pub fn m14_cancel_takes_back_what_did_not_match<S: Setup>(setup: S) {
+/// A receive without a match can be cancelled. A receive that has matched completes as usual. A send cannot be
+/// cancelled.
+pub fn m14_cancel_removes_unmatched_receives<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let data = patterned(1, 5000);
     let mut rooms = [vec![0; 5000], vec![0; 5000]];
@@ -416,10 +417,10 @@ pub fn m14_cancel_takes_back_what_did_not_match<S: Setup>(setup: S) {
     world.finish(1, receive).expect("it is received");
     world.finish_send(0, sending).expect("it is sent");
     assert!(rooms[1] == data && rooms[0].iter().all(|byte| *byte == 0), "nothing is written to what was cancelled");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Messages of a communicator that does not exist here yet are kept, in order.
+/// Messages for a communicator that does not exist yet are kept, in order.
 pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let table: &'static [u32] = &[1, 0];
@@ -431,7 +432,7 @@ pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
         // SAFETY: the data stay until the sends are over. Rank 0 of this communicator is node 1.
         .map(|bytes| unsafe { world.nodes[0].isend(early, 0, 4, Mode::Standard, Span::of(bytes)) }.expect("accepted"))
         .collect();
-    world.settle();
+    world.run_until_idle();
     let comm = world.world[1];
     assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None, "it is not for the other communicator");
     let late = world.nodes[1].add_comm(9, Group::Table(table), 0).expect("room for a communicator");
@@ -454,11 +455,11 @@ pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
     // SAFETY: nothing is sent.
     let refused = unsafe { world.nodes[0].isend(early, 0, 4, Mode::Standard, Span::EMPTY) };
     assert_eq!(refused, Err(Refusal::Invalid), "it is deleted");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// What nobody received ends with an error at a sender that still waits, and posted receives are cancelled.
-pub fn m15_a_deleted_communicator_tells_its_senders<S: Setup>(setup: S) {
+/// Deleting a communicator fails sends that still wait, and cancels posted receives.
+pub fn m15_deleting_a_communicator_fails_its_senders<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let comms = [0, 1].map(|node| {
         world.nodes[node].add_comm(5, Group::World { size: 2 }, node as u32).expect("room for a communicator")
@@ -472,18 +473,18 @@ pub fn m15_a_deleted_communicator_tells_its_senders<S: Setup>(setup: S) {
     let sink = Span::contiguous(room.as_mut_ptr(), room.len());
     // SAFETY: the room stays until the receive is over.
     let receive = unsafe { world.nodes[1].irecv(comms[1], Source::Any, Tag::Is(99), sink) }.expect("accepted");
-    world.settle();
+    world.run_until_idle();
     world.nodes[1].del_comm(comms[1]);
     assert_eq!(world.finish(1, receive), Err(Failure::Cancelled));
     let [short, long] = sends;
     world.finish_send(0, short).expect("a short one was over long ago");
     assert_eq!(world.finish_send(0, long), Err(Failure::NoCommunicator(Peer(1))));
     world.exchange(0, 1, 4, &data);
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Ranks, tags and communicators that are none are refused; so is one request too many.
-pub fn m16_limits_are_kept<S: Setup>(setup: S) {
+/// Invalid ranks, tags and communicators are refused, and also a request beyond the limit.
+pub fn m16_limits_are_enforced<S: Setup>(setup: S) {
     let limits = Engine::<S::Rail>::ATTRIBUTES;
     assert_eq!((limits.max_tag, limits.max_context, limits.request_bytes), (0x7fff_ffff, u32::MAX, 8));
     let config = Config { requests: 3, ..CONFIG };
@@ -511,5 +512,5 @@ pub fn m16_limits_are_kept<S: Setup>(setup: S) {
         assert_eq!(world.nodes[0].test(receive), Some(Err(Failure::Cancelled)));
     }
     world.exchange(1, 0, 1, &[1, 2, 3]);
-    world.all_is_given_back();
+    world.assert_all_released();
 }

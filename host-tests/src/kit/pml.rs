@@ -1,5 +1,5 @@
-//! The part of the suite for matching transports that looks at the engine below: rails, schedule, credit, order, and
-//! what comes from peers that lie. See [`mtl`](super::mtl).
+//! The part of the suite for matching transports that checks the engine below: rails, schedule, credit, order, and
+//! frames of dishonest peers. See [`mtl`](super::mtl).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,16 +12,16 @@ use towline_core::rail::{Lane, Peer, Rail, SendError, Shape};
 use towline_core::wire::{self, Kind};
 use zerocopy::IntoBytes;
 
-use super::accelerator::Far;
-use super::bench::Setup;
-use super::patience::Patience;
-use super::world::{CONFIG, World};
+use super::fake_accelerator::FakeAccelerator;
+use super::mesh::Setup;
+use super::nodes::{CONFIG, World};
+use super::wait_limit::WaitLimit;
 use crate::pattern::patterned;
 use crate::random::Random;
-use crate::sim::buffer::Room;
+use crate::sim::buffer::Buffer;
 
-/// With several rails, one call of progress takes from each what is there.
-pub fn p10_one_call_moves_all_rails<S: Setup>(setup: S) {
+/// With several rails, one call of progress handles what has arrived on each.
+pub fn p10_one_progress_call_polls_all_rails<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 3, CONFIG, |_, attributes| attributes.latency = 5);
     connect(&mut world, 0..3);
     let before = firsts(&world);
@@ -35,25 +35,25 @@ pub fn p10_one_call_moves_all_rails<S: Setup>(setup: S) {
         assert_eq!(room, data[at]);
     }
     assert!(firsts(&world).iter().zip(&before).all(|(now, before)| now - before == 1));
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Messages until each of these links has carried a first fragment: until then some are not connected, and the others go
-/// in their place.
+/// Sends messages until each of these links has carried a first fragment. Until then some links are not connected, and
+/// other links take their place.
 fn connect<S: Setup>(world: &mut World<S>, links: Range<usize>) {
-    let mut patience = Patience::default();
+    let mut wait_limit = WaitLimit::default();
     while firsts(world)[links.clone()].contains(&0) {
-        assert!(!patience.is_over(false), "a link does not connect: {:?}", firsts(world));
+        assert!(!wait_limit.expired(false), "a link does not connect: {:?}", firsts(world));
         world.exchange(0, 1, 0, &[1, 2, 3]);
     }
 }
 
-/// First fragments that node 1 got, by link.
+/// Number of first fragments that node 1 received, by link.
 fn firsts<S: Setup>(world: &World<S>) -> Vec<usize> {
     world.logs[1].iter().map(|log| log.borrow().firsts()).collect()
 }
 
-/// Counts of first fragments on the rails of the lowest latency differ by at most one; other rails see none.
+/// The numbers of first fragments on the rails of lowest latency differ by at most one. Other rails carry none.
 pub fn p12_first_fragments_go_round_the_rails_of_lowest_latency<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 4, CONFIG, |link, attributes| {
         attributes.latency = [20, 10, 10, 10][link];
@@ -69,16 +69,16 @@ pub fn p12_first_fragments_go_round_the_rails_of_lowest_latency<S: Setup>(setup:
     assert_eq!(firsts[0], 0, "a rail of more latency carries no first fragment");
     assert_eq!(firsts.iter().sum::<usize>(), 50);
     let (least, most) = (firsts[1..].iter().min(), firsts[1..].iter().max());
-    // What finds no room goes by the next.
+    // A fragment that finds no room goes to the next rail.
     let skew = 1 + 2 * (refused(&world) - refused_before) as usize;
     assert!(most.zip(least).is_some_and(|(most, least)| most - least <= skew), "{firsts:?}");
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Bytes of later fragments are as the bandwidths, within one fragment, where no rail was full meanwhile.
-pub fn p13_the_rest_goes_by_bandwidth<S: Setup>(setup: S) {
+/// The bytes of later fragments are proportional to the bandwidths, within one fragment, unless a rail was full.
+pub fn p13_fragments_are_distributed_by_bandwidth<S: Setup>(setup: S) {
     const SHARES: [u64; 3] = [100, 200, 500];
-    // What a device moves is no fragment.
+    // Without devices, since what they move is not a fragment.
     let config = Config { rdma: rdma::Config::OFF, ..CONFIG };
     let mut world = World::with_links(setup, 2, 3, config, |link, attributes| {
         attributes.bandwidth = SHARES[link] as u32;
@@ -100,10 +100,10 @@ pub fn p13_the_rest_goes_by_bandwidth<S: Setup>(setup: S) {
             assert!(bytes.abs_diff(fair) <= u64::from(fragment), "{bytes} and not {fair} of {sum}");
         }
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// A rail that says no in the middle, again and again: what was queued counts, and the rest follows from there.
+/// Rails refuse frames again and again. The rest of a message follows after the part that was queued.
 pub fn p20_p23_refused_frames_resume_where_they_were<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
     let mut random = Random::new(20);
@@ -130,10 +130,10 @@ pub fn p20_p23_refused_frames_resume_where_they_were<S: Setup>(setup: S) {
     }
     let counters = world.nodes[0].counters();
     assert!(counters.busy > 0);
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Of any length, and with the match long before or long after.
+/// Synchronous sends of several lengths wait for the match.
 pub fn p21_synchronous_sends_wait_for_the_match<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     for len in [0, 1, 100, 512, 513, 20_000] {
@@ -141,26 +141,26 @@ pub fn p21_synchronous_sends_wait_for_the_match<S: Setup>(setup: S) {
         let Sending::Pending(request) = world.isend(0, 1, 1, Mode::Synchronous, &data) else {
             panic!("over before its match")
         };
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.nodes[0].test(request), None, "{len}");
         let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
         world.finish(0, request).expect("matched");
         world.finish(1, receive).expect("it is received");
         assert!(room == data);
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Acks, fragments, finishes and rejects that name what is not their sender's are counted, and nothing is touched.
-pub fn p22_forged_handles_reach_nothing<S: Setup>(setup: S) {
+/// Acks, fragments, finishes and rejects with forged handles are counted, and change nothing.
+pub fn p22_forged_handles_have_no_effect<S: Setup>(setup: S) {
     let mut world = World::new(setup, 3, CONFIG);
     world.exchange(0, 1, 1, &[1]);
     world.exchange(2, 1, 1, &[1]);
-    // Node 1 waits for the rest of nothing: a posted receive, and a synchronous send to node 0.
+    // Node 1 waits with a posted receive and a synchronous send to node 0, and with no fragment outstanding.
     let (mut room, data) = (vec![0x55; 4000], patterned(1, 4000));
     let receive = world.irecv(1, Source::Rank(0), Tag::Is(8), &mut room);
     let Sending::Pending(sending) = world.isend(1, 0, 8, Mode::Synchronous, &data) else { panic!("over too early") };
-    world.settle();
+    world.run_until_idle();
     let handles = [receive.to_bits(), sending.to_bits(), Handle::NONE.to_bits(), 0, u64::MAX, 1 << 32 | 5];
     let mut forged = 0;
     for bits in handles {
@@ -178,7 +178,7 @@ pub fn p22_forged_handles_reach_nothing<S: Setup>(setup: S) {
     assert_eq!(world.nodes[1].test(receive), None);
     assert_eq!(world.nodes[1].test(sending), None);
     assert!(room.iter().all(|byte| *byte == 0x55));
-    // And all goes on.
+    // Traffic goes on.
     let answer = patterned(2, 4000);
     let out = world.isend(0, 1, 8, Mode::Standard, &answer);
     world.finish(1, receive).expect("it is received");
@@ -191,16 +191,16 @@ pub fn p22_forged_handles_reach_nothing<S: Setup>(setup: S) {
     assert!(room == data);
 }
 
-/// Messages in order over the wrap of 16, 32 and 64 bits, on both sides at once.
+/// Messages stay in order when the sequence numbers wrap at 16, 32 and 64 bits, in both directions at once.
 pub fn p25_sequence_numbers_wrap<S: Setup>(setup: S) {
-    // Where a setup can be used but once, the 32 bits of the wire matter most: both halves wrap at the end of 64 bits.
+    // A setup can be used only once, and the 32 bits of the wire matter most: at the end of 64 bits both halves wrap.
     let config = Config { first_sequence: u64::MAX - 5, ..CONFIG };
     let mut world = World::with_links(setup, 2, 2, config, |_, attributes| attributes.latency = 3);
     wrap(&mut world);
     for node in 0..2 {
         assert!(world.nodes[node].counters().eager_sent > 0);
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
 fn wrap<S: Setup>(world: &mut World<S>) {
@@ -221,8 +221,9 @@ fn wrap<S: Setup>(world: &mut World<S>) {
     }
 }
 
-/// Messages of all sizes between three nodes over two rails, received by source in the order in which they were sent.
-pub fn p27_messages_between_many_do_not_overtake<S: Setup>(setup: S) {
+/// Messages of all sizes between three nodes over two rails are received by source in the order in which they were
+/// sent.
+pub fn p27_messages_between_many_nodes_stay_in_order<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 3, 2, Config { requests: 400, ..CONFIG }, |_, attributes| {
         attributes.latency = 3;
     });
@@ -252,10 +253,10 @@ pub fn p27_messages_between_many_do_not_overtake<S: Setup>(setup: S) {
     for (from, sending) in sends {
         world.finish_send(from, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Far more messages of one tag than the receiver has room for, then the one that it waits for.
+/// Far more messages of one tag than the receiver has room for, and then the message that it waits for.
 pub fn p27_a_flood_before_the_wanted_message<S: Setup>(setup: S) {
     let config = Config { unexpected: 6, units: 3, requests: 300, ..CONFIG };
     let mut world = World::new(setup, 2, config);
@@ -277,10 +278,10 @@ pub fn p27_a_flood_before_the_wanted_message<S: Setup>(setup: S) {
         assert!(room == *bytes);
         world.finish_send(0, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// The last that is sent is received first, with one envelope for all peers together.
+/// The last message is received first, with one envelope for all peers together.
 pub fn p27_reverse_order_with_a_single_envelope<S: Setup>(setup: S) {
     let config = Config { unexpected: 1, units: 1, requests: 64, ..CONFIG };
     let mut world = World::new(setup, 3, config);
@@ -290,7 +291,7 @@ pub fn p27_reverse_order_with_a_single_envelope<S: Setup>(setup: S) {
         sends.push((0, world.isend(0, 2, tag as u32, Mode::Standard, bytes)));
         sends.push((1, world.isend(1, 2, tag as u32, Mode::Standard, bytes)));
     }
-    world.settle();
+    world.run_until_idle();
     for (tag, bytes) in data.iter().enumerate().rev() {
         for from in [1, 0] {
             let mut room = vec![0; bytes.len()];
@@ -302,13 +303,13 @@ pub fn p27_reverse_order_with_a_single_envelope<S: Setup>(setup: S) {
     for (from, sending) in sends {
         world.finish_send(from, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// No credit at all: every message is held back at its sender, and is sent for who asks.
+/// No credit at all: every message is held back at its sender, and is sent when the receiver asks for it.
 const HELD: Config = Config { unexpected: 0, units: 0, ..CONFIG };
 
-/// What a probe for one tag has brought here is no match for a receive of any tag while others were sent before it.
+/// A message that a probe for one tag has fetched does not match a receive of any tag while earlier messages exist.
 pub fn p27_m12_an_answer_kept_for_a_probe_does_not_overtake<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, HELD);
     let comm = world.world[1];
@@ -335,11 +336,11 @@ pub fn p27_m12_an_answer_kept_for_a_probe_does_not_overtake<S: Setup>(setup: S) 
     for sending in sends {
         world.finish_send(0, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// A receive of one tag is asked for and taken back; the answer must not go to a receive of any tag that was posted
-/// meanwhile, since another message goes first there.
+/// A receive of one tag asks for its message and is cancelled. The answer must not match a receive of any tag that was
+/// posted meanwhile, since another message comes first there.
 pub fn p27_an_answer_goes_to_no_wider_receive<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, HELD);
     let data = [patterned(1, 20), patterned(2, 20)];
@@ -355,7 +356,7 @@ pub fn p27_an_answer_goes_to_no_wider_receive<S: Setup>(setup: S) {
         let again = world.irecv(1, Source::Any, Tag::Is(2), room);
         assert_eq!(world.finish(1, again).expect("it is received").tag, 2);
     } else {
-        // The answer was quicker than this test.
+        // The answer arrived before the cancellation.
         world.finish(1, narrow).expect("it is received");
         let wide = world.irecv(1, Source::Any, Tag::Any, other);
         assert_eq!(world.finish(1, wide).expect("it is received").tag, 1);
@@ -364,12 +365,12 @@ pub fn p27_an_answer_goes_to_no_wider_receive<S: Setup>(setup: S) {
     for sending in sends {
         world.finish_send(0, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Receives for which nothing is held, and held messages for which there is no receive: all is asked once, then it is
-/// quiet; and the one pair that matches is found among them.
-pub fn p27_vain_asks_come_to_rest<S: Setup>(setup: S) {
+/// Receives without a held message, and held messages without a receive: each receive asks once, then the nodes are
+/// quiet. The one pair that matches is found.
+pub fn p27_unsuccessful_asks_stop<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, HELD);
     let data = patterned(1, 20);
     let mut rooms: Vec<Vec<u8>> = (0..6).map(|_| vec![0; 20]).collect();
@@ -380,7 +381,7 @@ pub fn p27_vain_asks_come_to_rest<S: Setup>(setup: S) {
         .collect();
     let sends = [20, 21, 5, 22].map(|tag| world.isend(0, 1, tag, Mode::Standard, &data));
     world.finish(1, receives[5]).expect("found among the others");
-    world.settle();
+    world.run_until_idle();
     let asked = world.nodes[1].counters().asks_sent;
     assert!(asked < 100, "{asked} asks for five receives");
     for receive in &receives[..5] {
@@ -395,17 +396,17 @@ pub fn p27_vain_asks_come_to_rest<S: Setup>(setup: S) {
     for sending in sends {
         world.finish_send(0, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Out of and into memory with gaps, of any two layouts.
+/// Messages between buffers with gaps, of any two layouts.
 pub fn p28_strided_memory_is_packed_and_gaps_are_left_alone<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
     let mut random = Random::new(28);
     for number in 0..60 {
         let len = [6, 8, 48, 600, 4800, 30_000][number % 6] + number / 6 * 24;
         let bytes = patterned(number as u64, len);
-        let (mut out, mut into) = (Room::any(len, &mut random), Room::any(len, &mut random));
+        let (mut out, mut into) = (Buffer::any(len, &mut random), Buffer::any(len, &mut random));
         out.fill(&bytes);
         let (comms, spans) = ((world.world[0], world.world[1]), (out.span(), into.span()));
         // SAFETY: the rooms stay until both operations are over.
@@ -420,11 +421,11 @@ pub fn p28_strided_memory_is_packed_and_gaps_are_left_alone<S: Setup>(setup: S) 
         assert!(got == bytes, "{len}");
         assert!(into.intact(len), "gaps were written to");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Received is what was sent, delivered what fits, and nothing is written behind.
-pub fn p29_truncation_tells_both_lengths<S: Setup>(setup: S) {
+/// A truncated receive reports the sent and the delivered length, and nothing is written behind the buffer.
+pub fn p29_truncation_reports_both_lengths<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
     for len in [1, 40, 512, 513, 5000, 90_000] {
         for room in [0, 1, len / 2, len - 1].into_iter().filter(|room| *room < len) {
@@ -434,7 +435,7 @@ pub fn p29_truncation_tells_both_lengths<S: Setup>(setup: S) {
                 let early = (!late).then(|| world.irecv(1, Source::Any, Tag::Any, &mut memory[..room]));
                 let sending = world.isend(0, 1, 1, Mode::Standard, &data);
                 if late {
-                    world.settle();
+                    world.run_until_idle();
                 }
                 let receive = early.unwrap_or_else(|| world.irecv(1, Source::Any, Tag::Any, &mut memory[..room]));
                 let Err(Failure::Truncated(status)) = world.finish(1, receive) else { panic!("not truncated: {len}") };
@@ -445,24 +446,25 @@ pub fn p29_truncation_tells_both_lengths<S: Setup>(setup: S) {
         }
     }
     world.exchange(0, 1, 1, &patterned(1, 90_000));
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Messages of all lengths from and to memory that nobody but an accelerator can touch, expected or not, whole or cut short, with gaps.
-pub fn b38_memory_of_accelerators_is_copied_by_them_alone<S: Setup>(setup: S) {
+/// Messages of several lengths from and to memory that only an accelerator can access, expected or unexpected, whole or
+/// truncated, with gaps.
+pub fn b38_accelerator_memory_is_copied_only_by_the_accelerator<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let kinds = [(true, false), (false, true), (true, true)];
     for (len, late) in [0, 1, 100, 513, 5000, 70_000].into_iter().flat_map(|len| [(len, false), (len, true)]) {
         for (far_source, far_sink) in kinds {
-            let far = Far::default();
+            let far = FakeAccelerator::default();
             let (mut data, mut into) = (patterned(len, len as usize), vec![0xaa; len as usize * 2 + 2]);
             let room = len - len / 5;
             let source = Layout::bytes(len).expect("it is short").on(&far).expect("it is on none yet");
             let sink = Layout::vector(room, 1, 2).expect("it is short").on(&far).expect("it is on none yet");
             // SAFETY: the layouts fit their memory, and outlive both operations.
             let (source, sink) = unsafe {
-                let source = Span::laid_out(Far::name(data.as_mut_ptr()), &source);
-                (source, Span::laid_out(Far::name(into.as_mut_ptr()), &sink))
+                let source = Span::laid_out(FakeAccelerator::name(data.as_mut_ptr()), &source);
+                (source, Span::laid_out(FakeAccelerator::name(into.as_mut_ptr()), &sink))
             };
             let mut plain = vec![0; room as usize];
             let source = if far_source { source } else { Span::of(&data) };
@@ -470,7 +472,7 @@ pub fn b38_memory_of_accelerators_is_copied_by_them_alone<S: Setup>(setup: S) {
             let early = (!late).then(|| world.irecv_span(1, Source::Rank(0), Tag::Is(1), sink));
             let sending = world.isend_span(0, 1, 1, Mode::Standard, source);
             if late {
-                world.settle();
+                world.run_until_idle();
             }
             let receive = early.unwrap_or_else(|| world.irecv_span(1, Source::Rank(0), Tag::Is(1), sink));
             let status = match world.finish(1, receive) {
@@ -491,10 +493,10 @@ pub fn b38_memory_of_accelerators_is_copied_by_them_alone<S: Setup>(setup: S) {
             assert!(far.copied.load(Relaxed) >= least, "{len}: touched by somebody else");
         }
     }
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// Whoever takes an outcome may send at once, also while other operations are in the middle.
+/// After a completion the next send can begin at once, also while other operations are in progress.
 pub fn p30_a_completion_is_followed_by_the_next_send<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let long = patterned(1, 100_000);
@@ -514,10 +516,10 @@ pub fn p30_a_completion_is_followed_by_the_next_send<S: Setup>(setup: S) {
     world.finish(1, background).expect("it is received");
     world.finish_send(0, sending).expect("it is sent");
     assert!(big == long);
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// After thousands of messages of all kinds all pools are where they were.
+/// After thousands of messages of all kinds all pools are unused again.
 pub fn p32_pools_return_to_where_they_were<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, Config { requests: 8, unexpected: 8, units: 8, ..CONFIG });
     let data = patterned(1, 2000);
@@ -533,16 +535,17 @@ pub fn p32_pools_return_to_where_they_were<S: Setup>(setup: S) {
         assert_eq!(world.finish(1, receive).expect("it is received").received, len as u64);
         world.finish_send(0, sending).expect("it is sent");
     }
-    world.all_is_given_back();
+    world.assert_all_released();
     for log in world.logs.iter().flatten() {
         let log = log.borrow();
-        assert_eq!(log.owed, [0, 0], "bodies in place and pending deliveries that were never told of");
+        assert_eq!(log.pending_reports, [0, 0], "bodies in place and pending deliveries that were never told of");
         assert_eq!(log.released, log.arrived.len() as u64, "frames that were not given back");
     }
 }
 
-/// Other versions, unknown kinds, short and long headers, other tags: counted, dropped, and all goes on.
-pub fn p33_frames_that_make_no_sense_are_counted_and_dropped<S: Setup>(setup: S) {
+/// Frames with other versions, unknown kinds, wrong header lengths or other tags are counted and dropped, and traffic
+/// goes on.
+pub fn p33_malformed_frames_are_counted_and_dropped<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     world.exchange(0, 1, 1, &[1]);
     let ack = wire::Ack::new(1, Handle::NONE, 2);
@@ -561,7 +564,7 @@ pub fn p33_frames_that_make_no_sense_are_counted_and_dropped<S: Setup>(setup: S)
     assert_eq!(log.released, log.arrived.len() as u64, "a dropped frame is given back");
 }
 
-/// Lengths around the eager limit, the unit, the largest fragment and twice it.
+/// Messages with lengths around the eager limit, the unit, the largest fragment, and twice the largest fragment.
 pub fn p34_b50_messages_around_every_limit_arrive_whole<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let attributes = *world.nodes[0].pml().rails().0[0].attributes();
@@ -583,17 +586,17 @@ pub fn p34_b50_messages_around_every_limit_arrive_whole<S: Setup>(setup: S) {
         assert!(*len <= limit, "a frame of {len} bytes on {lane:?}");
     }
     drop(log);
-    world.all_is_given_back();
+    world.assert_all_released();
 }
 
-/// A rail around any other sees every frame, on both sides, and the engine does not see it.
-pub fn p35_a_rail_around_a_rail_sees_all<S: Setup>(setup: S) {
+/// A wrapping rail sees every frame on both sides, and does not change the engine's behaviour.
+pub fn p35_a_wrapping_rail_sees_every_frame<S: Setup>(setup: S) {
     let mut world = World::with_links(setup, 2, 2, CONFIG, |_, _| {});
     for number in 0..20 {
         world.exchange(0, 1, 1, &patterned(number, number as usize * 700));
         world.exchange(1, 0, 1, &patterned(number, number as usize * 70));
     }
-    world.all_is_given_back();
+    world.assert_all_released();
     for link in 0..2 {
         for (from, to) in [(0, 1), (1, 0)] {
             let (sent, arrived) = (world.logs[from][link].borrow(), world.logs[to][link].borrow());
@@ -607,7 +610,7 @@ pub fn p35_a_rail_around_a_rail_sees_all<S: Setup>(setup: S) {
     }
 }
 
-/// Sends a frame with the engine's tag from one node to another, past its engine.
+/// Sends a frame with the engine's tag from one node to another, bypassing its engine.
 fn inject<S: Setup>(world: &mut World<S>, from: usize, to: usize, lane: Lane, bytes: &[u8]) {
     send_raw(world, from, to, lane, towline_core::ptl::TAG, bytes);
 }

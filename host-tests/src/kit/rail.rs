@@ -1,5 +1,5 @@
-//! The suite for any [`Rail`]. Each check takes a fresh [`Setup`] and panics where the rail
-//! breaks the contract of `towline_core::rail`; [`rail_suite!`](crate::rail_suite) makes tests of them.
+//! The suite for any [`Rail`]. Each check takes a fresh [`Setup`], and panics if the rail breaks the contract of
+//! `towline_core::rail`. [`rail_suite!`](crate::rail_suite) makes tests of the checks.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use towline_core::rail::{
     SendError, Sent, Shape,
 };
 
-use super::bench::{Bench, Received, Setup, peer};
+use super::mesh::{Mesh, Received, Setup, peer};
 use crate::pattern::patterned;
 use crate::random::Random;
 
@@ -27,25 +27,25 @@ macro_rules! rail_suite {
     (lossy $setup:expr) => {
         $crate::rail_suite! { @each $setup;
             b32_p34_attributes_keep_their_own_rules
-            p6_b1_endpoints_lead_to_the_peer_they_were_given_for
-            p6_b4_a_card_that_is_none_is_refused
+            p6_b1_endpoints_lead_to_their_peer
+            p6_b4_malformed_cards_are_refused
             p34_b50_frames_of_boundary_sizes_arrive_whole
-            p34_b50_one_byte_too_long_is_refused
+            p34_b50_frames_above_the_limit_are_refused
             p26_headers_of_every_length_come_with_the_event
             b12_an_abandoned_grant_sends_nothing
-            b9_kept_frames_stay_and_go_in_any_order
+            b9_held_frames_can_be_released_in_any_order
             p28_p29_short_sinks_are_not_overrun
-            p28_bodies_land_in_the_sink_alone
-            p28_what_is_lent_is_fetched_until_the_peer_is_forgotten
-            p26_reads_see_what_is_in_and_no_more
-            b17_what_was_copied_may_be_scribbled_on
-            b17_all_drains
+            p28_bodies_are_written_only_to_the_sink
+            p28_exposed_memory_can_be_read_until_the_peer_is_deleted
+            p26_reads_return_exactly_the_received_bytes
+            b17_copied_buffers_can_be_reused
+            b17_a_rail_drains
             p30_frames_are_sent_while_one_is_held
-            p7_b5_a_peer_goes_and_comes_again
+            p7_b5_a_peer_can_be_deleted_and_added_again
             p6_b14_unknown_endpoints_are_unreachable
-            p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once
+            p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once
             b2_p10_an_idle_rail_reports_nothing
-            p24_b40_a_rail_does_what_it_says_and_says_so_of_the_rest
+            p24_b40_unsupported_device_operations_are_refused
             an_armed_rail_loses_no_frame
         }
     };
@@ -53,8 +53,8 @@ macro_rules! rail_suite {
         $crate::rail_suite! { lossy $setup }
         $crate::rail_suite! { @each $setup;
             b16_busy_reaches_the_sender_and_ends_with_polling
-            control_frames_leave_while_bulk_is_full
-            b14_b17_b33_a_body_in_place_is_reported_once
+            control_frames_are_sent_while_bulk_is_full
+            b14_b17_b33_a_body_left_in_place_is_reported_once
             p15_floods_both_ways_arrive_exactly_once
             p6_p15_floods_between_four_arrive_exactly_once
         }
@@ -70,10 +70,10 @@ macro_rules! rail_suite {
 const LANES: [Lane; 3] = [Lane::Control, Lane::Eager, Lane::Bulk];
 const TAG: u8 = 0x80;
 
-/// Limits and flags agree with each other.
+/// The limits and flags are consistent.
 pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
-    let bench = Bench::new(setup, 2);
-    let own = bench.attributes();
+    let mesh = Mesh::new(setup, 2);
+    let own = mesh.attributes();
     assert!(!own.name.is_empty());
     assert!(own.capabilities.contains(Capabilities::SEND));
     assert!(own.bandwidth > 0 && own.frames_kept > 0);
@@ -83,164 +83,164 @@ pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
     assert!(!own.capabilities.contains(Capabilities::SINGLE_ADD_PROCS), "peers may come later (B41)");
 }
 
-/// Bits and limits say the same; what a rail has not got, a get where it only sends, is refused and not forgotten.
-pub fn p24_b40_a_rail_does_what_it_says_and_says_so_of_the_rest<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let (own, can) = (bench.attributes(), bench.attributes().one_sided);
-    // A rail that maps memory promises nothing for memory that it has not made.
+/// Capability bits and limits agree. An operation that a rail does not support is refused, and not silently dropped.
+pub fn p24_b40_unsupported_device_operations_are_refused<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    let (own, can) = (mesh.attributes(), mesh.attributes().one_sided);
+    // A rail that maps memory promises nothing for memory that it has not allocated.
     let says = |bit, does| assert!(can.at_once || own.capabilities.contains(bit) == does, "{bit:?}");
     says(Capabilities::PUT, can.put.limit != 0);
     says(Capabilities::GET, can.get.limit != 0);
     says(Capabilities::ATOMIC_OPS, !can.atomics.is_empty());
     says(Capabilities::ATOMIC_FOPS, !can.atomics.is_empty());
-    let (to, mut byte) = (bench.ends[0].to[1], 0u8);
+    let (to, mut byte) = (mesh.ends[0].to[1], 0u8);
     let local = Local { base: &raw mut byte, len: 1, region: None };
     let add = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
     let atomics = u64::from(!can.atomics.is_empty());
     for (work, limit) in [(Work::Put(local), can.put.limit), (Work::Get(local), can.get.limit), (add, atomics)] {
-        // SAFETY: nothing is begun: there is no such operation, or no such key.
+        // SAFETY: nothing is begun, since there is no such operation or no such key.
         let answer =
-            unsafe { bench.ends[0].rail.perform(to, &Native { work, key: Key([0xff; KEY]), offset: 0 }, Cookie(1)) };
+            unsafe { mesh.ends[0].rail.perform(to, &Native { work, key: Key([0xff; KEY]), offset: 0 }, Cookie(1)) };
         let wanted: &[NativeError] = match limit {
             0 => &[NativeError::NotAvailable],
-            // It may not have met the peer yet.
+            // It may not be connected to the peer yet.
             _ => &[NativeError::NotAvailable, NativeError::Unreachable, NativeError::Busy],
         };
         assert!(answer.is_err_and(|why| wanted.contains(&why)), "{work:?}: {answer:?}");
     }
-    bench.settle();
+    mesh.run_until_idle();
 }
 
-/// Three ends: what is sent to one arrives there alone, under the name its receiver gave the sender.
-pub fn p6_b1_endpoints_lead_to_the_peer_they_were_given_for<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 3);
+/// Among three ends, a frame arrives only at the end to which it was sent, with the receiver's name of the sender.
+pub fn p6_b1_endpoints_lead_to_their_peer<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 3);
     let name = |from: usize, to: usize| (from * 3 + to) as u64;
     for from in 0..3 {
         for to in (0..3).filter(|to| *to != from) {
-            bench.send(from, to, Lane::Eager, TAG + to as u8, 8, &patterned(name(from, to), 40));
+            mesh.send(from, to, Lane::Eager, TAG + to as u8, 8, &patterned(name(from, to), 40));
         }
     }
-    bench.until("two frames at each end", |bench| bench.ends.iter().all(|end| end.got.len() >= 2));
-    bench.settle();
+    mesh.until("two frames at each end", |mesh| mesh.ends.iter().all(|end| end.got.len() >= 2));
+    mesh.run_until_idle();
     for to in 0..3 {
-        assert_eq!(bench.ends[to].got.len(), 2);
+        assert_eq!(mesh.ends[to].got.len(), 2);
         for from in (0..3).filter(|from| *from != to) {
-            let frame = bench.ends[to].got.iter().find(|got| got.from == peer(from)).expect("one from each");
+            let frame = mesh.ends[to].got.iter().find(|got| got.from == peer(from)).expect("one from each");
             assert_eq!((frame.tag, &frame.bytes), (TAG + to as u8, &patterned(name(from, to), 40)));
         }
     }
 }
 
-/// Bytes that no rail published make an error, and leave the rail as it was.
-pub fn p6_b4_a_card_that_is_none_is_refused<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let own = bench.ends[1].rail.card().to_vec();
-    assert!(bench.ends[0].rail.add_peer(peer(2), &[]).is_err(), "an empty card");
-    assert!(bench.ends[0].rail.add_peer(peer(2), &own[..own.len() - 1]).is_err(), "a card cut short");
-    assert!(bench.ends[0].rail.add_peer(peer(2), &[0xff; 301]).is_err(), "a card that is far too long");
-    exchange(&mut bench, 0, 1);
-    exchange(&mut bench, 1, 0);
+/// A card that no rail published is an error, and does not change the rail.
+pub fn p6_b4_malformed_cards_are_refused<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    let own = mesh.ends[1].rail.card().to_vec();
+    assert!(mesh.ends[0].rail.add_peer(peer(2), &[]).is_err(), "an empty card");
+    assert!(mesh.ends[0].rail.add_peer(peer(2), &own[..own.len() - 1]).is_err(), "a card cut short");
+    assert!(mesh.ends[0].rail.add_peer(peer(2), &[0xff; 301]).is_err(), "a card that is far too long");
+    exchange(&mut mesh, 0, 1);
+    exchange(&mut mesh, 1, 0);
 }
 
-/// Every lane carries frames of 0 bytes up to its limit.
+/// Every lane carries frames from 0 bytes up to its limit.
 pub fn p34_b50_frames_of_boundary_sizes_arrive_whole<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let longest = bench.setup.longest_header();
+    let mut mesh = Mesh::new(setup, 2);
+    let longest = mesh.setup.longest_header();
     for lane in LANES {
-        let limit = bench.limit(lane);
+        let limit = mesh.limit(lane);
         for (turn, len) in [0, 1, 7, 8, HEAD - 1, HEAD, HEAD + 1, limit / 2, limit - 1, limit].into_iter().enumerate() {
             let bytes = patterned(len as u64, len);
             let header = [0, len.min(longest), len.min(24)][turn % 3];
-            bench.send(0, 1, lane, TAG + turn as u8, header, &bytes);
-            bench.until("a frame of boundary size", |bench| !bench.ends[1].got.is_empty());
-            let got = bench.ends[1].got.remove(0);
+            mesh.send(0, 1, lane, TAG + turn as u8, header, &bytes);
+            mesh.until("a frame of boundary size", |mesh| !mesh.ends[1].got.is_empty());
+            let got = mesh.ends[1].got.remove(0);
             assert_eq!((got.from, got.tag, got.bytes.len()), (peer(0), TAG + turn as u8, len), "{lane:?}");
             assert!(got.bytes == bytes, "{lane:?} frame of {len} bytes differs");
         }
     }
-    bench.settle();
-    assert!(bench.ends[1].got.is_empty());
+    mesh.run_until_idle();
+    assert!(mesh.ends[1].got.is_empty());
 }
 
-/// A byte over a lane's limit, or a header longer than a head, is the caller's error and sends nothing.
-pub fn p34_b50_one_byte_too_long_is_refused<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    exchange(&mut bench, 0, 1); // so that the rail is connected and not merely busy
+/// A frame above the limit of its lane, or a header longer than a head, is the caller's error and sends nothing.
+pub fn p34_b50_frames_above_the_limit_are_refused<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    exchange(&mut mesh, 0, 1); // so that the rail is connected, and not only busy
     for lane in LANES {
-        let limit = bench.limit(lane) as u32;
-        let to = bench.ends[0].to[1];
-        let longest = bench.setup.longest_header() as u8;
+        let limit = mesh.limit(lane) as u32;
+        let to = mesh.ends[0].to[1];
+        let longest = mesh.setup.longest_header() as u8;
         for (header, len) in [(0, limit + 1), (longest, limit + 1), (0, u32::MAX), (longest + 1, limit)] {
-            let answer = bench.ends[0].rail.reserve(to, Shape { tag: TAG, lane, header, len });
+            let answer = mesh.ends[0].rail.reserve(to, Shape { tag: TAG, lane, header, len });
             assert_eq!(answer.err(), Some(SendError::TooLong), "{lane:?} header {header} len {len}");
         }
     }
-    bench.settle();
-    assert!(bench.ends[1].got.is_empty());
+    mesh.run_until_idle();
+    assert!(mesh.ends[1].got.is_empty());
 }
 
-/// Memory that a rail lends can be read at the other end, in any part from its start, as long as the lender keeps the
-/// peer and does not recall it. Rails need not lend; what is no loan is never fetched.
-pub fn p28_what_is_lent_is_fetched_until_the_peer_is_forgotten<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    exchange(&mut bench, 0, 1); // some have to meet first
-    exchange(&mut bench, 1, 0);
+/// Memory that a rail exposes can be read by the peer, in any part from its start, until the owner deletes the peer or
+/// revokes it. Rails need not support this. A forged buffer is never read.
+pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    exchange(&mut mesh, 0, 1); // some rails must connect first
+    exchange(&mut mesh, 1, 0);
     let (data, mut into) = (patterned(5, 20_000), vec![0xee; 20_001]);
-    let ([to, from], unknown) = ([bench.ends[0].to[1], bench.ends[1].to[0]], Endpoint(u32::MAX));
-    assert_eq!(bench.ends[0].rail.expose(unknown, &Span::of(&data)), None, "to nobody");
-    let mut read_exposed = |bench: &mut Bench<S>, from: Endpoint, loan: &RemoteBuffer, len: usize| {
+    let ([to, from], unknown) = ([mesh.ends[0].to[1], mesh.ends[1].to[0]], Endpoint(u32::MAX));
+    assert_eq!(mesh.ends[0].rail.expose(unknown, &Span::of(&data)), None, "to nobody");
+    let mut read_exposed = |mesh: &mut Mesh<S>, from: Endpoint, loan: &RemoteBuffer, len: usize| {
         into.fill(0xee);
-        // SAFETY: the sink is ours alone, and not used meanwhile.
-        let fetched = unsafe { bench.ends[1].rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
+        // SAFETY: only this function uses the sink, and not meanwhile.
+        let fetched = unsafe { mesh.ends[1].rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
         assert!(into[len..].iter().all(|byte| *byte == 0xee), "written beyond the sink");
         assert!(!fetched || into[..len] == data[..len], "{len} bytes differ");
         fetched
     };
-    assert!(!read_exposed(&mut bench, from, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), 100), "no loan");
-    let Some(loan) = bench.ends[0].rail.expose(to, &Span::of(&data)) else { return };
+    assert!(!read_exposed(&mut mesh, from, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), 100), "no loan");
+    let Some(loan) = mesh.ends[0].rail.expose(to, &Span::of(&data)) else { return };
     for len in [1, 4096, 19_999, 20_000] {
-        assert!(read_exposed(&mut bench, from, &loan, len), "{len} bytes of a loan");
+        assert!(read_exposed(&mut mesh, from, &loan, len), "{len} bytes of a loan");
     }
-    assert!(!read_exposed(&mut bench, unknown, &loan, 100), "of nobody");
-    let can = [from, unknown].map(|from| bench.ends[1].rail.read_limit(from));
+    assert!(!read_exposed(&mut mesh, unknown, &loan, 100), "of nobody");
+    let can = [from, unknown].map(|from| mesh.ends[1].rail.read_limit(from));
     assert!(can[0] != 0 && can[1] == 0, "what can be fetched, and of whom: {can:?}");
-    bench.ends[0].rail.revoke_exposed();
-    assert!(!read_exposed(&mut bench, from, &loan, 100), "what was recalled");
-    let loan = bench.ends[0].rail.expose(to, &Span::of(&data)).expect("lends on");
-    assert!(read_exposed(&mut bench, from, &loan, 20_000), "what was lent since");
-    bench.ends[0].rail.del_peer(to);
-    assert!(!read_exposed(&mut bench, from, &loan, 100), "of one who has forgotten us");
+    mesh.ends[0].rail.revoke_exposed();
+    assert!(!read_exposed(&mut mesh, from, &loan, 100), "what was recalled");
+    let loan = mesh.ends[0].rail.expose(to, &Span::of(&data)).expect("lends on");
+    assert!(read_exposed(&mut mesh, from, &loan, 20_000), "what was lent since");
+    mesh.ends[0].rail.del_peer(to);
+    assert!(!read_exposed(&mut mesh, from, &loan, 100), "of one who has forgotten us");
 }
 
-/// The event brings at least the header, whatever its length and however much follows.
+/// The event contains at least the header, whatever its length and the length of the body.
 pub fn p26_headers_of_every_length_come_with_the_event<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let limit = bench.limit(Lane::Eager);
-    for header in 0..=bench.setup.longest_header() {
+    let mut mesh = Mesh::new(setup, 2);
+    let limit = mesh.limit(Lane::Eager);
+    for header in 0..=mesh.setup.longest_header() {
         for body in [0, 1, 63, 200].into_iter().filter(|body| header + body <= limit) {
             let bytes = patterned((header * 1000 + body) as u64, header + body);
-            bench.send(0, 1, Lane::Eager, TAG, header, &bytes);
-            let frame = bench.frame(1);
+            mesh.send(0, 1, Lane::Eager, TAG, header, &bytes);
+            let frame = mesh.frame(1);
             assert_eq!((frame.from, frame.tag, frame.len as usize), (peer(0), TAG, header + body));
             assert!(usize::from(frame.valid) >= header, "{} of a header of {header} bytes", frame.valid);
             assert_eq!(frame.head(), &bytes[..usize::from(frame.valid)]);
-            bench.ends[1].take_frame(&frame);
-            bench.until("the rest of a frame", |bench| !bench.ends[1].got.is_empty());
-            assert_eq!(bench.ends[1].got.remove(0).bytes, bytes, "header {header} body {body}");
+            mesh.ends[1].take_frame(&frame);
+            mesh.until("the rest of a frame", |mesh| !mesh.ends[1].got.is_empty());
+            assert_eq!(mesh.ends[1].got.remove(0).bytes, bytes, "header {header} body {body}");
         }
     }
 }
 
-/// A grant that is written to and dropped leaves no trace.
+/// A grant that is written to and dropped has no effect.
 pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+    let mut mesh = Mesh::new(setup, 2);
     for lane in LANES {
-        exchange(&mut bench, 0, 1);
-        for len in [1, HEAD + 1, bench.limit(lane)] {
-            let to = bench.ends[0].to[1];
+        exchange(&mut mesh, 0, 1);
+        for len in [1, HEAD + 1, mesh.limit(lane)] {
+            let to = mesh.ends[0].to[1];
             for _ in 0..100 {
                 let shape = Shape { tag: TAG + 1, lane, header: 0, len: len as u32 };
-                bench.until("an abandoned grant keeps no room", |bench| match bench.ends[0].rail.reserve(to, shape) {
+                mesh.until("an abandoned grant keeps no room", |mesh| match mesh.ends[0].rail.reserve(to, shape) {
                     Ok(mut grant) => {
                         grant.write(0, &patterned(9, len));
                         true
@@ -251,45 +251,45 @@ pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
                     }
                 });
             }
-            bench.send(0, 1, lane, TAG, 0, b"whole");
-            bench.until("the frame behind", |bench| !bench.ends[1].got.is_empty());
+            mesh.send(0, 1, lane, TAG, 0, b"whole");
+            mesh.until("the frame behind", |mesh| !mesh.ends[1].got.is_empty());
         }
-        bench.settle();
-        assert!(bench.ends[1].got.iter().all(|got| got.tag == TAG && got.bytes == b"whole"));
-        assert_eq!(bench.ends[1].got.len(), 3);
-        bench.ends[1].got.clear();
+        mesh.run_until_idle();
+        assert!(mesh.ends[1].got.iter().all(|got| got.tag == TAG && got.bytes == b"whole"));
+        assert_eq!(mesh.ends[1].got.len(), 3);
+        mesh.ends[1].got.clear();
     }
 }
 
-/// With a receiver that does not poll, the sender is told so; all that was accepted arrives once, and more after it.
+/// If the receiver does not poll, the sender gets `Busy`. All accepted frames arrive once, and later frames as well.
 pub fn b16_busy_reaches_the_sender_and_ends_with_polling<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+    let mut mesh = Mesh::new(setup, 2);
     for lane in LANES {
-        exchange(&mut bench, 0, 1);
-        let len = bench.limit(lane);
-        let accepted = fill(&mut bench, lane, len);
-        bench.send(0, 1, lane, TAG, 8, &numbered(accepted, len));
-        bench.until("all that was accepted", |bench| bench.ends[1].got.len() as u64 > accepted);
-        bench.settle();
-        check_numbered(&mut bench.ends[1].got, accepted + 1);
+        exchange(&mut mesh, 0, 1);
+        let len = mesh.limit(lane);
+        let accepted = fill_lane(&mut mesh, lane, len);
+        mesh.send(0, 1, lane, TAG, 8, &numbered(accepted, len));
+        mesh.until("all that was accepted", |mesh| mesh.ends[1].got.len() as u64 > accepted);
+        mesh.run_until_idle();
+        check_numbered(&mut mesh.ends[1].got, accepted + 1);
     }
 }
 
-/// Bulk and eager frames take all the room there is for them, and a control frame still finds some.
-pub fn control_frames_leave_while_bulk_is_full<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    exchange(&mut bench, 0, 1);
-    let (bulk, eager) = (bench.limit(Lane::Bulk), bench.limit(Lane::Eager));
-    let accepted = fill(&mut bench, Lane::Bulk, bulk);
+/// Bulk and eager frames fill their room, and a control frame still finds room.
+pub fn control_frames_are_sent_while_bulk_is_full<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    exchange(&mut mesh, 0, 1);
+    let (bulk, eager) = (mesh.limit(Lane::Bulk), mesh.limit(Lane::Eager));
+    let accepted = fill_lane(&mut mesh, Lane::Bulk, bulk);
     let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: eager as u32 };
-    let eager_accepted = accepted_of(&mut bench, shape, 1 << 20);
+    let eager_accepted = send_until_full(&mut mesh, shape, 1 << 20);
     let shape = Shape { tag: TAG + 2, lane: Lane::Control, header: 24, len: 24 };
-    let left = patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
+    let left = try_for_a_while(&mut mesh, |mesh| mesh.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
     assert!(left, "bulk data keeps control frames from leaving");
     let all = accepted + eager_accepted + 1;
-    bench.until("all that was accepted", |bench| bench.ends[1].got.len() as u64 >= all);
-    bench.settle();
-    let mut got = std::mem::take(&mut bench.ends[1].got);
+    mesh.until("all that was accepted", |mesh| mesh.ends[1].got.len() as u64 >= all);
+    mesh.run_until_idle();
+    let mut got = std::mem::take(&mut mesh.ends[1].got);
     assert_eq!(
         got.extract_if(.., |got| got.tag == TAG + 2).map(|got| got.bytes).collect::<Vec<_>>(),
         [patterned(3, 24)]
@@ -299,33 +299,34 @@ pub fn control_frames_leave_while_bulk_is_full<S: Setup>(setup: S) {
     check_numbered(&mut got, accepted);
 }
 
-/// As many frames as the rail says may be held; then it names no more, until one goes, in whatever order.
-pub fn b9_kept_frames_stay_and_go_in_any_order<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    // A link may tell that it has been greeted.
-    let poll = |bench: &mut Bench<S>| bench.poll(1).filter(|event| !matches!(event, Event::Silent(..)));
-    let keep = bench.attributes().frames_kept.min(64) as usize;
-    let len = (HEAD + 40).min(bench.limit(Lane::Eager));
+/// A receiver may hold as many frames as the rail says. Then the rail reports no further frame until one is released,
+/// in any order.
+pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    // A link may report that a hello has arrived.
+    let poll = |mesh: &mut Mesh<S>| mesh.poll(1).filter(|event| !matches!(event, Event::Silent(..)));
+    let keep = mesh.attributes().frames_kept.min(64) as usize;
+    let len = (HEAD + 40).min(mesh.limit(Lane::Eager));
     let mut random = Random::new(1);
     let (mut sent, mut seen) = (0, vec![]);
     let mut held: Vec<Frame> = vec![];
     for _ in 0..4 {
         while held.len() < keep {
             let shape = Shape { tag: TAG, lane: Lane::Eager, header: 8, len: len as u32 };
-            if bench.try_send(0, 1, shape, &numbered(sent, len)).is_ok() {
+            if mesh.try_send(0, 1, shape, &numbered(sent, len)).is_ok() {
                 sent += 1;
             }
-            bench.step(0);
-            match poll(&mut bench) {
+            mesh.step(0);
+            match poll(&mut mesh) {
                 Some(Event::Frame(frame)) => held.push(frame),
                 Some(event) => panic!("{event:?} is not expected here"),
                 None => thread::yield_now(),
             }
         }
-        if keep == bench.attributes().frames_kept as usize {
+        if keep == mesh.attributes().frames_kept as usize {
             for _ in 0..200 {
-                bench.step(0);
-                assert!(poll(&mut bench).is_none(), "a frame more than frames_kept");
+                mesh.step(0);
+                assert!(poll(&mut mesh).is_none(), "a frame more than frames_kept");
             }
         }
         random.shuffle(&mut held);
@@ -333,111 +334,111 @@ pub fn b9_kept_frames_stay_and_go_in_any_order<S: Setup>(setup: S) {
         for frame in held.drain(stay..) {
             assert_eq!(frame.len as usize, len);
             if random.chance(500) {
-                // Read without letting further frames in: the body of an eager frame comes without that.
+                // Reads without accepting further frames: the body of an eager frame arrives all the same.
                 let mut bytes = vec![0; len];
                 let mut idle = 0;
-                while bench.ends[1].rail.read(frame.id, 0, &mut bytes) < len {
-                    bench.step(0);
-                    assert!(poll(&mut bench).is_none());
+                while mesh.ends[1].rail.read(frame.id, 0, &mut bytes) < len {
+                    mesh.step(0);
+                    assert!(poll(&mut mesh).is_none());
                     idle += 1;
-                    assert!(idle < 400_000, "waited in vain for a body");
+                    assert!(idle < 400_000, "a body did not arrive in time");
                 }
                 seen.push(Received { from: frame.from, tag: frame.tag, valid: frame.valid.into(), bytes });
             } else {
                 let number = u64::from_le_bytes(frame.head()[..8].try_into().expect("a header of 8 bytes"));
                 seen.push(Received { from: frame.from, tag: frame.tag, valid: 8, bytes: numbered(number, len) });
             }
-            bench.ends[1].rail.release(frame.id);
+            mesh.ends[1].rail.release(frame.id);
         }
     }
     for frame in held {
-        bench.ends[1].take_frame(&frame);
+        mesh.ends[1].take_frame(&frame);
     }
-    bench.until("the rest", |bench| bench.ends[1].got.len() + seen.len() >= sent as usize);
-    bench.settle();
-    seen.append(&mut bench.ends[1].got);
+    mesh.until("the rest", |mesh| mesh.ends[1].got.len() + seen.len() >= sent as usize);
+    mesh.run_until_idle();
+    seen.append(&mut mesh.ends[1].got);
     check_numbered(&mut seen, sent);
 }
 
-/// What does not fit a sink is dropped, and not a byte is written behind it.
+/// Bytes that do not fit a sink are dropped, and nothing is written behind it.
 pub fn p28_p29_short_sinks_are_not_overrun<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+    let mut mesh = Mesh::new(setup, 2);
     for lane in [Lane::Eager, Lane::Bulk] {
-        let len = bench.limit(lane).min(70_000);
+        let len = mesh.limit(lane).min(70_000);
         for sink in [0, 1, 3, len / 2, len - 9, len - 8] {
             let bytes = patterned(sink as u64, len);
-            bench.send(0, 1, lane, TAG, 8, &bytes);
+            mesh.send(0, 1, lane, TAG, 8, &bytes);
             let mut room = vec![0xee; len + 64];
-            let frame = bench.frame(1);
+            let frame = mesh.frame(1);
             // SAFETY: the room outlives the wait for the delivery, and nothing else accesses it meanwhile.
-            unsafe { deliver(&mut bench, &frame, 8, Span::contiguous(room.as_mut_ptr(), sink)) };
+            unsafe { deliver(&mut mesh, &frame, 8, Span::contiguous(room.as_mut_ptr(), sink)) };
             assert!(room[..sink] == bytes[8..8 + sink], "{lane:?} sink of {sink} bytes");
             assert!(room[sink..].iter().all(|byte| *byte == 0xee), "{lane:?} overrun behind {sink} bytes");
-            exchange(&mut bench, 0, 1);
+            exchange(&mut mesh, 0, 1);
         }
     }
 }
 
-/// Delivered from any offset into a sink that is larger than what is left: exactly that much is written.
-pub fn p28_bodies_land_in_the_sink_alone<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+/// A delivery from any offset into a larger sink writes exactly the rest of the frame.
+pub fn p28_bodies_are_written_only_to_the_sink<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
     for lane in [Lane::Eager, Lane::Bulk] {
-        let len = bench.limit(lane).min(70_000);
+        let len = mesh.limit(lane).min(70_000);
         for skip in [0, 1, 8, HEAD, HEAD + 1, len - 1, len] {
             let bytes = patterned(skip as u64, len);
-            bench.send(0, 1, lane, TAG, 8, &bytes);
+            mesh.send(0, 1, lane, TAG, 8, &bytes);
             let mut room = vec![0xee; len + 64];
-            let frame = bench.frame(1);
+            let frame = mesh.frame(1);
             // SAFETY: the room outlives the wait for the delivery, and nothing else accesses it meanwhile.
-            unsafe { deliver(&mut bench, &frame, skip, Span::contiguous(room.as_mut_ptr(), room.len())) };
+            unsafe { deliver(&mut mesh, &frame, skip, Span::contiguous(room.as_mut_ptr(), room.len())) };
             assert!(room[..len - skip] == bytes[skip..], "{lane:?} from {skip}");
             assert!(room[len - skip..].iter().all(|byte| *byte == 0xee), "{lane:?} from {skip}: more than the frame");
         }
     }
 }
 
-/// Any part of a held frame can be read, as often as wanted, and nothing beyond its end.
-pub fn p26_reads_see_what_is_in_and_no_more<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+/// Any part of a held frame can be read any number of times, and nothing beyond its end.
+pub fn p26_reads_return_exactly_the_received_bytes<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
     for lane in [Lane::Eager, Lane::Bulk] {
-        let len = bench.limit(lane).min(9000);
+        let len = mesh.limit(lane).min(9000);
         let bytes = patterned(len as u64, len);
-        bench.send(0, 1, lane, TAG, 16, &bytes);
-        let frame = bench.frame(1);
+        mesh.send(0, 1, lane, TAG, 16, &bytes);
+        let frame = mesh.frame(1);
         let mut part = vec![0; len + 10];
-        let early = bench.ends[1].rail.read(frame.id, 0, &mut part);
+        let early = mesh.ends[1].rail.read(frame.id, 0, &mut part);
         assert!(early >= usize::from(frame.valid) && early <= len && part[..early] == bytes[..early]);
-        assert!(bench.read_all(1, &frame) == bytes);
+        assert!(mesh.read_all(1, &frame) == bytes);
         for (at, want) in [(0, 1), (0, len), (1, len), (HEAD - 1, 2), (HEAD, 7), (len - 1, 5), (len, 5), (len + 7, 5)] {
             part.fill(0xee);
-            let count = bench.ends[1].rail.read(frame.id, at, &mut part[..want]);
+            let count = mesh.ends[1].rail.read(frame.id, at, &mut part[..want]);
             assert_eq!(count, len.saturating_sub(at).min(want), "{want} bytes from {at}");
             assert!(part[..count] == bytes[at.min(len)..at.min(len) + count]);
             assert!(part[count..].iter().all(|byte| *byte == 0xee), "written behind what was read");
         }
-        bench.ends[1].rail.release(frame.id);
-        exchange(&mut bench, 0, 1);
+        mesh.ends[1].rail.release(frame.id);
+        exchange(&mut mesh, 0, 1);
     }
 }
 
-/// Exactly one of the answer and the event ends a send, and up to then the body is left alone.
-pub fn b14_b17_b33_a_body_in_place_is_reported_once<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let limit = bench.limit(Lane::Bulk);
-    let may = bench.attributes().capabilities.contains(Capabilities::SEND_INPLACE);
+/// Either the answer or the event completes a send, and until then the body is not changed.
+pub fn b14_b17_b33_a_body_left_in_place_is_reported_once<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    let limit = mesh.limit(Lane::Bulk);
+    let may = mesh.attributes().capabilities.contains(Capabilities::SEND_INPLACE);
     let mut bodies: Vec<(Cookie, Vec<u8>)> = vec![];
     let (mut sent, mut in_place) = (0, 0);
     for len in [0, 1, 100, 4096, 4097, limit - 8, limit - 9, limit - 8, limit - 8].repeat(4) {
         let len = len.min(limit - 8);
         let mut bytes = numbered(sent, len + 8);
         let mut body = bytes.split_off(8);
-        let cookie = bench.ends[0].cookie();
-        let to = bench.ends[0].to[1];
+        let cookie = mesh.ends[0].cookie();
+        let to = mesh.ends[0].to[1];
         let shape = Shape { tag: TAG, lane: Lane::Bulk, header: 8, len: len as u32 + 8 };
         let mut answer = Err(SendError::Busy);
-        bench.until("a frame is accepted", |bench| {
-            // SAFETY: the body stays as it is until the answer, or in `bodies` until the event.
-            answer = unsafe { bench.ends[0].rail.send(to, shape, &bytes, Span::of(&body), cookie) };
+        mesh.until("a frame is accepted", |mesh| {
+            // SAFETY: the body stays unchanged until the answer, or in `bodies` until the event.
+            answer = unsafe { mesh.ends[0].rail.send(to, shape, &bytes, Span::of(&body), cookie) };
             answer != Err(SendError::Busy)
         });
         sent += 1;
@@ -450,22 +451,22 @@ pub fn b14_b17_b33_a_body_in_place_is_reported_once<S: Setup>(setup: S) {
             Sent::Done | Sent::Staged => body.fill(0xee),
         }
         if sent % 3 == 0 {
-            scribble(&mut bodies, &bench.ends[0].sent);
-            bench.round();
+            scribble(&mut bodies, &mesh.ends[0].sent);
+            mesh.round();
         }
     }
     assert!(may || in_place == 0, "in place without SEND_INPLACE");
-    bench.until("every body is given back", |bench| {
-        scribble(&mut bodies, &bench.ends[0].sent);
+    mesh.until("every body is given back", |mesh| {
+        scribble(&mut bodies, &mesh.ends[0].sent);
         bodies.is_empty()
     });
-    bench.until("every frame", |bench| bench.ends[1].got.len() as u64 >= sent);
-    bench.settle();
-    let mut cookies = bench.ends[0].sent.clone();
+    mesh.until("every frame", |mesh| mesh.ends[1].got.len() as u64 >= sent);
+    mesh.run_until_idle();
+    let mut cookies = mesh.ends[0].sent.clone();
     cookies.sort_by_key(|cookie| cookie.0);
     cookies.dedup();
-    assert_eq!((cookies.len(), bench.ends[0].sent.len()), (in_place, in_place), "one event for each body in place");
-    check_numbered(&mut bench.ends[1].got, sent);
+    assert_eq!((cookies.len(), mesh.ends[0].sent.len()), (in_place, in_place), "one event for each body in place");
+    check_numbered(&mut mesh.ends[1].got, sent);
 
     fn scribble(bodies: &mut Vec<(Cookie, Vec<u8>)>, sent: &[Cookie]) {
         for (_, mut body) in bodies.extract_if(.., |(cookie, _)| sent.contains(cookie)) {
@@ -474,230 +475,231 @@ pub fn b14_b17_b33_a_body_in_place_is_reported_once<S: Setup>(setup: S) {
     }
 }
 
-/// After `Done` and `Staged` the caller's memory is its own again.
-pub fn b17_what_was_copied_may_be_scribbled_on<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+/// After `Done` and `Staged` the caller may reuse its buffer.
+pub fn b17_copied_buffers_can_be_reused<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
     for (lane, count) in [(Lane::Eager, 100), (Lane::Bulk, 20)] {
-        let len = bench.limit(lane);
+        let len = mesh.limit(lane);
         let mut buffer = vec![0; len];
         for number in 0..count {
             buffer.copy_from_slice(&numbered(number, len));
-            bench.send(0, 1, lane, TAG, 8, &buffer);
+            mesh.send(0, 1, lane, TAG, 8, &buffer);
             buffer.fill(0xee);
         }
-        bench.until("all frames", |bench| bench.ends[1].got.len() as u64 >= count);
-        check_numbered(&mut bench.ends[1].got, count);
+        mesh.until("all frames", |mesh| mesh.ends[1].got.len() as u64 >= count);
+        check_numbered(&mut mesh.ends[1].got, count);
     }
 }
 
-/// The sender's polls alone, with a receiver that takes in, empty the rail; and then it says so.
-pub fn b17_all_drains<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let to = bench.ends[0].to[1];
-    let len = bench.limit(Lane::Bulk);
+/// The polls of the sender drain the rail, if the receiver accepts frames, and then the rail reports that it is
+/// drained.
+pub fn b17_a_rail_drains<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 2);
+    let to = mesh.ends[0].to[1];
+    let len = mesh.limit(Lane::Bulk);
     for number in 0..40 {
-        bench.send(0, 1, Lane::Bulk, TAG, 8, &numbered(number, len));
+        mesh.send(0, 1, Lane::Bulk, TAG, 8, &numbered(number, len));
     }
-    bench.until("the rail is drained", |bench| bench.ends[0].rail.drained(to));
-    // From here on the sender is not called any more.
+    mesh.until("the rail is drained", |mesh| mesh.ends[0].rail.drained(to));
+    // From here on the sender is not polled any more.
     for _ in 0..1_000_000 {
-        if !bench.step(1) {
+        if !mesh.step(1) {
             thread::yield_now();
         }
-        if bench.ends[1].got.len() == 40 {
+        if mesh.ends[1].got.len() == 40 {
             break;
         }
     }
-    check_numbered(&mut bench.ends[1].got, 40);
+    check_numbered(&mut mesh.ends[1].got, 40);
 }
 
-/// A consumer answers each frame before it gives it back.
+/// A receiver answers each frame before it releases it.
 pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    let len = bench.limit(Lane::Eager);
+    let mut mesh = Mesh::new(setup, 2);
+    let len = mesh.limit(Lane::Eager);
     for number in 0..50 {
-        bench.send(0, 1, Lane::Eager, TAG, 8, &numbered(number, len));
-        let frame = bench.frame(1);
+        mesh.send(0, 1, Lane::Eager, TAG, 8, &numbered(number, len));
+        let frame = mesh.frame(1);
         let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: len as u32 };
-        let answered = patiently(&mut bench, |bench| {
-            bench.step(1); // which brings no frame, but may bring room
-            bench.try_send(1, 0, shape, &numbered(number, len)).is_ok()
+        let answered = try_for_a_while(&mut mesh, |mesh| {
+            mesh.step(1); // which gives no frame, but may free room
+            mesh.try_send(1, 0, shape, &numbered(number, len)).is_ok()
         });
         assert!(answered, "no room for an answer while a frame is held");
-        bench.ends[1].take_frame(&frame);
+        mesh.ends[1].take_frame(&frame);
     }
-    bench.until("all frames and answers", |bench| bench.ends.iter().all(|end| end.got.len() >= 50));
-    bench.settle();
-    check_numbered(&mut bench.ends[0].got, 50);
-    check_numbered(&mut bench.ends[1].got, 50);
+    mesh.until("all frames and answers", |mesh| mesh.ends.iter().all(|end| end.got.len() >= 50));
+    mesh.run_until_idle();
+    check_numbered(&mut mesh.ends[0].got, 50);
+    check_numbered(&mut mesh.ends[1].got, 50);
 }
 
-/// Two ends send as fast as they can, frames of all sizes on all lanes.
+/// Two ends send frames of all sizes on all lanes, as fast as they can.
 pub fn p15_floods_both_ways_arrive_exactly_once<S: Setup>(setup: S) {
-    flood(Bench::new(setup, 2), 1500);
+    flood(Mesh::new(setup, 2), 1500);
 }
 
-/// Four ends, each to each.
+/// Four ends send to each other.
 pub fn p6_p15_floods_between_four_arrive_exactly_once<S: Setup>(setup: S) {
-    flood(Bench::new(setup, 4), 200);
+    flood(Mesh::new(setup, 4), 200);
 }
 
-/// Deleted with frames on the way and held, then added again: what is sent from then on arrives.
-pub fn p7_b5_a_peer_goes_and_comes_again<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 3);
+/// A peer is deleted with frames in flight and held, and added again. Later frames arrive.
+pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 3);
     for turn in 0..4u64 {
         for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
-            exchange(&mut bench, from, to);
+            exchange(&mut mesh, from, to);
         }
         for number in 0..3 {
             let shape = Shape { tag: TAG, lane: Lane::Eager, header: 8, len: HEAD as u32 + 9 };
-            let _ = bench.try_send(0, 1, shape, &numbered(number, HEAD + 9));
-            let _ = bench.try_send(1, 0, shape, &numbered(number, HEAD + 9));
+            let _ = mesh.try_send(0, 1, shape, &numbered(number, HEAD + 9));
+            let _ = mesh.try_send(1, 0, shape, &numbered(number, HEAD + 9));
         }
         if turn % 2 == 1 {
-            // One frame held by the end that forgets its sender.
-            let frame = bench.frame(0);
+            // The end that deletes the sender holds one of its frames.
+            let frame = mesh.frame(0);
             assert_eq!(frame.from, peer(1));
         }
-        let (one, other) = (bench.ends[0].to[1], bench.ends[1].to[0]);
-        bench.ends[0].rail.del_peer(one);
-        bench.ends[1].rail.del_peer(other);
-        bench.settle();
-        bench.ends.iter_mut().for_each(|end| end.got.clear());
-        exchange(&mut bench, 0, 2);
-        exchange(&mut bench, 2, 0);
-        assert!(bench.ends[0].got.iter().chain(&bench.ends[1].got).all(|got| got.from == peer(2)), "of a deleted peer");
-        bench.introduce(0, 1);
-        bench.introduce(1, 0);
-        // What is lost with the old peer is of no interest; that the new one is not lost is.
-        bench.ends.iter_mut().for_each(|end| end.lost.clear());
+        let (one, other) = (mesh.ends[0].to[1], mesh.ends[1].to[0]);
+        mesh.ends[0].rail.del_peer(one);
+        mesh.ends[1].rail.del_peer(other);
+        mesh.run_until_idle();
+        mesh.ends.iter_mut().for_each(|end| end.got.clear());
+        exchange(&mut mesh, 0, 2);
+        exchange(&mut mesh, 2, 0);
+        assert!(mesh.ends[0].got.iter().chain(&mesh.ends[1].got).all(|got| got.from == peer(2)), "of a deleted peer");
+        mesh.introduce(0, 1);
+        mesh.introduce(1, 0);
+        // Losses of the old peer do not matter, but the new one must not be lost.
+        mesh.ends.iter_mut().for_each(|end| end.lost.clear());
     }
-    exchange(&mut bench, 0, 1);
-    exchange(&mut bench, 1, 0);
-    assert!(bench.ends.iter().all(|end| end.lost.is_empty() && end.pending() == 0));
+    exchange(&mut mesh, 0, 1);
+    exchange(&mut mesh, 1, 0);
+    assert!(mesh.ends.iter().all(|end| end.lost.is_empty() && end.pending() == 0));
 }
 
-/// Endpoints that were never given, or are deleted, are no panic and no way.
+/// Unknown or deleted endpoints are unreachable, and cause no panic.
 pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    exchange(&mut bench, 0, 1);
+    let mut mesh = Mesh::new(setup, 2);
+    exchange(&mut mesh, 0, 1);
     let shape = Shape { tag: TAG, lane: Lane::Eager, header: 0, len: 4 };
     for to in [Endpoint(u32::MAX), Endpoint(12_345), Endpoint(2)] {
-        if to != bench.ends[0].to[1] {
-            assert_eq!(bench.ends[0].rail.reserve(to, shape).err(), Some(SendError::Unreachable), "{to:?}");
-            bench.ends[0].rail.del_peer(to);
-            let _ = bench.ends[0].rail.drained(to);
+        if to != mesh.ends[0].to[1] {
+            assert_eq!(mesh.ends[0].rail.reserve(to, shape).err(), Some(SendError::Unreachable), "{to:?}");
+            mesh.ends[0].rail.del_peer(to);
+            let _ = mesh.ends[0].rail.drained(to);
         }
     }
-    let gone = bench.ends[0].to[1];
-    bench.ends[0].rail.del_peer(gone);
-    assert_eq!(bench.ends[0].rail.reserve(gone, shape).err(), Some(SendError::Unreachable), "a deleted peer");
-    bench.ends[0].rail.del_peer(gone);
+    let gone = mesh.ends[0].to[1];
+    mesh.ends[0].rail.del_peer(gone);
+    assert_eq!(mesh.ends[0].rail.reserve(gone, shape).err(), Some(SendError::Unreachable), "a deleted peer");
+    mesh.ends[0].rail.del_peer(gone);
 }
 
-/// Whoever finds a peer unreachable is told of its loss, once, without sending any more; and nobody else is lost. Frames that
-/// the peer had sent before come first.
-pub fn p7_b14_an_end_that_leaves_is_unreachable_and_is_reported_lost_once<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 3);
+/// An end for which a peer is unreachable reports its loss once, without further sends, and no other loss. Earlier
+/// frames of the peer come first.
+pub fn p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once<S: Setup>(setup: S) {
+    let mut mesh = Mesh::new(setup, 3);
     for (from, to) in [(0, 2), (2, 0), (1, 2), (2, 1), (0, 1), (1, 0)] {
-        exchange(&mut bench, from, to);
+        exchange(&mut mesh, from, to);
     }
-    let left = bench.ends.pop().expect("three ends");
-    let can_be_lost = bench.setup.leave(left.rail);
+    let left = mesh.ends.pop().expect("three ends");
+    let can_be_lost = mesh.setup.leave(left.rail);
     let shape = |lane| Shape { tag: TAG, lane, header: 8, len: 40 };
     let bytes = patterned(1, 40);
-    // End 0 goes on sending and finds out by that or by polling, end 1 by polling alone.
+    // End 0 goes on sending, and notices by that or by polling. End 1 only polls.
     let mut unreachable = false;
     for number in 0..10_000 {
-        unreachable |= bench.try_send(0, 2, shape(LANES[number % 3]), &bytes) == Err(SendError::Unreachable);
-        if unreachable || !bench.ends[0].lost.is_empty() {
+        unreachable |= mesh.try_send(0, 2, shape(LANES[number % 3]), &bytes) == Err(SendError::Unreachable);
+        if unreachable || !mesh.ends[0].lost.is_empty() {
             break;
         }
-        bench.step(0);
+        mesh.step(0);
     }
     if !can_be_lost {
         assert!(!unreachable, "what cannot be lost is never unreachable");
         return;
     }
-    bench.until("both are told", |bench| bench.ends.iter().all(|end| !end.lost.is_empty()));
+    mesh.until("both are told", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
     for _ in 0..2000 {
-        bench.round();
+        mesh.round();
         for lane in LANES {
-            let sent = bench.try_send(0, 2, shape(lane), &bytes);
+            let sent = mesh.try_send(0, 2, shape(lane), &bytes);
             assert_eq!(sent, Err(SendError::Unreachable), "a lost peer stays unreachable");
         }
     }
-    for end in &bench.ends {
+    for end in &mesh.ends {
         assert_eq!(end.lost.iter().map(|(lost, _)| *lost).collect::<Vec<_>>(), [peer(2)], "one peer, once");
     }
-    exchange(&mut bench, 0, 1);
-    exchange(&mut bench, 1, 0);
+    exchange(&mut mesh, 0, 1);
+    exchange(&mut mesh, 1, 0);
 }
 
-/// Where nothing is sent, polling yields nothing, before traffic and after.
+/// If nothing is sent, polling gives nothing, before traffic and after it.
 pub fn b2_p10_an_idle_rail_reports_nothing<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
+    let mut mesh = Mesh::new(setup, 2);
     for _ in 0..2 {
         for _ in 0..500 {
-            assert!(!bench.round(), "an event out of nothing");
+            assert!(!mesh.round(), "an event out of nothing");
         }
-        exchange(&mut bench, 0, 1);
-        exchange(&mut bench, 1, 0);
-        bench.settle();
+        exchange(&mut mesh, 0, 1);
+        exchange(&mut mesh, 1, 0);
+        mesh.run_until_idle();
     }
-    assert!(bench.ends.iter().all(|end| end.got.is_empty() && end.lost.is_empty()));
+    assert!(mesh.ends.iter().all(|end| end.got.is_empty() && end.lost.is_empty()));
 }
 
-/// Once armed, whatever comes is still there for the next poll, and makes the wait handle ready where there is one.
+/// After `arm`, a frame that arrives is there for the next poll, and makes the wait handle ready if there is one.
 pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
-    let mut bench = Bench::new(setup, 2);
-    exchange(&mut bench, 0, 1);
-    exchange(&mut bench, 1, 0);
+    let mut mesh = Mesh::new(setup, 2);
+    exchange(&mut mesh, 0, 1);
+    exchange(&mut mesh, 1, 0);
     for (number, lane) in LANES.repeat(10).into_iter().enumerate() {
-        bench.settle();
+        mesh.run_until_idle();
         let armed = (0..1000).any(|_| {
-            let armed = bench.ends[1].rail.arm();
+            let armed = mesh.ends[1].rail.arm();
             if !armed {
-                bench.step(1);
+                mesh.step(1);
             }
             armed
         });
         assert!(armed, "an idle rail lets its caller sleep");
-        let len = [30, HEAD + 1, bench.limit(lane)][number % 3];
+        let len = [30, HEAD + 1, mesh.limit(lane)][number % 3];
         let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
         let bytes = numbered(number as u64, len);
-        // The sender alone is polled: the receiver sleeps.
-        let sent = patiently(&mut bench, |bench| bench.try_send(0, 1, shape, &bytes).is_ok());
+        // Only the sender is polled, since the receiver sleeps.
+        let sent = try_for_a_while(&mut mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok());
         assert!(sent, "an idle rail accepts a frame");
-        patiently(&mut bench, |bench| bench.setup.ready(&bench.ends[1].rail) == Some(true));
-        assert_ne!(bench.setup.ready(&bench.ends[1].rail), Some(false), "the sleeper is not woken");
-        bench.until("the frame", |bench| !bench.ends[1].got.is_empty());
-        assert!(bench.ends[1].got.remove(0).bytes == bytes);
+        try_for_a_while(&mut mesh, |mesh| mesh.setup.ready(&mesh.ends[1].rail) == Some(true));
+        assert_ne!(mesh.setup.ready(&mesh.ends[1].rail), Some(false), "the sleeper is not woken");
+        mesh.until("the frame", |mesh| !mesh.ends[1].got.is_empty());
+        assert!(mesh.ends[1].got.remove(0).bytes == bytes);
     }
 }
 
-/// Sends a few frames from one end to the other and takes them out again.
-fn exchange<S: Setup>(bench: &mut Bench<S>, from: usize, to: usize) {
-    let already = bench.ends[to].got.len();
-    let sizes = [8, HEAD + 1, bench.limit(Lane::Eager)];
+/// Sends a few frames from one end to the other, and removes them.
+fn exchange<S: Setup>(mesh: &mut Mesh<S>, from: usize, to: usize) {
+    let already = mesh.ends[to].got.len();
+    let sizes = [8, HEAD + 1, mesh.limit(Lane::Eager)];
     for (number, len) in sizes.into_iter().enumerate() {
-        bench.send(from, to, Lane::Eager, 0xc0, 8, &numbered(number as u64, len));
+        mesh.send(from, to, Lane::Eager, 0xc0, 8, &numbered(number as u64, len));
     }
-    bench.until("three frames", |bench| {
-        bench.ends[to].got[already..].iter().filter(|got| got.tag == 0xc0 && got.from == peer(from)).count() >= 3
+    mesh.until("three frames", |mesh| {
+        mesh.ends[to].got[already..].iter().filter(|got| got.tag == 0xc0 && got.from == peer(from)).count() >= 3
     });
-    let mut mine = bench.ends[to].got.extract_if(already.., |got| got.tag == 0xc0 && got.from == peer(from)).collect();
+    let mut mine = mesh.ends[to].got.extract_if(already.., |got| got.tag == 0xc0 && got.from == peer(from)).collect();
     check_numbered(&mut mine, 3);
 }
 
-/// Frame `number` of a sequence: its number, then bytes that belong to it.
+/// Frame `number` of a sequence: its number, and then its pattern.
 fn numbered(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = patterned(number, len);
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes
 }
 
-/// These frames are the first `count` of a sequence, once each and unchanged. Takes them out.
+/// Checks that these frames are the first `count` of a sequence, once each and unchanged. Removes them.
 fn check_numbered(got: &mut Vec<Received>, count: u64) {
     let mut seen = vec![false; count as usize];
     for frame in got.drain(..) {
@@ -709,19 +711,20 @@ fn check_numbered(got: &mut Vec<Received>, count: u64) {
     assert!(seen.iter().all(|seen| *seen), "{} of {count} frames came", seen.iter().filter(|seen| **seen).count());
 }
 
-/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full; returns how many.
-fn fill<S: Setup>(bench: &mut Bench<S>, lane: Lane, len: usize) -> u64 {
+/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full. Gives their number.
+fn fill_lane<S: Setup>(mesh: &mut Mesh<S>, lane: Lane, len: usize) -> u64 {
     let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
-    accepted_of(bench, shape, (1 << 22).min((1 << 30) / len as u64))
+    send_until_full(mesh, shape, (1 << 22).min((1 << 30) / len as u64))
 }
 
-/// Sends numbered frames until no more are accepted; how many were.
-fn accepted_of<S: Setup>(bench: &mut Bench<S>, shape: Shape, most: u64) -> u64 {
+/// Sends numbered frames until none is accepted. Gives the number of accepted ones.
+fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64 {
     let mut accepted = 0;
     loop {
-        // Made once for all attempts: meanwhile the receiver is silent, and takes the longer for dead the slower the machine is.
+        // The bytes are made once for all attempts. Meanwhile the receiver is not polled, so a slow machine makes it
+        // seem dead for longer.
         let bytes = numbered(accepted, shape.len as usize);
-        if !patiently(bench, |bench| bench.try_send(0, 1, shape, &bytes).is_ok()) {
+        if !try_for_a_while(mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok()) {
             return accepted;
         }
         accepted += 1;
@@ -729,46 +732,46 @@ fn accepted_of<S: Setup>(bench: &mut Bench<S>, shape: Shape, most: u64) -> u64 {
     }
 }
 
-/// Tries something for a while, polling end 0 alone.
-fn patiently<S: Setup>(bench: &mut Bench<S>, mut attempt: impl FnMut(&mut Bench<S>) -> bool) -> bool {
+/// Tries something for some time, polling only end 0.
+fn try_for_a_while<S: Setup>(mesh: &mut Mesh<S>, mut attempt: impl FnMut(&mut Mesh<S>) -> bool) -> bool {
     (0..300).any(|_| {
-        if attempt(bench) {
+        if attempt(mesh) {
             return true;
         }
-        bench.step(0);
+        mesh.step(0);
         thread::yield_now();
         false
     })
 }
 
-/// Delivers a frame held by end 1 and waits for the body.
+/// Delivers a frame that end 1 holds, and waits for the body.
 ///
 /// # Safety
 /// The sink's memory is writable until this returns, and nothing else accesses it.
-unsafe fn deliver<S: Setup>(bench: &mut Bench<S>, frame: &Frame, skip: usize, sink: Span) {
+unsafe fn deliver<S: Setup>(mesh: &mut Mesh<S>, frame: &Frame, skip: usize, sink: Span) {
     // SAFETY: the caller vouches for the sink until this returns, which is after the delivery.
-    if unsafe { bench.ends[1].rail.deliver(frame.id, skip, sink, Cookie(77)) } == Delivery::Done {
+    if unsafe { mesh.ends[1].rail.deliver(frame.id, skip, sink, Cookie(77)) } == Delivery::Done {
         return;
     }
     for _ in 0..400_000 {
-        bench.step(0);
-        match bench.poll(1) {
+        mesh.step(0);
+        match mesh.poll(1) {
             Some(Event::Delivered(Cookie(77))) => return,
             Some(Event::Silent(..)) | None => thread::yield_now(),
             Some(event) => panic!("{event:?} is not expected here"),
         }
     }
-    panic!("waited in vain for a delivery");
+    panic!("a delivery did not complete in time");
 }
 
-/// Every end sends `count` frames to every other, of all sizes and lanes, as fast as the rails take them.
-fn flood<S: Setup>(mut bench: Bench<S>, count: u64) {
-    let ends = bench.ends.len();
+/// Every end sends `count` frames of all sizes and lanes to every other end, as fast as the rails accept them.
+fn flood<S: Setup>(mut mesh: Mesh<S>, count: u64) {
+    let ends = mesh.ends.len();
     let mut random = Random::new(count);
-    let limits = LANES.map(|lane| bench.limit(lane).min(40_000) as u64);
+    let limits = LANES.map(|lane| mesh.limit(lane).min(40_000) as u64);
     let mut next = vec![0; ends * ends];
     let name = |from: usize, to: usize, number: u64| number << 16 | (from as u64) << 8 | to as u64;
-    bench.until("all are sent", |bench| {
+    mesh.until("all are sent", |mesh| {
         for from in 0..ends {
             let to = random.below(ends as u64) as usize;
             let goal = if from == to { 0 } else { count };
@@ -779,10 +782,10 @@ fn flood<S: Setup>(mut bench: Bench<S>, count: u64) {
                 }
                 let lane = random.below(3) as usize;
                 let len = 8 + random.length(limits[lane] - 8) as usize;
-                let header = random.below(len.min(bench.setup.longest_header()) as u64 + 1) as u8;
+                let header = random.below(len.min(mesh.setup.longest_header()) as u64 + 1) as u8;
                 let bytes = numbered(name(from, to, *next), len);
                 let shape = Shape { tag: to as u8, lane: LANES[lane], header, len: len as u32 };
-                match bench.try_send(from, to, shape, &bytes) {
+                match mesh.try_send(from, to, shape, &bytes) {
                     Ok(_) => *next += 1,
                     Err(SendError::Busy) => break,
                     Err(error) => panic!("{error}"),
@@ -792,12 +795,12 @@ fn flood<S: Setup>(mut bench: Bench<S>, count: u64) {
         next.iter().sum::<u64>() == count * (ends * (ends - 1)) as u64
     });
     let all = count as usize * (ends - 1);
-    bench.until("all have arrived", |bench| bench.ends.iter().all(|end| end.got.len() >= all));
-    bench.settle();
+    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.got.len() >= all));
+    mesh.run_until_idle();
     for to in 0..ends {
         for from in (0..ends).filter(|from| *from != to) {
             let of = |got: &mut Received| got.from == peer(from);
-            let mut got: Vec<_> = bench.ends[to].got.extract_if(.., of).collect();
+            let mut got: Vec<_> = mesh.ends[to].got.extract_if(.., of).collect();
             for frame in &mut got {
                 assert_eq!(usize::from(frame.tag), to, "a frame for another end");
                 let named = u64::from_le_bytes(frame.bytes[..8].try_into().expect("frames with a number"));
@@ -807,6 +810,6 @@ fn flood<S: Setup>(mut bench: Bench<S>, count: u64) {
             }
             check_numbered(&mut got, count);
         }
-        assert!(bench.ends[to].got.is_empty() && bench.ends[to].pending() == 0 && bench.ends[to].lost.is_empty());
+        assert!(mesh.ends[to].got.is_empty() && mesh.ends[to].pending() == 0 && mesh.ends[to].lost.is_empty());
     }
 }

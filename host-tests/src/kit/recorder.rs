@@ -1,4 +1,4 @@
-//! A rail around any other that notes each call, and may say no (CONTRACTS P35).
+//! A rail that wraps any other one, records each call, and can refuse frames (CONTRACTS P35).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,23 +12,23 @@ use towline_core::rail::{
 use towline_core::time::Instant;
 use towline_core::wire::{self, Kind};
 
-/// What went through a rail.
+/// The record of a rail.
 #[derive(Clone, Default, Debug)]
 pub struct Log {
-    /// Frames accepted: lane and bytes. What was written to a grant cannot be read back.
+    /// Accepted frames: lane and bytes. The content of a grant cannot be read back.
     pub sent: Vec<(Lane, u32)>,
-    /// Frames that arrived: what the engine's header says, and bytes.
+    /// Frames that arrived: the kind in the engine's header, and bytes.
     pub arrived: Vec<(Option<Kind>, u32)>,
-    /// Frames that were given back, by delivery or release; those as short as a head are so at once.
+    /// Frames that were released, by a delivery or a release. Frames as short as a head are released at once.
     pub released: u64,
-    /// Times that the rail below had no room.
+    /// How often the inner rail had no room.
     pub busy: u64,
-    /// Those of them that were for a first fragment.
+    /// How often it had no room for a first fragment.
     pub busy_firsts: u64,
-    /// Frames to refuse from now on, as if there was no room.
+    /// Number of frames to refuse from now on, as if there were no room.
     pub refuse: u32,
-    /// What is to be told of still: bodies left in place, also those that were moved here, and deliveries.
-    pub owed: [u64; 2],
+    /// Events that are still to come: for bodies left in place, including migrated ones, and for deliveries.
+    pub pending_reports: [u64; 2],
     /// Peers added, and their endpoints.
     pub peers: Vec<(Peer, Endpoint)>,
 }
@@ -55,29 +55,29 @@ impl Log {
     }
 }
 
-/// The rail around `inner`.
+/// The rail that wraps `inner`.
 pub struct Recorder<R> {
     inner: R,
     attributes: Attributes,
     log: Rc<RefCell<Log>>,
-    /// Of the grant that is out.
+    /// The lane of the current grant.
     lane: Lane,
 }
 
 impl<R: FullRail> Recorder<R> {
-    /// A rail that behaves as `inner` and says of itself what `change` makes of its attributes.
+    /// Wraps `inner`. `change` may change its attributes.
     pub fn new(inner: R, change: impl FnOnce(&mut Attributes)) -> Self {
         let mut attributes = *inner.attributes();
         change(&mut attributes);
         Self { inner, attributes, log: Rc::default(), lane: Lane::Control }
     }
 
-    /// What went through so far; shared, so that it can be read while an engine owns the rail.
+    /// The record so far. It is shared, so that it can be read while an engine owns the rail.
     pub fn log(&self) -> Rc<RefCell<Log>> {
         self.log.clone()
     }
 
-    /// The rail that is listened to.
+    /// The wrapped rail.
     pub const fn inner(&self) -> &R {
         &self.inner
     }
@@ -94,7 +94,7 @@ impl<R: FullRail> Recorder<R> {
         match answer {
             Ok(sent) => {
                 log.sent.push((lane, len));
-                log.owed[0] += u64::from(*sent == Sent::InPlace);
+                log.pending_reports[0] += u64::from(*sent == Sent::InPlace);
             }
             Err(SendError::Busy) => log.is_busy(lane),
             Err(_) => {}
@@ -102,7 +102,7 @@ impl<R: FullRail> Recorder<R> {
     }
 }
 
-/// Calls the rail below.
+/// Calls the inner rail.
 macro_rules! inner {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
@@ -185,8 +185,13 @@ impl<R: FullRail> Rail for Recorder<R> {
                 log.arrived.push((wire::kind(frame.head()), frame.len));
                 log.released += u64::from(frame.is_whole());
             }
-            Some(Event::Sent(_)) => log.owed[0] = log.owed[0].checked_sub(1).expect("a body in place is told of once"),
-            Some(Event::Delivered(_)) => log.owed[1] = log.owed[1].checked_sub(1).expect("a delivery is told of once"),
+            Some(Event::Sent(_)) => {
+                log.pending_reports[0] =
+                    log.pending_reports[0].checked_sub(1).expect("a body left in place is reported once")
+            }
+            Some(Event::Delivered(_)) => {
+                log.pending_reports[1] = log.pending_reports[1].checked_sub(1).expect("a delivery is reported once")
+            }
             Some(Event::Lost(..) | Event::Down(..) | Event::Up(_) | Event::Silent(..) | Event::Performed(..))
             | None => {}
         }
@@ -199,7 +204,7 @@ impl<R: FullRail> Rail for Recorder<R> {
         let delivery = unsafe { self.inner.deliver(frame, skip, sink, cookie) };
         let mut log = self.log.borrow_mut();
         log.released += 1;
-        log.owed[1] += u64::from(delivery == Delivery::Pending);
+        log.pending_reports[1] += u64::from(delivery == Delivery::Pending);
         delivery
     }
 
@@ -219,7 +224,7 @@ impl<R: FullRail> towline_core::rail::FastPath for Recorder<R> {
     }
 
     fn poll_short(&mut self, _tag: u8) -> Option<Short> {
-        None // what arrives is recorded by `poll`
+        None // `poll` records what arrives
     }
 
     fn poll_again(&mut self) -> Option<Frame> {
@@ -281,7 +286,7 @@ impl<R: FullRail> towline_core::rail::Failover for Recorder<R> {
 
     fn migrated(&mut self, to: Endpoint, origin: Origin) {
         let in_place = self.inner.next_unacked(to).is_some_and(|orphan| orphan.cookie.is_some());
-        self.log.borrow_mut().owed[0] -= u64::from(in_place);
+        self.log.borrow_mut().pending_reports[0] -= u64::from(in_place);
         self.inner.migrated(to, origin);
     }
 }

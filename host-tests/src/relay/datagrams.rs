@@ -1,4 +1,4 @@
-//! Between ranks that send datagrams: loses, doubles, delays and so reorders them.
+//! A relay between ranks that send datagrams. It loses, duplicates and delays them, and so reorders them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -11,34 +11,34 @@ use std::time::{Duration, Instant};
 use super::{Ports, lock, reserve_ports};
 use crate::random::Random;
 
-/// How long a thread sleeps at most where nothing comes.
+/// Longest sleep of a thread while nothing arrives.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What happens to datagrams, each in a thousand.
+/// The faults of datagrams, each per mille.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct DatagramFaults {
     /// It is lost.
     pub lose: u32,
-    /// It comes twice.
+    /// It arrives twice.
     pub duplicate: u32,
-    /// It comes later, by up to [`most_delay`](Self::most_delay), and others before it.
+    /// It arrives later, by up to [`most_delay`](Self::most_delay), and others arrive before it.
     pub delay: u32,
-    /// How much later at most.
+    /// The longest delay.
     pub most_delay: Duration,
 }
 
-/// How many datagrams something happened to.
+/// Counts of datagrams.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct DatagramCounts {
-    /// All that came.
+    /// All datagrams.
     pub seen: u64,
-    /// Lost by chance.
+    /// Datagrams that were lost.
     pub lost: u64,
-    /// Came twice.
+    /// Datagrams that were duplicated.
     pub duplicated: u64,
-    /// Came later.
+    /// Datagrams that were delayed.
     pub delayed: u64,
-    /// Lost since there was no way at the time.
+    /// Datagrams that were lost in a partition.
     pub cut_off: u64,
 }
 
@@ -62,20 +62,20 @@ struct Relay {
 struct State {
     faults: DatagramFaults,
     counts: DatagramCounts,
-    /// From which rank to which there is no way.
+    /// Partitioned pairs: the sender, and the receiver.
     partitioned: HashSet<(u32, u32)>,
     /// Links that are cut.
     cut: HashSet<u32>,
-    /// How many datagrams found none.
+    /// Number of datagrams lost in each partition.
     cut_off: HashMap<(u32, u32), u64>,
     random: Random,
 }
 
 impl Datagrams {
-    /// Between so many ranks with so many links each.
+    /// Starts a relay between `ranks` ranks with `links` links each.
     ///
     /// # Errors
-    /// Where the system gives no sockets or threads.
+    /// If the system gives no sockets or threads.
     pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
         let (real, advertised, sockets) = reserve_ports(ranks, links, UdpSocket::bind)?;
         let state = State {
@@ -96,22 +96,22 @@ impl Datagrams {
         Ok(this)
     }
 
-    /// The ports that ranks are to use.
+    /// The ports that ranks use.
     pub const fn real(&self) -> Ports {
         self.real
     }
 
-    /// The ports that they are to advertise.
+    /// The ports that ranks advertise.
     pub const fn advertised(&self) -> Ports {
         self.advertised
     }
 
-    /// Other faults from now on.
+    /// Changes the faults.
     pub fn set(&self, faults: DatagramFaults) {
         lock(&self.shared.state).faults = faults;
     }
 
-    /// Parts a rank from another, in this direction alone, or joins them again.
+    /// Begins or ends a partition from one rank to another, in this direction only.
     pub fn partition(&self, from: u32, to: u32, partitioned: bool) {
         let partitions = &mut lock(&self.shared.state).partitioned;
         if partitioned {
@@ -121,7 +121,7 @@ impl Datagrams {
         };
     }
 
-    /// Lets nothing through any more that comes from a port of this link of any rank, or goes to one; or all again.
+    /// Blocks or unblocks all datagrams from and to the ports of a link, of all ranks.
     pub fn cut(&self, link: u32, on: bool) {
         let cut = &mut lock(&self.shared.state).cut;
         if on {
@@ -131,12 +131,12 @@ impl Datagrams {
         };
     }
 
-    /// How many datagrams from a rank to another were lost since they were partitioned.
+    /// How many datagrams from one rank to another were lost because of their partition.
     pub fn cut_off(&self, from: u32, to: u32) -> u64 {
         lock(&self.shared.state).cut_off.get(&(from, to)).copied().unwrap_or(0)
     }
 
-    /// What happened so far.
+    /// The counts so far.
     pub fn counts(&self) -> DatagramCounts {
         lock(&self.shared.state).counts
     }
@@ -151,11 +151,11 @@ impl Drop for Datagrams {
     }
 }
 
-/// A datagram that is late: when it is due, which it is, from which socket, what.
+/// A delayed datagram: when it is due, its number, its socket, and its bytes.
 type Late = Reverse<(Instant, u64, usize, Vec<u8>)>;
 
 impl Relay {
-    /// Passes on what is for one link of one rank.
+    /// Forwards datagrams for one link of one rank.
     fn run(&self, real: Ports, to: usize) {
         let (mut late, mut number) = (BinaryHeap::<Late>::new(), 0);
         let mut bytes = vec![0; 1 << 16];
@@ -167,7 +167,7 @@ impl Relay {
                 }
             }
             let pause = late.peek().map_or(PAUSE, |Reverse((due, ..))| due.saturating_duration_since(now).min(PAUSE));
-            // None would be for ever.
+            // A time-out of zero would mean none.
             let _ = self.sockets[to].set_read_timeout(Some(pause.max(Duration::from_millis(1))));
             let Ok((len, sender)) = self.sockets[to].recv_from(&mut bytes) else { continue };
             let Some(from) = sender.port().checked_sub(real.first).map(usize::from) else { continue };
@@ -186,7 +186,7 @@ impl Relay {
         }
     }
 
-    /// Whether a datagram goes on at once, and after how long its copies do.
+    /// Whether a datagram is forwarded at once, and the delays of further copies.
     fn decide(&self, real: Ports, from: usize, to: usize) -> (bool, [Option<Duration>; 2]) {
         let rank = |place: usize| (place / usize::from(real.links)) as u32;
         let mut state = lock(&self.state);
@@ -215,7 +215,7 @@ impl Relay {
 
     fn forward(&self, real: Ports, from: usize, to: usize, bytes: &[u8]) {
         let at = (std::net::Ipv4Addr::LOCALHOST, real.first + to as u16);
-        // A closed port is that rank's affair. What the sender's socket says of it is read by whoever reads there.
+        // A closed port is not an error of the relay. The thread that reads the sender's socket gets its error.
         let _ = self.sockets[from].send_to(bytes, at);
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn datagrams_are_lost_doubled_and_parted_in_one_direction() {
+    fn datagrams_are_lost_duplicated_and_partitioned_in_one_direction() {
         let relay = Datagrams::start(2, 1, 7).unwrap();
         let socket = |rank| UdpSocket::bind(("127.0.0.1", relay.real().of(rank))).unwrap();
         let (a, b) = (socket(0), socket(1));
@@ -247,7 +247,7 @@ mod tests {
         say(&a, 1, 3);
         say(&b, 0, 4);
         hear(&a, 4);
-        // Another thread sees to that direction.
+        // Another thread handles that direction.
         while relay.cut_off(0, 1) == 0 {
             std::thread::yield_now();
         }

@@ -1,8 +1,8 @@
-//! Networks between real processes that misbehave by order: relays on the loopback, which each rank advertises in place of
-//! itself. They run in threads of whoever starts them, and end with it.
+//! Faulty networks between real processes: relays on the loopback interface. Each rank advertises a relay in place of
+//! itself. The relays run in threads of the process that starts them, and end with it.
 //!
-//! What a relay does to traffic is chosen by seed; when it does so depends on the processes. So a seed brings back a kind of
-//! weather, and not each drop of it.
+//! The faults of a relay are chosen by seed, but their timing depends on the processes. So a seed repeats the kind of
+//! faults, and not each single fault.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ mod streams;
 pub use datagrams::{DatagramCounts, DatagramFaults, Datagrams};
 pub use streams::{Direction, StreamCounts, Streams};
 
-/// Ports of the loopback for the links of some ranks: rank after rank, link after link.
+/// Ports of the loopback interface for the links of some ranks: rank after rank, and link after link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ports {
     /// The first.
@@ -30,17 +30,17 @@ impl Ports {
         self.first + rank as u16 * self.links
     }
 
-    /// All ports of a rank, as the settings of a transport want them.
+    /// All ports of a rank, in the form of a transport's setting.
     pub fn range(self, rank: u32) -> String {
         format!("{}-{}", self.of(rank), self.of(rank) + self.links - 1)
     }
 
-    /// Where others are to find a rank, if these are a relay's.
+    /// The address at which other ranks find a rank, if these are the ports of a relay.
     pub fn address(self, rank: u32) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.of(rank)))
     }
 
-    /// Finds so many ports that nobody uses, and what `bind` makes of them. They lie below those that systems choose from.
+    /// Finds free ports, and binds them with `bind`. They are below the range from which systems choose ports.
     fn reserve<T>(links: u16, count: u16, bind: impl Fn(SocketAddr) -> std::io::Result<T>) -> Option<(Self, Vec<T>)> {
         let mut random = Random::new(u64::from(std::process::id()) << 32 | u64::from(clock_nanos()));
         (0..200).find_map(|_| {
@@ -56,7 +56,7 @@ fn clock_nanos() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos())
 }
 
-/// Ports for the ranks themselves, free now, and those of the relay, held.
+/// Ports for the ranks, which are free now, and ports of the relay, which are bound.
 fn reserve_ports<T>(
     ranks: u32,
     links: u32,

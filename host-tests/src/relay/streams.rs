@@ -1,4 +1,5 @@
-//! Between ranks that connect by streams: cuts connections, freezes them in one direction or both, refuses new ones, delays.
+//! A relay between ranks that connect by streams. It cuts connections, freezes them in one direction or both, refuses
+//! new ones, and delays data.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,36 +10,36 @@ use std::time::Duration;
 use super::{Ports, lock, reserve_ports};
 use crate::random::Random;
 
-/// Bytes that a direction of a connection passes on at once at most.
+/// Most bytes that one direction of a connection forwards at once.
 const CHUNK: usize = 64 << 10;
-/// A frozen direction looks so often whether its connection is there at all.
+/// Interval at which a frozen direction checks whether its connection still exists.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// A listener that gets no connection tries again after so long.
+/// Pause of a listener after a failed accept.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A direction of connections that lead to a rank: the one who connected speaks to that rank, or hears it.
+/// A direction of connections to a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
-    /// What goes to the rank whose port it is.
+    /// Data to the rank whose port it is.
     ToRank,
-    /// What goes to the one who connected.
+    /// Data to the caller, which has connected.
     ToCaller,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
-/// What befell connections.
+/// Counts of connections.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct StreamCounts {
-    /// Connections that came about.
+    /// Connections that were made.
     pub connections: u64,
     /// Connections that were cut.
     pub cut: u64,
     /// Callers that were refused.
     pub refused: u64,
-    /// Chunks that came.
+    /// Chunks of data that arrived.
     pub chunks: u64,
-    /// Chunks that were held back since their direction was frozen.
+    /// Chunks that were held back, since their direction was frozen.
     pub held: u64,
     /// Chunks that were delayed.
     pub delayed: u64,
@@ -70,13 +71,13 @@ struct Relay {
     stopped: std::sync::atomic::AtomicBool,
 }
 
-/// What goes for all connections to one link of one rank.
+/// The control of all connections to one link of one rank.
 #[derive(Default, Debug)]
 struct LinkControl {
-    /// Towards the rank, towards the caller.
+    /// To the rank, and to the caller.
     frozen: [bool; 2],
     refuses: bool,
-    /// Each chunk waits for up to so long.
+    /// The longest delay of a chunk.
     most_delay: Duration,
     open: Vec<(u64, [TcpStream; 2])>,
     next: u64,
@@ -84,10 +85,10 @@ struct LinkControl {
 }
 
 impl Streams {
-    /// Between so many ranks with so many links each.
+    /// Starts a relay between `ranks` ranks with `links` links each.
     ///
     /// # Errors
-    /// Where the system gives no sockets or threads.
+    /// If the system gives no sockets or threads.
     pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
         let (real, advertised, listeners) = reserve_ports(ranks, links, TcpListener::bind)?;
         let controls = (0..listeners.len()).map(|_| LinkControl::default()).collect();
@@ -102,41 +103,41 @@ impl Streams {
         Ok(this)
     }
 
-    /// The ports that ranks are to use.
+    /// The ports that ranks use.
     pub const fn real(&self) -> Ports {
         self.real
     }
 
-    /// The ports that they are to advertise.
+    /// The ports that ranks advertise.
     pub const fn advertised(&self) -> Ports {
         self.advertised
     }
 
-    /// What befell the connections of a link, of all ranks.
+    /// The counts of a link, summed over all ranks.
     pub fn link_counts(&self, link: u32) -> StreamCounts {
         let (mut sum, links) = (StreamCounts::default(), usize::from(self.real.links));
         lock(&self.shared.controls).iter().skip(link as usize).step_by(links).for_each(|control| sum += control.counts);
         sum
     }
 
-    /// What befell all connections.
+    /// The counts of all connections.
     pub fn counts(&self) -> StreamCounts {
         let mut sum = StreamCounts::default();
         lock(&self.shared.controls).iter().for_each(|control| sum += control.counts);
         sum
     }
 
-    /// How many connections were cut.
+    /// Number of connections that were cut.
     pub fn cuts(&self) -> u64 {
         self.counts().cut
     }
 
-    /// Cuts all connections of a link, of all ranks, in the middle of whatever they carry. New ones are let through.
+    /// Cuts all connections of a link, of all ranks, also in the middle of a message. New connections are accepted.
     pub fn cut(&self, link: u32) {
         self.for_link(link, Relay::cut);
     }
 
-    /// Refuses new connections of a link, and cuts those that are there; or lets them through again.
+    /// Refuses new connections of a link and cuts the existing ones, or accepts connections again.
     pub fn refuse(&self, link: u32, refused: bool) {
         self.for_link(link, |control| {
             control.refuses = refused;
@@ -146,7 +147,7 @@ impl Streams {
         });
     }
 
-    /// Holds back what goes by a link's connections, without a word; or lets it through again.
+    /// Freezes the connections of a link in a direction, or unfreezes them.
     pub fn freeze(&self, link: u32, towards: Direction, frozen: bool) {
         self.for_link(link, |control| {
             if towards != Direction::ToCaller {
@@ -158,7 +159,7 @@ impl Streams {
         });
     }
 
-    /// Delays each chunk of a link's connections for up to so long.
+    /// Delays each chunk of a link's connections by up to `most`.
     pub fn delay(&self, link: u32, most: Duration) {
         self.for_link(link, |control| control.most_delay = most);
     }
@@ -176,7 +177,7 @@ impl Drop for Streams {
         lock(&self.shared.controls).iter_mut().for_each(Relay::cut);
         self.shared.changed.notify_all();
         let ports = self.advertised.first..self.advertised.first + lock(&self.shared.controls).len() as u16;
-        // Those who wait for a caller get one.
+        // Threads that wait for a caller get one.
         ports.for_each(|port| drop(TcpStream::connect((Ipv4Addr::LOCALHOST, port))));
     }
 }
@@ -189,7 +190,7 @@ impl Relay {
     fn cut(control: &mut LinkControl) {
         for (_, ends) in control.open.drain(..) {
             control.counts.cut += 1;
-            // One that has ended by itself cannot be.
+            // Fails if the connection has already ended.
             ends.iter().for_each(|end| drop(end.shutdown(Shutdown::Both)));
         }
     }
@@ -199,7 +200,7 @@ impl Relay {
         Accept: Fn() -> std::io::Result<(TcpStream, SocketAddr)>,
     {
         while !self.is_stopped() {
-            // A caller that has gone again, or a want of descriptors, is not the end of all who call later.
+            // A caller that has disappeared, or a lack of descriptors, must not stop the listener.
             let Ok((caller, _)) = accept() else {
                 std::thread::sleep(PAUSE);
                 continue;
@@ -212,14 +213,14 @@ impl Relay {
         }
     }
 
-    /// Whether a caller is refused.
+    /// Whether a new caller is refused.
     fn refuses(&self, place: usize) -> bool {
         let control = &mut lock(&self.controls)[place];
         control.counts.refused += u64::from(control.refuses);
         control.refuses
     }
 
-    /// Passes on what comes by a new connection, in both directions.
+    /// Forwards a new connection, in both directions.
     fn pair(
         self: &Arc<Self>,
         place: usize,
@@ -256,7 +257,7 @@ impl Relay {
                 break;
             }
         }
-        // One end's end is the other's.
+        // The end of one connection also ends the other.
         for end in [&from, &to] {
             let _ = end.shutdown(Shutdown::Both);
         }
@@ -264,7 +265,7 @@ impl Relay {
         lock(&self.controls)[place].open.retain(|(open, _)| *open != number);
     }
 
-    /// Waits while a direction is frozen; how long each chunk may be delayed. `None`: the connection was cut.
+    /// Waits while a direction is frozen. Gives the longest delay of a chunk, or `None` if the connection was cut.
     fn wait_until_open(&self, (place, number, direction): (usize, u64, usize)) -> Option<Duration> {
         let (mut controls, mut held) = (lock(&self.controls), false);
         controls[place].counts.chunks += 1;
@@ -338,11 +339,11 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_fails_is_not_the_end_of_a_listener() {
+    fn a_failed_accept_does_not_stop_a_listener() {
         let rank = TcpListener::bind("127.0.0.1:0").unwrap();
         let advertised = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = advertised.local_addr().unwrap();
-        // Nobody is there yet: that fails.
+        // There is no caller yet, so the first accept fails.
         advertised.set_nonblocking(true).unwrap();
         let controls = Mutex::new(vec![LinkControl::default()]);
         let shared = Arc::new(Relay { controls, changed: Condvar::new(), stopped: false.into() });
@@ -356,7 +357,7 @@ mod tests {
         let mut caller = TcpStream::connect(at).unwrap();
         caller.write_all(b"word").unwrap();
         let mut into = [0; 4];
-        // Without a listener the connection is reset, and none comes here.
+        // Without a listener the connection would be reset, and no bytes would come back.
         caller.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
         let answer = std::thread::spawn(move || {
             let mut end = rank.accept().unwrap().0;

@@ -1,4 +1,4 @@
-//! User memory of any layout, with marks around and between the bytes that are meant.
+//! User buffers of any layout, with guard bytes around and between the data.
 
 use std::ptr::NonNull;
 
@@ -6,31 +6,31 @@ use towline_core::convertor::{Layout, Piece, Span};
 
 use crate::random::Random;
 
-/// What untouched memory holds.
+/// The value of guard bytes.
 const MARK: u8 = 0xa5;
-/// Marked bytes before and behind.
+/// Guard bytes before and after the data.
 const FENCE: usize = 32;
 
-/// Memory for one message.
-pub struct Room {
+/// A buffer for one message.
+pub struct Buffer {
     memory: Vec<u8>,
-    /// The bytes meant, in packed order: start and length of each run.
+    /// The data bytes in packed order: start and length of each run.
     runs: Vec<(usize, usize)>,
     len: usize,
     layout: Option<Box<Layout<'static>>>,
-    /// What the layout refers to, freed after it.
+    /// The inner layout, which is freed after the outer one.
     inner: Option<NonNull<Layout<'static>>>,
     pieces: Option<NonNull<[Piece<'static>]>>,
 }
 
-impl Room {
+impl Buffer {
     /// `len` bytes in one run.
     pub fn plain(len: usize) -> Self {
         let runs = vec![(FENCE, len)];
         Self { memory: vec![MARK; len + 2 * FENCE], runs, len, layout: None, inner: None, pieces: None }
     }
 
-    /// `len` bytes in a layout by chance: one run, a vector, a nest of two, or pieces in any order.
+    /// `len` bytes in a random layout: one run, a vector, a nested vector, or pieces in any order.
     pub fn any(len: usize, random: &mut Random) -> Self {
         match random.below(6) {
             0 if len >= 8 && len.is_multiple_of(8) => Self::vector(len, random.pick(&[1, 2, 4, 8]), random),
@@ -41,7 +41,7 @@ impl Room {
     }
 
     fn vector(len: usize, block: usize, random: &mut Random) -> Self {
-        // At most some hundred blocks: it is the core that is tested, not this machine's patience.
+        // At most some hundred blocks, to limit the running time.
         let block = if len / block > 500 { len / 8 } else { block };
         let (count, stride) = (len / block, block + random.between(1, 9) as usize);
         let count = if count * block == len { count } else { return Self::plain(len) };
@@ -58,7 +58,7 @@ impl Room {
         }
         let count = len / 6;
         let mut room = Self::plain(count * 13);
-        // Two blocks of 3 bytes, 5 apart; such pairs 13 apart.
+        // Pairs of blocks of 3 bytes at distance 5. The pairs are at distance 13.
         room.runs = (0..count).flat_map(|at| [(FENCE + at * 13, 3), (FENCE + at * 13 + 5, 3)]).collect();
         room.len = len;
         let inner = NonNull::from(Box::leak(Box::new(Layout::vector(2, 3, 5).expect("a small layout"))));
@@ -97,17 +97,17 @@ impl Room {
         room
     }
 
-    /// Bytes meant.
+    /// Number of data bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether it holds no data.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes meant, for the engine. Valid as long as this room exists and is not accessed otherwise.
+    /// The data as a span for the engine. Valid while this buffer exists and is not accessed otherwise.
     pub fn span(&mut self) -> Span {
         let base = self.memory.as_mut_ptr().wrapping_add(FENCE);
         match &self.layout {
@@ -117,7 +117,7 @@ impl Room {
         }
     }
 
-    /// Puts bytes in, in packed order.
+    /// Writes data, in packed order.
     pub fn fill(&mut self, mut bytes: &[u8]) {
         for (at, len) in &self.runs {
             let (now, rest) = bytes.split_at((*len).min(bytes.len()));
@@ -126,12 +126,12 @@ impl Room {
         }
     }
 
-    /// Overwrites all of it: its user has no use for it any more.
+    /// Overwrites the whole buffer, since its user has finished with it.
     pub fn scribble(&mut self) {
         self.memory.fill(0xee);
     }
 
-    /// The first `count` bytes, in packed order.
+    /// Reads the first `count` data bytes, in packed order.
     pub fn take(&self, count: usize, into: &mut Vec<u8>) {
         into.clear();
         for (at, len) in &self.runs {
@@ -140,7 +140,7 @@ impl Room {
         }
     }
 
-    /// Whether all is still marked, but for the first `count` bytes meant.
+    /// Whether all guard bytes are intact, and also all data bytes after the first `count`.
     pub fn intact(&mut self, count: usize) -> bool {
         let mut left = count;
         for (at, len) in &self.runs {
@@ -152,7 +152,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for Buffer {
     fn drop(&mut self) {
         self.layout = None;
         if let Some(inner) = self.inner.take() {
@@ -172,10 +172,10 @@ mod tests {
     use crate::pattern::patterned;
 
     #[test]
-    fn rooms_agree_with_the_convertor() {
+    fn buffers_agree_with_the_convertor() {
         let mut random = Random::new(3);
         for len in 0..400 {
-            let mut room = Room::any(len, &mut random);
+            let mut room = Buffer::any(len, &mut random);
             let bytes = patterned(len as u64, len);
             let span = room.span();
             assert_eq!((room.len(), span.len()), (len, len as u64));

@@ -1,4 +1,4 @@
-//! How much of a lossy rail's bandwidth reaches the user: a long transfer over a link in virtual time.
+//! Goodput over a lossy rail: a long transfer over a link in virtual time.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,9 +6,9 @@ use std::fmt::Write;
 use towline_core::pml::Config;
 
 use super::history::{Message, Mode, Receive};
-use super::job::Links;
+use super::job::LinkParams;
 use super::job::{JobError, Setting, run};
-use super::network::faults::{Faults, Make};
+use super::network::faults::{Faults, RailParams};
 use super::plan::{Cancel, Comm, Plan, Step, Style};
 use crate::random::Random;
 
@@ -16,34 +16,34 @@ use crate::random::Random;
 pub const LOSSES: [u32; 5] = [0, 10, 50, 100, 300];
 /// Megabytes per second of the rail.
 pub const BANDWIDTH: u32 = 1250;
-/// Nanoseconds of one way.
+/// One-way latency in nanoseconds.
 pub const LATENCY: u32 = 25_000;
 /// Bytes of a datagram.
 pub const FRAME: u32 = 1472;
 
 const MESSAGES: u32 = 64;
 const MESSAGE: u64 = 1 << 18;
-/// Which frames are lost is by the dice: so many transfers, of which the middle one counts.
+/// Which frames are lost is random. This many transfers are made, and the median counts.
 const TIMES: u64 = 9;
 
-/// What came of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Goodput {
     /// Frames lost, per mille.
     pub loss: u32,
-    /// Megabytes of the user per second.
+    /// Megabytes of user data per second.
     pub megabytes: f64,
     /// Frames that were sent again, per mille of those sent once.
     pub resent: f64,
-    /// Times that an acknowledgement was given up.
+    /// Number of retransmission time-outs.
     pub timeouts: u64,
 }
 
-/// Transfers 16 MiB in messages of 256 KiB, up to eight at a time, over one rail that loses so many frames; the other way
-/// go acknowledgements alone, and are lost as often. Of several such transfers, the one of middling speed.
+/// Transfers 16 MiB in messages of 256 KiB, up to eight at a time, over one rail with this loss. The other direction
+/// carries only acknowledgements, with the same loss. Gives the transfer of median speed.
 ///
 /// # Errors
-/// What went wrong with the job.
+/// The error of the job.
 pub fn measure(loss: u32) -> Result<Goodput, JobError> {
     let times = if loss == 0 { 1 } else { TIMES };
     let mut all = (0..times).map(|seed| transfer(loss, seed)).collect::<Result<Vec<_>, _>>()?;
@@ -57,14 +57,14 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
     let plan = Plan {
         messages: vec![message; MESSAGES as usize],
         receives: vec![receive; MESSAGES as usize],
-        comms: vec![Comm { context: 1, table: None, style: Style::Exact }],
+        comms: vec![Comm { context: 1, table: None, style: Style::NamedSources }],
         permanent: 1,
         programs: vec![
             (0..MESSAGES).map(|index| Step::Send(index, vec![])).collect(),
             (0..MESSAGES).map(|index| Step::Recv(index, Cancel::Never)).collect(),
         ],
     };
-    let make = Make {
+    let make = RailParams {
         latency: LATENCY,
         bandwidth: BANDWIDTH,
         eager_limit: FRAME,
@@ -74,21 +74,21 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
         slots: 4096,
         frames_kept: 16,
         datagrams: true,
-        ..Make::default()
+        ..RailParams::default()
     };
     let config = Config { peers: 2, requests: 8, ..Config::SMALLEST };
     let faults = Faults { drop: loss, ..Faults::default() };
     let report = run(Setting {
         config,
-        makes: vec![make],
-        links: Some(Links::USUAL),
+        rail_params: vec![make],
+        links: Some(LinkParams::USUAL),
         faults,
         deaths: vec![],
-        severed: vec![],
-        rested: BTreeSet::new(),
+        disconnected: vec![],
+        stalled_pairs: BTreeSet::new(),
         toggles: vec![],
-        stall: None,
-        calm_at: None,
+        stall_timeout: None,
+        faults_end_at: None,
         plan,
         windows: None,
         pace: 400,
@@ -104,11 +104,11 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
     })
 }
 
-/// All of them, as a table in Markdown.
+/// The results for all losses, as a table in Markdown.
 pub fn table() -> String {
     let mut text = format!(
-        "16 MiB in messages of 256 KiB, one rail of {BANDWIDTH} MB/s, {} us one way, datagrams of {FRAME} bytes, virtual time; of {TIMES} transfers the middle one\n\n\
-         | frames lost | goodput, MB/s | of the rail | sent again | timeouts |\n|---|---|---|---|---|\n",
+        "16 MiB in messages of 256 KiB, one rail of {BANDWIDTH} MB/s, {} us one way, datagrams of {FRAME} bytes, virtual time; the median of {TIMES} transfers\n\n\
+         | frames lost | goodput, MB/s | of the rail | retransmitted | timeouts |\n|---|---|---|---|---|\n",
         LATENCY / 1000
     );
     for loss in LOSSES {
@@ -130,7 +130,7 @@ pub fn table() -> String {
 mod tests {
     use super::*;
 
-    /// What a link makes of a lossy rail, of as much as gets through it.
+    /// Compares the goodput of a link with the bandwidth that gets through the rail.
     #[test]
     fn p15_b34_goodput_stays_near_what_gets_through() {
         for (loss, least) in [(0, 0.9), (10, 0.9), (50, 0.85), (100, 0.8), (300, 0.4)] {

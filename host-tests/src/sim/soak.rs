@@ -1,4 +1,4 @@
-//! Runs many seeds and sums up what happened: for tests, and for `towline soak --sim`.
+//! Runs many seeds and sums up the results, for tests and for `towline soak --sim`.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,15 +12,15 @@ use super::job::{Report, add, run};
 use super::network::faults::Counts;
 use super::seeds;
 
-/// Failures after which a run ends.
-const ENOUGH: usize = 10;
+/// Number of failures after which a run ends.
+const MAX_FAILURES: usize = 10;
 
-/// Which jobs.
+/// A family of jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
-    /// Over reliable rails, which refuse, reorder and delay.
+    /// Jobs over reliable rails, which refuse, reorder and delay frames.
     Reliable,
-    /// With everything that can go wrong.
+    /// Jobs with faults of every kind.
     Faulty,
 }
 
@@ -34,13 +34,13 @@ impl Family {
     }
 }
 
-/// Runs the job of a seed; a panic is a failure of it like any other.
+/// Runs the job of a seed. A panic counts as a failure.
 ///
 /// # Errors
-/// What went wrong, as text, with the command that brings it back.
-pub fn one(family: Family, seed: u64) -> Result<Report, String> {
+/// A description of the failure, with the command that repeats it.
+pub fn run_seed(family: Family, seed: u64) -> Result<Report, String> {
     let setting = match family {
-        Family::Reliable => seeds::setting(seed),
+        Family::Reliable => seeds::reliable(seed),
         Family::Faulty => seeds::faulty(seed),
     };
     let description = seeds::describe(&setting);
@@ -51,26 +51,26 @@ pub fn one(family: Family, seed: u64) -> Result<Report, String> {
     });
     result.map_err(|trouble| {
         let options = family.options();
-        format!("seed {seed}: {trouble}\n{description}\nagain: towline soak --sim{options} --seed {seed}")
+        format!("seed {seed}: {trouble}\n{description}\nrun it again with: towline soak --sim{options} --seed {seed}")
     })
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Default, Debug)]
 pub struct Total {
     /// Jobs.
     pub seeds: u64,
-    /// Those of at least four nodes.
+    /// Jobs of at least four nodes.
     pub large: u64,
     /// What was checked.
     pub summary: Summary,
-    /// What happened on the networks.
+    /// Counts of the networks.
     pub counts: Counts,
-    /// What the engines and links did.
+    /// Counters of the engines and links.
     pub transitions: Vec<(&'static str, u64)>,
     /// Virtual nanoseconds.
     pub took: u64,
-    /// Seeds that failed, and how.
+    /// Seeds that failed, with descriptions.
     pub failures: Vec<(u64, String)>,
 }
 
@@ -89,40 +89,40 @@ impl Total {
         }
     }
 
-    /// What never happened: a run without some kind of fault, or without some way of the protocol, proves nothing about it.
+    /// The kinds of faults and transitions that never happened. A run without them does not test them.
     pub fn missing(&self, family: Family) -> Vec<&'static str> {
         let counts = self.counts.list().into_iter().chain(self.transitions.iter().copied());
-        counts.filter(|(name, count)| *count == 0 && !is_other(family, name)).map(|(name, _)| name).collect()
+        counts.filter(|(name, count)| *count == 0 && !cannot_happen(family, name)).map(|(name, _)| name).collect()
     }
 }
 
-/// Whether that cannot happen in such jobs.
-fn is_other(family: Family, name: &str) -> bool {
+/// Whether this cannot happen in such jobs.
+fn cannot_happen(family: Family, name: &str) -> bool {
     let mishaps = [
         "dropped",
         "duplicated",
         "corrupted",
         "partitioned",
         "one_way",
-        "stalled",
+        "stalled_polls",
         "cut",
-        "unheard",
+        "outage_losses",
         "outages",
-        "returned",
+        "reconnected",
         "killed",
         "revived",
-        "ghosts",
+        "stale_frames",
         "recoveries",
-        "halved",
-        "rested",
-        "outlasted",
-        "stalled_out",
-        "spared",
+        "lossy_rail_losses",
+        "nodes_stalled",
+        "kept_by_host",
+        "given_up_stalled",
+        "kept_below_timeout",
         "hosts_asked",
-        "hosts_unheard",
+        "hosts_silent",
         "hosts_lost",
         "refused",
-        "rumours",
+        "false_refusals",
         "unlinked",
         "fewer_rails",
         "late_writes",
@@ -131,7 +131,7 @@ fn is_other(family: Family, name: &str) -> bool {
         "frames_migrated",
         "duplicates",
     ];
-    // Takes two accidents at once: a run may well be without.
+    // This needs two rare events at once, so a run may well be without it.
     let rare = ["not_reached"];
     rare.contains(&name) || family == Family::Reliable && mishaps.contains(&name)
 }
@@ -152,18 +152,18 @@ impl fmt::Display for Total {
     }
 }
 
-/// Runs all seeds of a range, or until some have failed. `progress` is called after each with what there is so far.
+/// Runs all seeds of a range, or until some have failed. `progress` is called after each seed with the results so far.
 pub fn soak(family: Family, seeds: Range<u64>, threads: usize, progress: impl Fn(&Total) + Sync) -> Total {
     let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(Total::default()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Relaxed);
-            if seed >= seeds.end || total.lock().expect("no panic while held").failures.len() >= ENOUGH {
+            if seed >= seeds.end || total.lock().expect("no panic while held").failures.len() >= MAX_FAILURES {
                 return;
             }
-            let result = one(family, seed);
+            let result = run_seed(family, seed);
             if result.is_err() {
-                eprintln!("seed {seed} fails"); // all about it comes at the end, which may be hours away
+                eprintln!("seed {seed} fails"); // the description is printed at the end, which may be hours later
             }
             let mut total = total.lock().expect("no panic while held");
             total.take(seed, result);

@@ -9,7 +9,7 @@
 //!
 //! let mut environment = Environment::singleton(); // a random job number and key
 //! let listen = Some("127.0.0.1:0".parse().unwrap());
-//! let config = Config { size: 1, job: environment.job, key: environment.key.clone(), name: None, listen, left_is_gone: true };
+//! let config = Config { size: 1, job: environment.job, key: environment.key.clone(), name: None, listen, disconnect_ends_rank: true };
 //! let server = Server::start(config, |event| println!("{event:?}"))?;
 //! environment.root = server.addresses().to_vec();
 //!

@@ -112,7 +112,7 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     if transport == "tcp" {
         let [down, up, moved, duplicates] = report.links;
         lines.push(format!(
-            "connections through the relay {}, connections cut {}; links down {down}, up again {up}; frames migrated {moved}, of which had already arrived {duplicates}",
+            "connections through the relay {}, connections cut {}; links lost {down}, up again {up}; frames migrated {moved}, of which had already arrived {duplicates}",
             report.stream_counts.connections, report.stream_counts.cut
         ));
     }

@@ -5,7 +5,7 @@ use std::{panic, thread};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use towline_host_tests::sim::goodput;
-use towline_host_tests::sim::soak::{Family, one, soak};
+use towline_host_tests::sim::soak::{Family, run_seed, soak};
 
 use super::arguments::Arguments;
 use crate::stdout::out;
@@ -18,7 +18,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(seed) = arguments.seed else { return many(arguments, family) };
-    match one(family, seed) {
+    match run_seed(family, seed) {
         Ok(report) => {
             out!("{report:#?}\n");
             ExitCode::SUCCESS

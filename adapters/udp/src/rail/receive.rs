@@ -156,7 +156,7 @@ impl Rail {
             let encryption = session.encryption.as_mut()?;
             let count = encryption.cipher.open_as(number, bytes, scratch).ok()?;
             let is_new = encryption.received.is_new(number);
-            encryption.received.take(number);
+            encryption.received.accept(number);
             Some((slot, count, is_new))
         });
         let Some((slot, count, is_new)) = opened else { return self.drop_unauthenticated(index) };

@@ -3,7 +3,7 @@
 //! An end with a session keeps it while another one is made. It then receives datagrams under either session, and sends under the
 //! older one until the other end has proved that it has the new session, by a hello or by a datagram under it.
 
-use towline_crypt::{Cipher, Handshake, MESSAGE, Window};
+use towline_crypt::{Cipher, Handshake, MESSAGE, ReplayWindow};
 use towline_net::JobKey;
 
 use crate::session::auth::{Authenticator, End};
@@ -306,7 +306,7 @@ impl SessionHandshake {
         let signed = self.base.signs || hello.signs;
         let [outbound, inbound] =
             [(here, there), (there, here)].map(|(from, to)| Authenticator::new(key, from, to, signed));
-        let encryption = cipher.map(|cipher| Encryption { cipher, next_number: 0, received: Window::new() });
+        let encryption = cipher.map(|cipher| Encryption { cipher, next_number: 0, received: ReplayWindow::new() });
         Session { own, theirs: hello.nonce, index: hello.index, outbound, inbound, encryption, keys }
     }
 }

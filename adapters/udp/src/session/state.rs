@@ -1,6 +1,6 @@
 //! The state of a session.
 
-use towline_crypt::{Cipher, MESSAGE, Window};
+use towline_crypt::{Cipher, MESSAGE, ReplayWindow};
 
 use crate::session::auth::Authenticator;
 use crate::wire::hello::{Hello, Nonce, Stage};
@@ -31,7 +31,7 @@ pub(crate) struct Encryption {
     /// Number of the next datagram to be sent.
     pub(crate) next_number: u64,
     /// Numbers of the datagrams that were received.
-    pub(crate) received: Window,
+    pub(crate) received: ReplayWindow,
 }
 
 impl Session {

@@ -1,25 +1,26 @@
-//! Judges a history: MPI order, exact bytes, exactly-once completion, and nothing left over.
+//! Checks a history: MPI order, exact bytes, exactly-once completion, and no leaked resource.
 //!
-//! The rule of MPI order: of the messages of one sender that match a receive, it gets the one that was sent first of
-//! those that no receive posted before it took. So with receives in posting order, each takes the first message left
-//! from the sender that it names in the end; which sender that is, a receive from anyone may choose.
+//! The rule of MPI order: of the messages of one sender that match a receive, the receive gets the one that was sent
+//! first among those that no earlier receive has taken. So with receives in posting order, each takes the first
+//! remaining message of the sender that it reports. A receive from any source may choose the sender.
 //!
-//! Nodes may die and come back. A request may end with the failure of a node that died, or was cut off for too long, and
-//! of no other. What such a node had sent, or was to get, may be lost, but a receive never gets a message in the place of one
-//! that was lost before it: of what went from one life to another, that which arrives is the beginning, but for messages
-//! that receives which failed may have taken. Between all others nothing is lost, doubled or failed.
+//! Nodes may die and restart. A request may fail because of a node that died, or that was disconnected for too long,
+//! and of no other. Messages from or to such a node may be lost, but a receive never gets a message in place of a lost
+//! earlier one: of the messages from one incarnation to another, those that arrive are the first ones, except for
+//! messages that failed receives may have taken. Between all other nodes no message is lost or duplicated, and no
+//! request fails.
 
 use std::collections::HashMap;
 
-use super::ledger::Ledger;
-use super::lives::{Lives, Posted, Stream};
+use super::lives::{Incarnations, Posted, Stream};
 use super::matching::Matching;
-use super::messages::{Failed, Message, Outcome, Receive};
-use super::one_sided::Ended;
+use super::messages::{Message, Outcome, Receive, SendFailure};
+use super::one_sided::RmaOutcome;
 use super::record::{History, Record};
+use super::rma_checker::RmaChecker;
 use super::violation::{Summary, Violation};
 
-/// Judges the whole history of a job that is over.
+/// Checks the complete history of a job.
 ///
 /// # Errors
 /// The first violation that was found.
@@ -27,12 +28,12 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     let (mut sends, mut receives) = (Vec::<Posted<Message>>::new(), Vec::<Posted<Receive>>::new());
     let mut outcomes: Vec<Option<Outcome>> = vec![];
     let mut rooms: HashMap<u32, (u64, bool)> = HashMap::new();
-    let (mut lives, mut failed, mut ledger) = (Lives::default(), 0, Ledger::default());
+    let (mut incarnations, mut failed, mut rma) = (Incarnations::default(), 0, RmaChecker::default());
     for (at, record) in history.records.iter().enumerate() {
         match record {
             Record::Send(message) => {
                 let Message { comm, from, to, .. } = *message;
-                let stream = Stream { comm, from: lives.of(from), to: lives.known(from, to) };
+                let stream = Stream { comm, from: incarnations.of(from), to: incarnations.known(from, to) };
                 sends.push(Posted { what: *message, at, end: None, void: false, failed: false, stream });
             }
             Record::Recv(receive) => {
@@ -52,7 +53,11 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 let message = posted.what;
                 match error {
                     None => {}
-                    Some(Failed::Peer(node)) if *node == message.to && lives.failed(message.from, *node) => failed += 1,
+                    Some(SendFailure::Peer(node))
+                        if *node == message.to && incarnations.failed(message.from, *node) =>
+                    {
+                        failed += 1
+                    }
                     Some(error) => return Err(Violation::SendFailed(*send, error.clone())),
                 }
             }
@@ -61,10 +66,12 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 let Receive { at, comm, source, .. } = posted.what;
                 match outcome {
                     Outcome::Received { source, .. } => {
-                        posted.stream = Stream { comm, from: lives.known(at, *source), to: lives.of(at) };
+                        posted.stream = Stream { comm, from: incarnations.known(at, *source), to: incarnations.of(at) };
                     }
-                    Outcome::PeerFailed(node) if source.is_some_and(|one| one != *node) || !lives.failed(at, *node) => {
-                        return Err(Violation::FailedInVain(*receive, posted.what, *node));
+                    Outcome::PeerFailed(node)
+                        if source.is_some_and(|one| one != *node) || !incarnations.failed(at, *node) =>
+                    {
+                        return Err(Violation::FalseFailure(*receive, posted.what, *node));
                     }
                     Outcome::PeerFailed(_) => failed += 1,
                     Outcome::Cancelled => {}
@@ -72,43 +79,43 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
                 outcomes[*receive as usize] = Some(*outcome);
             }
             Record::Died(node) => {
-                ledger.forget(*node);
-                let life = lives.of(*node);
-                lives.died.insert(life);
-                lives.now.insert(*node, life.1 + 1);
-                lives.known.retain(|(by, _), _| by != node);
+                rma.forget(*node);
+                let life = incarnations.of(*node);
+                incarnations.died.insert(life);
+                incarnations.now.insert(*node, life.1 + 1);
+                incarnations.known.retain(|(by, _), _| by != node);
                 let mine = sends.iter_mut().filter(|send| send.what.from == *node && send.end.is_none());
                 mine.for_each(|send| (send.end, send.void) = (Some(at), true));
                 let mine = receives.iter_mut().filter(|receive| receive.what.at == *node && receive.end.is_none());
                 mine.for_each(|receive| (receive.end, receive.void) = (Some(at), true));
             }
-            Record::Severed(one, other) => {
-                lives.severed.insert((*one.min(other), *one.max(other)));
+            Record::Disconnected(one, other) => {
+                incarnations.disconnected.insert((*one.min(other), *one.max(other)));
             }
-            Record::Refused { node, peer } if !lives.failed(*node, *peer) => {
-                return Err(Violation::RefusedInVain(*node, *peer));
+            Record::Refused { node, peer } if !incarnations.failed(*node, *peer) => {
+                return Err(Violation::FalseRefusal(*node, *peer));
             }
             Record::Refused { .. } => {}
-            Record::Met { node, peer } => {
-                lives.known.insert((*node, *peer), lives.of(*peer).1);
+            Record::Introduced { node, peer } => {
+                incarnations.known.insert((*node, *peer), incarnations.of(*peer).1);
             }
-            Record::Window(window) => ledger.open(*window),
-            Record::Closed(window) => ledger.close(*window),
-            Record::Memory(window, memory) => ledger.look(*window, memory)?,
-            Record::Asked(ask) => ledger.ask(*ask),
-            Record::Done(number, ended) => {
-                let Some([from, to]) = ledger.target(*number) else {
-                    return Err(Violation::NotEnded("operation", *number));
+            Record::Window(window) => rma.open(*window),
+            Record::WindowClosed(window) => rma.close(*window),
+            Record::Memory(window, memory) => rma.look(*window, memory)?,
+            Record::RmaBegun(ask) => rma.ask(*ask),
+            Record::RmaEnded(number, ended) => {
+                let Some([from, to]) = rma.target(*number) else {
+                    return Err(Violation::NotCompleted("operation", *number));
                 };
-                if *ended == Ended::Lost {
-                    if !lives.failed(from, to) {
-                        return Err(Violation::OneSided(ledger.in_vain(*number)));
+                if *ended == RmaOutcome::Lost {
+                    if !incarnations.failed(from, to) {
+                        return Err(Violation::OneSided(rma.false_loss(*number)));
                     }
                     failed += 1;
                 }
-                ledger.end(*number, *ended)?;
+                rma.end(*number, *ended)?;
             }
-            Record::Room(receive, digest, intact) => {
+            Record::Buffer(receive, digest, intact) => {
                 rooms.insert(*receive, (*digest, *intact));
             }
             Record::Level { node, what, before, after } if before != after => {
@@ -119,9 +126,9 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     }
     all_ended(&sends, "send")?;
     all_ended(&receives, "receive")?;
-    let mut summary = Matching::new(&sends, &lives).judge(&receives, &outcomes, &rooms)?;
-    ledger.judge()?;
-    [summary.one_sided, summary.denied] = ledger.counts;
+    let mut summary = Matching::new(&sends, &incarnations).judge(&receives, &outcomes, &rooms)?;
+    rma.judge()?;
+    [summary.one_sided, summary.denied] = rma.counts;
     summary.failed = failed;
     Ok(summary)
 }
@@ -132,16 +139,16 @@ fn end<'p, T>(
     number: u32,
     at: usize,
 ) -> Result<&'p mut Posted<T>, Violation> {
-    let entry = posted.get_mut(number as usize).ok_or(Violation::NotEnded(what, number))?;
+    let entry = posted.get_mut(number as usize).ok_or(Violation::NotCompleted(what, number))?;
     match entry.end.replace(at) {
         None => Ok(entry),
-        Some(_) => Err(Violation::EndedTwice(what, number)),
+        Some(_) => Err(Violation::CompletedTwice(what, number)),
     }
 }
 
 fn all_ended<T>(posted: &[Posted<T>], what: &'static str) -> Result<(), Violation> {
     match posted.iter().position(|entry| entry.end.is_none()) {
         None => Ok(()),
-        Some(number) => Err(Violation::NotEnded(what, number as u32)),
+        Some(number) => Err(Violation::NotCompleted(what, number as u32)),
     }
 }

@@ -1,8 +1,8 @@
-//! Sums over bytes, which stand for the bytes in a history.
+//! Digests, which stand for bytes in a history.
 
 use crate::pattern::pattern;
 
-/// Sums up bytes, so that a wrong, missing or displaced one shows.
+/// A digest of bytes. It changes with a wrong, missing or displaced byte.
 pub fn digest(bytes: &[u8]) -> u64 {
     let mut sum = 0xcbf2_9ce4_8422_2325 ^ bytes.len() as u64;
     for chunk in bytes.chunks(8) {

@@ -1,8 +1,8 @@
-//! Nodes that die and come back, as the history goes on.
+//! Incarnations of nodes, and what they know of each other, as the history goes on.
 
 use std::collections::{HashMap, HashSet};
 
-/// A record of a posting, and where in the history it and its end are.
+/// A posted operation, and the positions of its start and its end in the history.
 pub(super) struct Posted<T> {
     pub what: T,
     pub at: usize,
@@ -11,50 +11,50 @@ pub(super) struct Posted<T> {
     pub void: bool,
     /// It ended with a failure.
     pub failed: bool,
-    /// The lives between which it goes, or for a receive that ended well, from which it came.
+    /// The incarnations between which it goes. For a receive that succeeded, those of its message.
     pub stream: Stream,
 }
 
-/// A node in one of its lives.
-pub(super) type Life = (u32, u32);
+/// A node and its incarnation.
+pub(super) type Incarnation = (u32, u32);
 
-/// What goes from one life to another on a communicator.
+/// The messages from one incarnation to another on a communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Stream {
     pub comm: u32,
-    pub from: Life,
-    pub to: Life,
+    pub from: Incarnation,
+    pub to: Incarnation,
 }
 
-/// Who lives how often, and who knows whom, as the history goes on.
+/// The incarnations, and what nodes know of each other.
 #[derive(Default)]
-pub(super) struct Lives {
+pub(super) struct Incarnations {
     pub now: HashMap<u32, u32>,
     pub known: HashMap<(u32, u32), u32>,
-    pub died: HashSet<Life>,
-    pub severed: HashSet<(u32, u32)>,
+    pub died: HashSet<Incarnation>,
+    pub disconnected: HashSet<(u32, u32)>,
 }
 
-impl Lives {
-    pub fn of(&self, node: u32) -> Life {
+impl Incarnations {
+    pub fn of(&self, node: u32) -> Incarnation {
         (node, self.now.get(&node).copied().unwrap_or(0))
     }
 
-    /// A node as another knows it.
-    pub fn known(&self, by: u32, node: u32) -> Life {
+    /// A node in the incarnation that another node knows.
+    pub fn known(&self, by: u32, node: u32) -> Incarnation {
         if by == node { self.of(node) } else { (node, self.known.get(&(by, node)).copied().unwrap_or(0)) }
     }
 
-    /// Whether a node may have failed for another.
+    /// Whether a node may have failed, as another node sees it.
     pub fn failed(&self, by: u32, node: u32) -> bool {
         self.died.contains(&self.known(by, node)) || self.are_severed(by, node)
     }
 
     pub fn are_severed(&self, one: u32, other: u32) -> bool {
-        self.severed.contains(&(one.min(other), one.max(other)))
+        self.disconnected.contains(&(one.min(other), one.max(other)))
     }
 
-    /// Whether what went between these lives may have been lost.
+    /// Whether messages between these incarnations may have been lost.
     pub fn may_lose(&self, stream: &Stream) -> bool {
         let Stream { from, to, .. } = stream;
         self.died.contains(from) || self.died.contains(to) || self.are_severed(from.0, to.0)

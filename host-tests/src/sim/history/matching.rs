@@ -1,27 +1,27 @@
-//! Which receive must have got which message.
+//! Determines which message each receive must have got.
 
 use std::collections::HashMap;
 
 use super::digest::digest_of;
-use super::lives::{Lives, Posted, Stream};
+use super::lives::{Incarnations, Posted, Stream};
 use super::messages::{MODES, Message, Mode, Outcome, RESERVED, Receive};
 use super::violation::{SIZES, Summary, Violation};
 
-/// A receive that ended without a message, and may have matched one that was lost then.
-pub(super) struct Absorber {
+/// A receive that failed, and may have matched a message that was then lost.
+pub(super) struct FailedReceive {
     what: Receive,
     at: usize,
-    /// The message that it is said to have matched.
+    /// The message that is assigned to it.
     holds: Option<u32>,
 }
 
-/// The messages, in streams of one communicator, sender and receiver each.
+/// The messages, grouped by communicator, sender and receiver.
 pub(super) struct Matching<'h> {
     sends: &'h [Posted<Message>],
-    lives: &'h Lives,
+    incarnations: &'h Incarnations,
     streams: HashMap<Stream, Vec<u32>>,
     taken: Vec<bool>,
-    absorbers: Vec<Absorber>,
+    failed_receives: Vec<FailedReceive>,
     summary: Summary,
     scratch: Vec<u8>,
 }
@@ -33,13 +33,21 @@ pub(super) fn accepts(receive: &Receive, message: &Message) -> bool {
 }
 
 impl<'h> Matching<'h> {
-    pub fn new(sends: &'h [Posted<Message>], lives: &'h Lives) -> Self {
+    pub fn new(sends: &'h [Posted<Message>], incarnations: &'h Incarnations) -> Self {
         let mut streams: HashMap<_, Vec<u32>> = HashMap::new();
         for (number, send) in sends.iter().enumerate() {
             streams.entry(send.stream).or_default().push(number as u32);
         }
         let taken = vec![false; sends.len()];
-        Self { sends, lives, streams, taken, absorbers: vec![], summary: Summary::default(), scratch: vec![] }
+        Self {
+            sends,
+            incarnations,
+            streams,
+            taken,
+            failed_receives: vec![],
+            summary: Summary::default(),
+            scratch: vec![],
+        }
     }
 
     pub fn judge(
@@ -55,7 +63,7 @@ impl<'h> Matching<'h> {
             let (outcome, digest) = match *outcome {
                 Some(outcome @ Outcome::Received { digest, .. }) => (outcome, digest),
                 None | Some(Outcome::PeerFailed(_)) => {
-                    self.absorbers.push(Absorber { what: receive, at: posted.at, holds: None });
+                    self.failed_receives.push(FailedReceive { what: receive, at: posted.at, holds: None });
                     continue;
                 }
                 Some(Outcome::Cancelled) => {
@@ -66,43 +74,45 @@ impl<'h> Matching<'h> {
             let message = self.take(number, posted, outcome)?;
             let send = &self.sends[message as usize];
             if posted.end < Some(send.at) {
-                return Err(Violation::BeforeItsCause(number));
+                return Err(Violation::ReceivedBeforeSent(number));
             }
             if send.what.mode == Mode::Synchronous && !send.void && !send.failed && send.end < Some(posted.at) {
                 return Err(Violation::NotSynchronous(message, number));
             }
             self.compare(number, posted, outcome, message)?;
             match rooms.get(&number) {
-                Some((late, _)) if *late != digest => return Err(Violation::WrittenLate(number)),
+                Some((late, _)) if *late != digest => return Err(Violation::WrittenAfterEnd(number)),
                 Some((_, false)) => return Err(Violation::Overrun(number)),
                 _ => {}
             }
         }
         for lost in (0..self.sends.len()).filter(|lost| !self.taken[*lost]).collect::<Vec<_>>() {
-            self.may_be_lost(lost as u32)?;
+            self.check_unreceived(lost as u32)?;
         }
         Ok(self.summary)
     }
 
-    /// Whether nobody need have received a message.
-    fn may_be_lost(&mut self, message: u32) -> Result<(), Violation> {
+    /// Checks that a message may be lost.
+    fn check_unreceived(&mut self, message: u32) -> Result<(), Violation> {
         let send = &self.sends[message as usize];
-        if !self.lives.may_lose(&send.stream) {
+        if !self.incarnations.may_lose(&send.stream) {
             return Err(Violation::Lost(message, send.what));
         }
         self.summary.lost += 1;
         let went_well = send.end.is_some() && !send.void && !send.failed;
-        let matched = |by: &Absorber| accepts(&by.what, &send.what) && Some(by.at) < send.end;
-        if send.what.mode == Mode::Synchronous && went_well && !self.absorbers.iter().any(matched) {
+        let matched = |by: &FailedReceive| accepts(&by.what, &send.what) && Some(by.at) < send.end;
+        if send.what.mode == Mode::Synchronous && went_well && !self.failed_receives.iter().any(matched) {
             return Err(Violation::Unmatched(message, send.what));
         }
         Ok(())
     }
 
-    /// The message that a receive must have got, if it is the one that it did get.
+    /// The message that a receive must have got. An error if it did not get that one.
     fn take(&mut self, number: u32, posted: &Posted<Receive>, outcome: Outcome) -> Result<u32, Violation> {
         let receive = posted.what;
-        let Outcome::Received { source, tag, .. } = outcome else { return Err(Violation::NotEnded("receive", number)) };
+        let Outcome::Received { source, tag, .. } = outcome else {
+            return Err(Violation::NotCompleted("receive", number));
+        };
         let tag_matches = |tag: u32| receive.tag.map_or(tag < RESERVED, |wanted| wanted == tag);
         if receive.source.is_some_and(|wanted| wanted != source) || !tag_matches(tag) {
             return Err(Violation::WrongMatch(number, receive, outcome));
@@ -114,44 +124,45 @@ impl<'h> Matching<'h> {
         let Some(&first) = candidates.first() else {
             return Err(Violation::NoSuchMessage(number, receive, outcome));
         };
-        if !self.lives.may_lose(&posted.stream) || self.is(first, outcome) {
+        if !self.incarnations.may_lose(&posted.stream) || self.is(first, outcome) {
             if self.sends[first as usize].what.tag != tag {
-                return Err(Violation::Overtaken { receive: number, outcome, first });
+                return Err(Violation::WrongOrder { receive: number, outcome, first });
             }
             self.taken[first as usize] = true;
             return Ok(first);
         }
-        // Those before it must have been taken by receives that failed.
+        // The messages before it must have been taken by failed receives.
         for candidate in candidates {
             if self.is(candidate, outcome) {
                 self.taken[candidate as usize] = true;
                 return Ok(candidate);
             }
-            if !self.absorb(candidate, &mut vec![false; self.absorbers.len()]) {
+            if !self.assign_to_failed(candidate, &mut vec![false; self.failed_receives.len()]) {
                 break;
             }
             self.taken[candidate as usize] = true;
             self.summary.lost += 1;
         }
-        Err(Violation::Overtaken { receive: number, outcome, first })
+        Err(Violation::WrongOrder { receive: number, outcome, first })
     }
 
-    /// Finds a receive that may have matched a message, if need be by having others hold other messages. Whether there is one.
-    fn absorb(&mut self, message: u32, asked: &mut [bool]) -> bool {
-        for by in 0..self.absorbers.len() {
-            if asked[by] || !accepts(&self.absorbers[by].what, &self.sends[message as usize].what) {
+    /// Assigns a message to a failed receive that may have matched it, moving other messages to other receives if
+    /// necessary. Whether this is possible.
+    fn assign_to_failed(&mut self, message: u32, asked: &mut [bool]) -> bool {
+        for by in 0..self.failed_receives.len() {
+            if asked[by] || !accepts(&self.failed_receives[by].what, &self.sends[message as usize].what) {
                 continue;
             }
             asked[by] = true;
-            if self.absorbers[by].holds.is_none_or(|other| self.absorb(other, asked)) {
-                self.absorbers[by].holds = Some(message);
+            if self.failed_receives[by].holds.is_none_or(|other| self.assign_to_failed(other, asked)) {
+                self.failed_receives[by].holds = Some(message);
                 return true;
             }
         }
         false
     }
 
-    /// Whether an outcome is what comes of a message.
+    /// Whether an outcome is that of a message.
     fn is(&mut self, message: u32, outcome: Outcome) -> bool {
         let Outcome::Received { tag, received, delivered, digest, .. } = outcome else { return false };
         let sent = self.sends[message as usize].what;
@@ -179,7 +190,7 @@ impl<'h> Matching<'h> {
             self.summary.truncated += u64::from(truncated);
             return Ok(());
         }
-        // Wrong: say whether it is another message of the same sender, which is a matter of order.
+        // It is wrong. Find out whether it is another message of the same sender, which is a violation of the order.
         let stream = &self.streams[&posted.stream];
         let mut scratch = std::mem::take(&mut self.scratch);
         let other = stream.iter().copied().find(|other| {
@@ -189,7 +200,7 @@ impl<'h> Matching<'h> {
                 && digest_of(*other, delivered, &mut scratch) == digest
         });
         Err(match other {
-            Some(_) if received != sent.len => Violation::Overtaken { receive: number, outcome, first: message },
+            Some(_) if received != sent.len => Violation::WrongOrder { receive: number, outcome, first: message },
             None if received != sent.len || !lengths_fit => Violation::WrongLength(number, sent, outcome),
             other => Violation::WrongBytes(number, message, other),
         })

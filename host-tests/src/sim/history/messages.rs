@@ -1,24 +1,24 @@
-//! Messages, receives and how they ended.
+//! Messages, receives, and their outcomes.
 
-/// How a send was asked for; mirrors the engine's modes.
+/// The mode of a send, as in the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// `MPI_Send`.
     Standard,
-    /// `MPI_Bsend`, with memory that stays.
+    /// `MPI_Bsend`, with memory that stays valid.
     Buffered,
     /// `MPI_Ssend`.
     Synchronous,
     /// `MPI_Rsend`.
     Ready,
-    /// The MTL's own.
+    /// The mode `Complete` of the MTL.
     Complete,
 }
 
-/// All of them.
+/// All modes.
 pub const MODES: [Mode; 5] = [Mode::Standard, Mode::Buffered, Mode::Synchronous, Mode::Ready, Mode::Complete];
 
-/// A message, as its sender posted it. Its bytes are [`pattern`](crate::pattern::pattern) of its number.
+/// A message, as its sender posted it. Its bytes are the [`pattern`](crate::pattern::pattern) of its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Message {
     /// Sender.
@@ -38,50 +38,50 @@ pub struct Message {
 /// A receive, or a matched probe, as it was posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receive {
-    /// Who posted it.
+    /// The node that posted it.
     pub at: u32,
     /// Communicator.
     pub comm: u32,
-    /// From whom; `None` from anyone.
+    /// The source, or `None` for any source.
     pub source: Option<u32>,
-    /// Which tag; `None` for any below [`RESERVED`].
+    /// The tag, or `None` for any tag below [`RESERVED`].
     pub tag: Option<u32>,
-    /// Bytes of room.
+    /// Bytes of the buffer.
     pub room: u64,
 }
 
 /// Tags from here on are not matched by a receive of any tag.
 pub const RESERVED: u32 = 0x8000_0000;
 
-/// How a receive ended.
+/// The outcome of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// With a message.
+    /// It received a message.
     Received {
         /// Its sender.
         source: u32,
         /// Its tag.
         tag: u32,
-        /// Its bytes.
+        /// Its length in bytes.
         received: u64,
-        /// Those that were put into the room.
+        /// Bytes that were written to the buffer.
         delivered: u64,
-        /// Whether that was reported as an error.
+        /// Whether a truncation was reported.
         truncated: bool,
         /// [`digest`](crate::sim::history::digest) of the delivered bytes when the receive ended.
         digest: u64,
     },
     /// It was cancelled.
     Cancelled,
-    /// That node failed.
+    /// The peer failed.
     PeerFailed(u32),
 }
 
-/// Why a send did not go well.
+/// Why a send failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Failed {
-    /// That node failed.
+pub enum SendFailure {
+    /// The peer failed.
     Peer(u32),
-    /// Something else.
-    Otherwise(String),
+    /// Another error.
+    Other(String),
 }

@@ -1,133 +1,133 @@
-//! One-sided operations as programs see them, and whether what came of them is right.
+//! One-sided operations as programs see them, and the rules for their results.
 //!
-//! A window is memory that a node has registered: some words, and an area for each node. What is in it is known at any time,
-//! whoever is faster:
-//! - each node has its own area, and one put or get there at a time: so a get brings what was put last;
-//! - counters are only added one to: each sum that an operation found is found once, and at the end there are as many as
-//!   there were operations;
-//! - the cell is only changed to values that are each operation's own, so each value is found once by who changes it,
-//!   and the last is what is there at the end. An operation that finds its own value was done twice.
+//! A window is memory that a node has registered: some words, and an area for each node. Its content is known at any
+//! time, whatever the timing:
+//! - Each node has its own area, with one put or get at a time, so a get returns the bytes of the last put.
+//! - Counters are only incremented by one. Each value is returned by one operation, and the final value is the number
+//!   of operations.
+//! - The cell is only changed to values that are unique for each operation, so each value is returned by at most one
+//!   operation that changes it, and the last one remains. An operation that returns its own value was done twice.
 //!
-//! Of an operation that failed with its target, or whose initiator died, nobody knows whether it was done; once is the most.
+//! An operation that failed with its target, or whose initiator died, may have been done or not, but at most once.
 
 use towline_core::rma::{Access, Denied};
 
 use crate::pattern::patterned;
 
-/// Where the counter of 64 bits is, that of 32, whose neighbour nobody changes, and the cell.
+/// Offsets of the counters of 64 and of 32 bits. The other half of the word of the latter is never changed.
 pub const COUNTERS: [u64; 2] = [0, 8];
-/// The same.
+/// Offset of the cell.
 pub const CELL: u64 = 16;
-/// Where the areas begin; before it is a word that nobody changes.
+/// Offset of the areas. The word before them is never changed.
 pub const AREAS: u64 = 32;
 
-/// Memory of a node that others reach, as it was registered.
+/// A window: memory of a node that other nodes can access, as it was registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Whose.
+    /// The owner.
     pub node: u32,
-    /// Nodes, each of which has an area.
+    /// Number of nodes. Each has an area.
     pub nodes: u32,
     /// Bytes of an area.
     pub area: u64,
-    /// What others may do.
+    /// The rights of other nodes.
     pub access: Access,
 }
 
 impl Window {
-    /// Bytes of it.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         AREAS + u64::from(self.nodes) * self.area
     }
 
-    /// Whether there is none: never.
+    /// Whether it is empty, which never is the case.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where the area of a node begins.
+    /// Offset of the area of a node.
     pub fn area_of(&self, node: u32) -> u64 {
         AREAS + u64::from(node) * self.area
     }
 }
 
-/// What is done.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deed {
-    /// Bytes of the number of the operation go to the area of who asks.
+pub enum RmaKind {
+    /// Writes the operation's bytes to the initiator's area.
     Put {
-        /// Where in the area.
+        /// Offset in the area.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
-    /// Bytes of that area are read.
+    /// Reads bytes of the initiator's area.
     Get {
-        /// Where in the area.
+        /// Offset in the area.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
-    /// One is added to one of the [`COUNTERS`].
+    /// Adds one to one of the [`COUNTERS`].
     Add(usize),
-    /// The cell becomes [`own`], whatever it was.
+    /// Sets the cell to [`own`], and returns its value.
     Swap,
-    /// The cell becomes [`own`] if it is that.
+    /// Sets the cell to [`own`] if it has this value.
     CompareSwap(u64),
 }
 
-/// The value that belongs to an operation.
+/// The unique value of an operation.
 pub fn own(number: u32) -> u64 {
     u64::from(number) + 1
 }
 
-/// The bytes that an operation puts.
+/// The bytes of a put.
 pub fn bytes(number: u32, len: u64) -> Vec<u8> {
     patterned((1 << 40) | u64::from(number), len as usize)
 }
 
-/// What is wrong with the handle of the memory.
+/// A forgery of the handle of remote memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forgery {
-    /// Nothing.
+    /// No forgery.
     None,
-    /// Its owner never gave out such a one.
+    /// The owner never gave out this handle.
     Handle,
-    /// The memory is shorter.
+    /// The handle claims more memory than there is.
     Length,
-    /// The memory lies elsewhere, so that words are not where they seem to be.
+    /// The handle claims another base address, so words are not aligned.
     Base,
 }
 
 /// An operation that was begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
-    /// By whom.
+pub struct RmaOp {
+    /// The initiator.
     pub from: u32,
-    /// In which window.
+    /// The window.
     pub window: u32,
-    /// What.
-    pub deed: Deed,
-    /// Or not.
+    /// The kind.
+    pub deed: RmaKind,
+    /// The forgery of its handle, if any.
     pub forgery: Forgery,
 }
 
-impl Ask {
+impl RmaOp {
     pub(super) const fn needs(&self) -> Access {
         match self.deed {
-            Deed::Put { .. } => Access::REMOTE_WRITE,
-            Deed::Get { .. } => Access::REMOTE_READ,
+            RmaKind::Put { .. } => Access::REMOTE_WRITE,
+            RmaKind::Get { .. } => Access::REMOTE_READ,
             _ => Access::REMOTE_ATOMIC,
         }
     }
 }
 
-/// How an operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
-    /// It was done. What an atomic found, or the [`digest`](crate::sim::history::digest) of what was got.
-    Well(u64),
-    /// The target did not do it.
+pub enum RmaOutcome {
+    /// It was done. The value that an atomic returned, or the digest of the bytes of a get.
+    Done(u64),
+    /// The target denied it.
     Denied(Denied),
     /// The target was lost.
     Lost,

@@ -1,83 +1,83 @@
-//! What a job did, as its programs saw it: the only thing that the checker judges by.
+//! The history of a job, as its programs saw it. The checker sees nothing else.
 
-use super::messages::{Failed, Message, Outcome, Receive};
-use super::one_sided::{Ask, Ended, Window};
+use super::messages::{Message, Outcome, Receive, SendFailure};
+use super::one_sided::{RmaOp, RmaOutcome, Window};
 
-/// One thing that happened. Messages and receives go by the order in which they were posted: numbers from 0.
+/// One event. Messages and receives are numbered from 0 in the order in which they were posted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
     /// A send was posted: the next message.
     Send(Message),
-    /// A send ended; with what error, if any.
-    Sent(u32, Option<Failed>),
+    /// A send ended, perhaps with an error.
+    Sent(u32, Option<SendFailure>),
     /// A receive was posted: the next receive.
     Recv(Receive),
     /// A receive ended.
     Received(u32, Outcome),
-    /// The room of a receive at the end of the job: [`digest`](crate::sim::history::digest) of what was delivered, and whether the rest of the room,
-    /// the gaps and the bytes around it are untouched.
-    Room(u32, u64, bool),
-    /// A node died, with all that it had under way. What it does from then on, it does in another life.
+    /// The buffer of a receive at the end of the job: the [`digest`](crate::sim::history::digest) of the delivered bytes, and
+    /// whether the rest of the buffer, the gaps and the guard bytes are intact.
+    Buffer(u32, u64, bool),
+    /// A node died, with all its operations in progress. Its later events belong to its next incarnation.
     Died(u32),
-    /// Two nodes were cut off from each other beyond the limit: each may take the other for failed from now on.
-    Severed(u32, u32),
-    /// A send was refused because that node had failed, or was not known.
+    /// Two nodes were disconnected for longer than the limit. From now on each may treat the other as failed.
+    Disconnected(u32, u32),
+    /// A send was refused because the peer had failed or was unknown.
     Refused {
-        /// Who asked.
+        /// The sender.
         node: u32,
-        /// To whom.
+        /// The peer.
         peer: u32,
     },
-    /// A node knows another by its present life from now on; what it knew before is void.
-    Met {
-        /// Who knows.
+    /// A node knows the present incarnation of another from now on. What it knew of an earlier one is void.
+    Introduced {
+        /// The node.
         node: u32,
-        /// Whom.
+        /// The peer.
         peer: u32,
     },
-    /// A node has registered memory for others: the next window.
+    /// A node has registered memory: the next window.
     Window(Window),
-    /// It takes a window back: nothing that is asked from then on may be done.
-    Closed(u32),
-    /// What is in the memory of a window, when nothing may happen to it any more.
+    /// A window was closed. No operation that begins later may be done.
+    WindowClosed(u32),
+    /// The content of a window, when nothing may change it any more.
     Memory(u32, Vec<u8>),
     /// A one-sided operation was begun: the next one.
-    Asked(Ask),
-    /// It is over.
-    Done(u32, Ended),
-    /// What is taken of something at the start of the job and at its end.
+    RmaBegun(RmaOp),
+    /// A one-sided operation ended.
+    RmaEnded(u32, RmaOutcome),
+    /// The use of a resource at the start and at the end of the job.
     Level {
-        /// Where.
+        /// The node.
         node: u32,
-        /// Of what.
+        /// The resource.
         what: &'static str,
-        /// Taken at the start.
+        /// Use at the start.
         before: u64,
-        /// Taken at the end.
+        /// Use at the end.
         after: u64,
     },
 }
 
-/// The job, in the order in which things happened.
+/// The events of a job, in order.
 #[derive(Clone, Default, Debug)]
 pub struct History {
-    /// What happened.
+    /// The events.
     pub records: Vec<Record>,
     sends: u32,
     receives: u32,
     windows: u32,
-    asks: u32,
+    rma_ops: u32,
 }
 
 impl History {
-    /// Notes a posted send; its number.
+    /// Records a posted send. Gives its number.
     pub fn send(&mut self, message: Message) -> u32 {
         self.records.push(Record::Send(message));
         self.sends += 1;
         self.sends - 1
     }
 
-    /// The number that the next posted send will have.
+    /// The number of the next posted send.
     pub fn next_send(&self) -> u32 {
         self.sends
     }
@@ -91,35 +91,35 @@ impl History {
         sends.into_iter().nth(number as usize)
     }
 
-    /// Notes a posted receive; its number.
+    /// Records a posted receive. Gives its number.
     pub fn recv(&mut self, receive: Receive) -> u32 {
         self.records.push(Record::Recv(receive));
         self.receives += 1;
         self.receives - 1
     }
 
-    /// Notes a window; its number.
+    /// Records a window. Gives its number.
     pub fn window(&mut self, window: Window) -> u32 {
         self.records.push(Record::Window(window));
         self.windows += 1;
         self.windows - 1
     }
 
-    /// The number that the next one-sided operation will have.
-    pub fn next_ask(&self) -> u32 {
-        self.asks
+    /// The number of the next one-sided operation.
+    pub fn next_rma_op(&self) -> u32 {
+        self.rma_ops
     }
 
-    /// Notes a one-sided operation that was begun; its number.
-    pub fn ask(&mut self, ask: Ask) -> u32 {
-        self.records.push(Record::Asked(ask));
-        self.asks += 1;
-        self.asks - 1
+    /// Records a one-sided operation that was begun. Gives its number.
+    pub fn rma_op(&mut self, op: RmaOp) -> u32 {
+        self.records.push(Record::RmaBegun(op));
+        self.rma_ops += 1;
+        self.rma_ops - 1
     }
 
-    /// Notes anything else.
+    /// Records any other event.
     pub fn note(&mut self, record: Record) {
-        let numbered = matches!(record, Record::Send(_) | Record::Recv(_) | Record::Window(_) | Record::Asked(_));
+        let numbered = matches!(record, Record::Send(_) | Record::Recv(_) | Record::Window(_) | Record::RmaBegun(_));
         debug_assert!(!numbered);
         self.records.push(record);
     }

@@ -1,87 +1,92 @@
-//! What a job may do wrong, and what was checked.
+//! Violations, and the summary of a check.
 
 use std::fmt;
 
-use super::messages::{Failed, MODES, Message, Outcome, Receive};
-use super::one_sided::{Ask, Ended};
+use super::messages::{MODES, Message, Outcome, Receive, SendFailure};
+use super::one_sided::{RmaOp, RmaOutcome};
 
-/// What a job did wrong.
+/// A violation in the history of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// A send or receive ended twice.
-    EndedTwice(&'static str, u32),
-    /// A send or receive never ended, or was never posted.
-    NotEnded(&'static str, u32),
+    /// A send or receive completed twice.
+    CompletedTwice(&'static str, u32),
+    /// A send or receive did not complete, or was never posted.
+    NotCompleted(&'static str, u32),
     /// A send failed.
-    SendFailed(u32, Failed),
-    /// A receive ended with the failure of a node that had not failed, or that it does not name.
-    FailedInVain(u32, Receive, u32),
+    SendFailed(u32, SendFailure),
+    /// A receive failed because of a node that had not failed, or that is not its source.
+    FalseFailure(u32, Receive, u32),
     /// A send was refused because of a node that had not failed.
-    RefusedInVain(u32, u32),
-    /// A synchronous send ended well, and no receive can have matched it.
+    FalseRefusal(u32, u32),
+    /// A synchronous send succeeded, but no receive can have matched it.
     Unmatched(u32, Message),
-    /// A receive ended with a message that its pattern does not match.
+    /// A receive got a message that does not match it.
     WrongMatch(u32, Receive, Outcome),
-    /// A receive ended with a message that was not sent, or not any more.
+    /// A receive got a message that was not sent, or that another receive had taken.
     NoSuchMessage(u32, Receive, Outcome),
-    /// A receive ended with a message although another goes first.
-    Overtaken {
+    /// A receive got a message although another one should have come first.
+    WrongOrder {
         /// The receive.
         receive: u32,
-        /// What it got.
+        /// Its outcome.
         outcome: Outcome,
-        /// The message that goes first.
+        /// The message that should have come first.
         first: u32,
     },
-    /// A receive ended before its message was sent.
-    BeforeItsCause(u32),
-    /// Lengths do not add up, or a truncation was reported wrongly.
+    /// A receive completed before its message was sent.
+    ReceivedBeforeSent(u32),
+    /// A length is wrong, or a truncation was reported wrongly.
     WrongLength(u32, Message, Outcome),
-    /// The bytes are not those of the message; the number is of the message they belong to, if any.
+    /// The bytes are not those of the message. The last number is the message to which they belong, if any.
     WrongBytes(u32, u32, Option<u32>),
-    /// The room of a receive was written to after its end.
-    WrittenLate(u32),
-    /// Bytes outside of the room of a receive were written to.
+    /// The buffer of a receive was written to after its end.
+    WrittenAfterEnd(u32),
+    /// Bytes outside the buffer of a receive were written to.
     Overrun(u32),
-    /// A synchronous send ended before its receive was posted.
+    /// A synchronous send completed before its receive was posted.
     NotSynchronous(u32, u32),
-    /// A message that nobody received.
+    /// A message was never received.
     Lost(u32, Message),
-    /// Something is wrong with one-sided operations.
-    OneSided(Wrong),
-    /// Something was not given back.
+    /// A violation by a one-sided operation.
+    OneSided(RmaViolation),
+    /// A resource was not released.
     Leaked(u32, &'static str, u64, u64),
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::EndedTwice(what, number) => write!(f, "{what} {number} ended twice"),
-            Self::NotEnded(what, number) => write!(f, "{what} {number} was not posted or did not end"),
+            Self::CompletedTwice(what, number) => write!(f, "{what} {number} completed twice"),
+            Self::NotCompleted(what, number) => write!(f, "{what} {number} was not posted or did not complete"),
             Self::SendFailed(send, why) => write!(f, "send {send} failed: {why:?}"),
-            Self::FailedInVain(receive, posted, node) => {
-                write!(f, "receive {receive}, {posted:?}, ended with the failure of node {node}, which was there")
+            Self::FalseFailure(receive, posted, node) => {
+                write!(f, "receive {receive}, {posted:?}, failed because of node {node}, which was alive")
             }
-            Self::RefusedInVain(node, peer) => write!(f, "node {node} may not send to node {peer}, which is there"),
+            Self::FalseRefusal(node, peer) => {
+                write!(f, "a send of node {node} to node {peer} was refused, but that node was alive")
+            }
             Self::Unmatched(send, message) => {
-                write!(f, "synchronous send {send}, {message:?}, ended well, and nobody received it")
+                write!(f, "synchronous send {send}, {message:?}, succeeded, but was not received")
             }
             Self::WrongMatch(receive, posted, got) => write!(f, "receive {receive}, {posted:?}, matched {got:?}"),
             Self::NoSuchMessage(receive, posted, got) => {
-                write!(f, "receive {receive}, {posted:?}, got a message that nobody sent or somebody else got: {got:?}")
+                write!(
+                    f,
+                    "receive {receive}, {posted:?}, got a message that was not sent or that another receive had taken: {got:?}"
+                )
             }
-            Self::Overtaken { receive, outcome, first } => {
-                write!(f, "receive {receive} got {outcome:?} although message {first} goes first")
+            Self::WrongOrder { receive, outcome, first } => {
+                write!(f, "receive {receive} got {outcome:?} although message {first} should come first")
             }
-            Self::BeforeItsCause(receive) => write!(f, "receive {receive} ended before its message was sent"),
+            Self::ReceivedBeforeSent(receive) => write!(f, "receive {receive} completed before its message was sent"),
             Self::WrongLength(receive, message, got) => {
                 write!(f, "receive {receive} of {message:?} ended with {got:?}")
             }
             Self::WrongBytes(receive, message, other) => {
-                write!(f, "receive {receive} got other bytes than those of message {message}")?;
+                write!(f, "receive {receive} got bytes that are not those of message {message}")?;
                 other.map_or(Ok(()), |other| write!(f, ": those of message {other}"))
             }
-            Self::WrittenLate(receive) => write!(f, "the room of receive {receive} was written to after its end"),
+            Self::WrittenAfterEnd(receive) => write!(f, "the room of receive {receive} was written to after its end"),
             Self::Overrun(receive) => write!(f, "receive {receive} wrote outside of its room"),
             Self::NotSynchronous(send, receive) => {
                 write!(f, "synchronous send {send} ended before receive {receive} was posted")
@@ -93,8 +98,8 @@ impl fmt::Display for Violation {
     }
 }
 
-impl From<Wrong> for Violation {
-    fn from(wrong: Wrong) -> Self {
+impl From<RmaViolation> for Violation {
+    fn from(wrong: RmaViolation) -> Self {
         Self::OneSided(wrong)
     }
 }
@@ -110,15 +115,15 @@ pub struct Summary {
     pub cancelled: u64,
     /// Sends and receives that ended with the failure of a node.
     pub failed: u64,
-    /// Messages of nodes that failed, or to them, that nobody received.
+    /// Messages from or to failed nodes that were not received.
     pub lost: u64,
     /// Receives that were truncated.
     pub truncated: u64,
-    /// Receives from anyone or of any tag.
+    /// Receives from any source or with any tag.
     pub wildcards: u64,
     /// One-sided operations that were done.
     pub one_sided: u64,
-    /// Those that were denied.
+    /// One-sided operations that were denied.
     pub denied: u64,
     /// Messages by mode, in the order of [`MODES`].
     pub modes: [u64; MODES.len()],
@@ -126,11 +131,11 @@ pub struct Summary {
     pub sizes: [u64; SIZES.len() + 1],
 }
 
-/// Bytes up to which the messages of each class go: none, what fits a frame's head, what is always copied, more.
+/// Upper bounds of the size classes in bytes: empty, fits the head of a frame, always copied, and one more.
 pub const SIZES: [u64; 4] = [0, 56, 4096, 65_536];
 
 impl Summary {
-    /// Adds what was checked elsewhere.
+    /// Adds another summary.
     pub fn add(&mut self, other: &Self) {
         self.messages += other.messages;
         self.bytes += other.bytes;
@@ -146,39 +151,39 @@ impl Summary {
     }
 }
 
-/// What an operation, or what is left in a window, shows to be wrong.
+/// A violation by a one-sided operation, or in the content of a window.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wrong {
-    /// An operation never ended, or twice.
-    NotOnce(u32, Ask),
-    /// It ended in a way that nothing gave cause to.
-    Ending(u32, Ask, Ended),
-    /// A get brought other bytes than those that are there.
-    Bytes(u32, Ask),
-    /// Two operations found the same, one found what was gone before it began, or one found what it has made itself: something
-    /// was done twice, or not at all.
-    Found(u32, Ask, u64),
-    /// So many were added to a counter, of so many operations that ended well and so many of which nobody knows.
+pub enum RmaViolation {
+    /// An operation did not complete exactly once.
+    NotCompletedOnce(u32, RmaOp),
+    /// An operation had an outcome without a cause.
+    WrongOutcome(u32, RmaOp, RmaOutcome),
+    /// A get returned wrong bytes.
+    Bytes(u32, RmaOp),
+    /// Two operations returned the same value, or an operation returned a value that was replaced before it began, or
+    /// its own value: an operation was done twice or not at all.
+    Found(u32, RmaOp, u64),
+    /// The sum of a counter does not fit the number of operations that were done and of uncertain ones.
     Sum(u32, u64, usize, u64),
-    /// What is in the cell was not put there last.
+    /// The value of the cell was not the last one written.
     Cell(u32, u64),
-    /// Bytes that nobody has put there, or that changed when nothing more was to happen.
+    /// A byte was never written, or changed when nothing might change it any more.
     Memory(u32, u64),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for RmaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOnce(number, ask) => write!(f, "operation {number}, {ask:?}, did not end once"),
-            Self::Ending(number, ask, ended) => write!(f, "operation {number}, {ask:?}, ended with {ended:?}"),
+            Self::NotCompletedOnce(number, ask) => write!(f, "operation {number}, {ask:?}, did not end once"),
+            Self::WrongOutcome(number, ask, ended) => write!(f, "operation {number}, {ask:?}, ended with {ended:?}"),
             Self::Bytes(number, ask) => {
                 write!(f, "operation {number}, {ask:?}, brought other bytes than those put there")
             }
             Self::Found(number, ask, old) => {
                 write!(f, "operation {number}, {ask:?}, found {old}: something was done twice, or not at all")
             }
-            Self::Sum(window, sum, done, unsure) => {
-                write!(f, "window {window}: {sum} were added by {done} operations, and {unsure} of which nobody knows")
+            Self::Sum(window, sum, done, uncertain) => {
+                write!(f, "window {window}: {sum} were added by {done} operations, and {uncertain} that are uncertain")
             }
             Self::Cell(window, value) => write!(f, "window {window}: {value} in the cell was not put there last"),
             Self::Memory(window, at) => write!(f, "window {window}: byte {at} is not what was put there"),

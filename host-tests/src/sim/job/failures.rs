@@ -1,60 +1,60 @@
-//! What befalls nodes: deaths, returns, and rails that are disabled.
+//! Failures: nodes that die and restart, disconnections, and rails that are disabled.
 
 use towline_core::rail::{Lost, Peer};
 
 use super::counts::{add, transitions};
 use super::report::JobError;
 use super::setting::{Death, Toggle};
-use super::silent_node::Vigil;
-use super::state::{Job, Meeting};
-use super::window_table::Desk;
+use super::silent_node::SilentNode;
+use super::state::{Introduction, Job};
+use super::window_state::NodeWindows;
 use super::windows::one_sided_counts;
 use crate::sim::history::{Outcome, Record};
-use crate::sim::network::faults::{FOR_EVER, Planted};
+use crate::sim::network::faults::{FOR_EVER, PlantedBug};
 
-/// Nanoseconds after which all have heard of a node that is back.
-const MEETING: u64 = 1_000_000;
+/// Nanoseconds within which all nodes are told of a restarted node.
+const INTRODUCTION_DELAY: u64 = 1_000_000;
 
 impl Job<'_> {
-    /// What is due by the clock. Whether anything was.
-    pub fn happen(&mut self) -> Result<bool, JobError> {
+    /// Applies the events that are due by the clock. Whether there was one.
+    pub fn apply_due_events(&mut self) -> Result<bool, JobError> {
         let now = self.now;
-        if self.calm_at.is_some_and(|at| at <= now) && !self.calm {
-            self.calm = true;
+        if self.faults_end_at.is_some_and(|at| at <= now) && !self.faults_ended {
+            self.faults_ended = true;
             self.net.advance(now);
-            self.net.calm();
+            self.net.end_faults();
             self.deaths.clear();
             self.toggles.clear();
-            self.boundaries = self.net.boundaries();
-            self.see_who_rests();
-            self.off.iter_mut().for_each(|off| off.2 = now);
-            self.severed.retain(|severed| severed.2 <= now);
+            self.fault_boundaries = self.net.fault_boundaries();
+            self.update_stalled_nodes();
+            self.disabled_rails.iter_mut().for_each(|disabled| disabled.2 = now);
+            self.disconnected.retain(|disconnected| disconnected.2 <= now);
         }
-        let due: Vec<_> = self.severed.extract_if(.., |severed| severed.2 <= now).collect();
+        let due: Vec<_> = self.disconnected.extract_if(.., |disconnected| disconnected.2 <= now).collect();
         for (one, other, _) in &due {
             self.net.trace(*one, || format!("is cut off from {other}"));
-            self.history.note(Record::Severed(*one, *other));
-            self.apart.insert((*one.min(other), *one.max(other)));
+            self.history.note(Record::Disconnected(*one, *other));
+            self.separated.insert((*one.min(other), *one.max(other)));
         }
         self.net.advance(now);
         let mut active = !due.is_empty();
         active |= self.enable_rails()?;
-        if self.boundaries.pop_if(|at| *at <= now).is_some() {
-            while self.boundaries.pop_if(|at| *at <= now).is_some() {}
-            self.see_who_rests();
+        if self.fault_boundaries.pop_if(|at| *at <= now).is_some() {
+            while self.fault_boundaries.pop_if(|at| *at <= now).is_some() {}
+            self.update_stalled_nodes();
         }
-        self.keep_vigil()?;
+        self.check_silent_nodes()?;
         for node in 0..self.nodes.len() {
             if self.nodes[node].back_at.is_some_and(|at| at <= now) {
                 self.revive(node as u32)?;
                 active = true;
             }
         }
-        let due: Vec<_> = self.meetings.extract_if(.., |meeting| meeting.at <= now).collect();
-        for Meeting { node, peer, .. } in due {
+        let due: Vec<_> = self.introductions.extract_if(.., |introduction| introduction.at <= now).collect();
+        for Introduction { node, peer, .. } in due {
             active = true;
-            if self.apart.contains(&(node.min(peer), node.max(peer))) {
-                self.lose_stranger(node, peer);
+            if self.separated.contains(&(node.min(peer), node.max(peer))) {
+                self.lose_unknown_peer(node, peer);
             } else {
                 self.meet(node, peer)?;
             }
@@ -65,53 +65,54 @@ impl Job<'_> {
         Ok(active)
     }
 
-    /// The next nanosecond at which something is due.
-    pub fn next_mishap(&self) -> Option<u64> {
-        let severed = self.severed.iter().map(|severed| severed.2);
+    /// The next nanosecond at which an event is due.
+    pub fn next_event_at(&self) -> Option<u64> {
+        let disconnected = self.disconnected.iter().map(|disconnected| disconnected.2);
         let back = self.nodes.iter().filter_map(|node| node.back_at);
-        let meetings = self.meetings.iter().map(|meeting| meeting.at);
-        let off = self.off.iter().map(|off| off.2);
-        let vigils = self.vigils.iter().filter_map(Vigil::due);
-        severed
-            .chain(off)
-            .chain(vigils)
+        let meetings = self.introductions.iter().map(|introduction| introduction.at);
+        let disabled = self.disabled_rails.iter().map(|disabled| disabled.2);
+        let silent_nodes = self.silent_nodes.iter().filter_map(SilentNode::due);
+        disconnected
+            .chain(disabled)
+            .chain(silent_nodes)
             .chain(back)
             .chain(meetings)
-            .chain(self.boundaries.last().copied())
-            .chain(self.calm_at)
+            .chain(self.fault_boundaries.last().copied())
+            .chain(self.faults_end_at)
             .filter(|at| *at > self.now && *at != FOR_EVER)
             .min()
     }
 
-    /// Disables what is to be disabled after so many steps of a node.
+    /// Disables rails that are due after the steps of a node so far.
     pub fn disable_rails(&mut self, at: usize) {
         let calls = self.nodes[at].calls;
         let due: Vec<_> = self.toggles.extract_if(.., |one| one.node == at as u32 && one.calls <= calls).collect();
         for Toggle { node, rail, span, .. } in due {
             self.net.trace(node, || format!("disables rail {rail} until {}", self.now + span));
-            if self.planted != Some(Planted::TakesAll) {
+            if self.planted != Some(PlantedBug::DisabledRailUsed) {
                 let done = self.nodes[at].engine.enable_rail(rail as usize, false);
                 done.expect("all rails of a job can be disabled");
             }
             self.set_enabled(node, rail, false);
             self.net.count(|counts| counts.disabled += 1);
-            self.off.push((node, rail, self.now + span));
+            self.disabled_rails.push((node, rail, self.now + span));
         }
     }
 
-    /// Says whether a rail may be given frames: a raw one, or a link, whose own frames and those it was given before still leave.
+    /// Sets whether a rail may be given frames. It may be a simulated rail, or a link, whose own and earlier frames are
+    /// still sent.
     pub fn set_enabled(&mut self, node: u32, rail: u32, on: bool) {
         let rails = self.nodes[node as usize].engine.pml().rails_mut();
         rails.0[rail as usize].set_enabled(on);
     }
 
-    /// Enables what was disabled for long enough. Whether there was any.
+    /// Enables rails whose time is over. Whether there was one.
     pub fn enable_rails(&mut self) -> Result<bool, JobError> {
         let now = self.now;
-        let stays = self.planted == Some(Planted::StaysOff);
-        let due: Vec<_> = self.off.extract_if(.., |off| off.2 <= now).collect();
+        let stays = self.planted == Some(PlantedBug::RailStaysDisabled);
+        let due: Vec<_> = self.disabled_rails.extract_if(.., |disabled| disabled.2 <= now).collect();
         for (node, rail, _) in due.iter().copied() {
-            let again = self.off.iter().any(|off| (off.0, off.1) == (node, rail));
+            let again = self.disabled_rails.iter().any(|disabled| (disabled.0, disabled.1) == (node, rail));
             if again || stays || !self.nodes[node as usize].alive {
                 continue;
             }
@@ -120,13 +121,13 @@ impl Job<'_> {
             let was = engine.pml().is_enabled(rail as usize);
             engine.enable_rail(rail as usize, true).map_err(|why| JobError::Refused(node, why.to_string()))?;
             self.set_enabled(node, rail, true);
-            self.net.count(|counts| counts.enabled += u64::from(!was)); // else it is of an earlier life
+            self.net.count(|counts| counts.enabled += u64::from(!was)); // otherwise it belongs to an earlier incarnation
         }
         Ok(!due.is_empty())
     }
 
-    /// One step of a node, which may be its last.
-    pub fn dies(&mut self, at: usize) -> bool {
+    /// Counts one step of a node, at which it may die. Whether it has died.
+    pub fn step_may_kill(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         node.calls += 1;
         self.disable_rails(at);
@@ -141,20 +142,20 @@ impl Job<'_> {
         self.net.kill(at as u32, with_host);
         self.history.note(Record::Died(at as u32));
         self.died.insert(at as u32);
-        self.gone.retain(|gone| gone.0 != at as u32);
+        self.lost_peers.retain(|gone| gone.0 != at as u32);
         add(&mut self.transitions, &transitions(node.engine.counters()));
         add(&mut self.transitions, &one_sided_counts(&mut node.engine).0);
         add(&mut self.transitions, &node.engine.rails().counters());
         node.alive = false;
         node.back_at = back_after.map(|after| self.now + after);
         node.ops.clear();
-        node.desk.clear();
+        node.node_windows.clear();
         node.taken.clear();
-        node.old.clear();
-        node.look_at_rooms(&mut self.history, &mut self.scratch);
-        self.meetings.retain(|meeting| meeting.node != at as u32 && meeting.peer != at as u32);
+        node.finished_sends.clear();
+        node.record_buffers(&mut self.history, &mut self.scratch);
+        self.introductions.retain(|introduction| introduction.node != at as u32 && introduction.peer != at as u32);
         if with_host && self.net.hosts_answer() {
-            self.mourn(at as u32);
+            self.watch_lost_host(at as u32);
         }
         true
     }
@@ -163,55 +164,55 @@ impl Job<'_> {
         self.net.trace(me, || "is back".into());
         let rails = self.net.revive(me);
         let mut node = self.node(me, rails, self.nodes[me as usize].next)?;
-        node.away_until = self.now;
+        node.computes_until = self.now;
         let before = &self.nodes[me as usize];
-        (node.life, node.desk) = (before.life + 1, Desk::new(before.desk.left));
+        (node.incarnation, node.node_windows) = (before.incarnation + 1, NodeWindows::new(before.node_windows.left));
         self.nodes[me as usize] = node;
         self.open_windows(me as usize);
-        self.see_who_rests();
+        self.update_stalled_nodes();
         for other in 0..self.nodes.len() as u32 {
-            let apart = self.apart.contains(&(me.min(other), me.max(other)));
+            let apart = self.separated.contains(&(me.min(other), me.max(other)));
             if apart {
-                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // nothing leads to it
-                self.lose_stranger(other, me);
+                self.nodes[me as usize].engine.pml().lose_peer(Peer(other), Lost::Broken); // no rail leads to it
+                self.lose_unknown_peer(other, me);
             }
             if self.nodes[other as usize].alive && !apart {
                 self.meet(me, other)?;
                 if other != me {
-                    let at = self.now + self.random.length(MEETING);
-                    self.meetings.push(Meeting { at, node: other, peer: me });
+                    let at = self.now + self.random.length(INTRODUCTION_DELAY);
+                    self.introductions.push(Introduction { at, node: other, peer: me });
                 }
             }
         }
         Ok(())
     }
 
-    /// Nothing leads from a node to another. Who came back while that one was away has never met it, and would wait for it for ever:
-    /// no engine gives up a peer that it does not know.
-    pub fn lose_stranger(&mut self, node: u32, peer: u32) {
+    /// No rail leads from a node to another one. A node that restarted while the other was dead does not know it, and
+    /// would wait for it for ever, since no engine gives up an unknown peer.
+    pub fn lose_unknown_peer(&mut self, node: u32, peer: u32) {
         let node = &mut self.nodes[node as usize];
-        if node.alive && !node.met.contains(&peer) {
+        if node.alive && !node.introduced.contains(&peer) {
             node.engine.pml().lose_peer(Peer(peer), Lost::Broken);
         }
     }
 
-    /// A node hears of another, which may have been here in an earlier life, whether its end was noticed or not.
+    /// A node is told of another one. It may know an earlier incarnation of it, whose end it may have noticed or not.
     pub fn meet(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
-        self.settle(node, peer)?;
+        self.end_previous_incarnation(node, peer)?;
         if self.introduce(node, peer).is_err() {
             self.nodes[node as usize].engine.del_peer(Peer(peer));
-            self.settle(node, peer)?;
+            self.end_previous_incarnation(node, peer)?;
             self.introduce(node, peer)?;
         }
-        self.gone.remove(&(node, peer));
-        self.net.set_gone(node, peer, false);
+        self.lost_peers.remove(&(node, peer));
+        self.net.set_given_up(node, peer, false);
         self.net.trace(node, || format!("meets {peer}"));
-        self.history.note(Record::Met { node, peer });
+        self.history.note(Record::Introduced { node, peer });
         Ok(())
     }
 
-    /// Ends what has ended so far: it belongs to the life before.
-    pub fn settle(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
+    /// Completes what has ended so far, since it belongs to the earlier incarnation.
+    pub fn end_previous_incarnation(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         for taken in &mut self.nodes[node as usize].taken {
             taken.wait = 0;
         }
@@ -219,7 +220,7 @@ impl Job<'_> {
         self.complete(node as usize)?;
         let left = self.nodes[node as usize].taken.extract_if(.., |taken| taken.found.peer.0 == peer);
         for taken in left {
-            self.history.note(Record::Received(taken.number, Outcome::PeerFailed(peer))); // no request for it
+            self.history.note(Record::Received(taken.number, Outcome::PeerFailed(peer))); // there is no request for it
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Runs a plan: the real engine on every node, one thread, virtual time.
+//! Runs a plan: the real engine on every node, in one thread and in virtual time.
 
 mod clock;
 mod counts;
@@ -13,12 +13,12 @@ mod silent_node;
 mod stalls;
 mod state;
 mod steps;
-mod window_table;
+mod window_state;
 mod windows;
 
 pub use counts::add;
-pub use rails::Links;
+pub use rails::LinkParams;
 pub use report::{JobError, Report};
 pub use run::{LIVENESS, run};
 pub use setting::{Death, Setting, Toggle};
-pub use window_table::Windows;
+pub use window_state::Windows;

@@ -1,4 +1,4 @@
-//! One node of a job: its engine, its program, and what it has under way.
+//! One node of a job: its engine, its program, and its operations in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ptr::NonNull;
@@ -8,34 +8,34 @@ use towline_core::mtl::{Comm, Envelope, Group, Mtl, Request, Source, Tag};
 use towline_core::pml::Config;
 use towline_core::rail::Rail;
 
-use super::rails::Set;
+use super::rails::NodeRails;
 use super::report::JobError;
-use super::window_table::Desk;
-use crate::sim::buffer::Room;
+use super::window_state::NodeWindows;
+use crate::sim::buffer::Buffer;
 use crate::sim::history::{History, Mode, Receive, Record, digest};
 use crate::sim::plan::{Plan, Step};
 
-/// What is received for no step of the plan: it is not begun again.
+/// The step number of a receive that belongs to no step of the plan. It is not posted again.
 pub(super) const UNPLANNED: u32 = u32::MAX;
 
-pub(super) type Engine<'m> = Mtl<'m, Set<'m>>;
+pub(super) type Engine<'m> = Mtl<'m, NodeRails<'m>>;
 
-/// Something under way at a node.
-pub(super) struct Op {
+/// An operation in progress at a node.
+pub(super) struct PendingOp {
     /// Its number in the history.
     pub number: u32,
     pub request: Request,
-    pub room: Room,
-    pub kind: Kind,
+    pub room: Buffer,
+    pub kind: OpKind,
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum OpKind {
     Send { to: u32 },
     Recv { receive: Receive, planned: u32, cancel: Option<u32>, found: Option<Envelope> },
 }
 
-/// A message that a matched probe took and that is not received yet.
+/// A message from a matched probe that has not been received yet.
 pub(super) struct Taken {
     pub number: u32,
     pub message: towline_core::mtl::Message,
@@ -48,51 +48,51 @@ pub(super) struct Taken {
 pub(super) struct Node<'m> {
     pub me: u32,
     pub engine: Engine<'m>,
-    /// What the engine and its links live in; gone after them.
+    /// The memory of the engine and its links. Must be dropped after them.
     _memory: Vec<Box<[u64]>>,
-    /// The communicators that exist here, by their number in the plan.
+    /// The communicators of this node, by their number in the plan.
     pub comms: Vec<Option<Comm>>,
-    pub desk: Desk,
+    pub node_windows: NodeWindows,
     /// How many nodes there are.
     pub nodes: u32,
     pub program: &'m [Step],
     pub next: usize,
-    pub ops: Vec<Op>,
+    pub ops: Vec<PendingOp>,
     pub taken: Vec<Taken>,
-    pub away_until: u64,
-    /// It stands still.
-    pub rests_until: u64,
-    /// It does nothing until it is woken.
-    pub sleeps: bool,
-    /// Since when nothing has come, and nothing has left beyond what had left by then.
+    pub computes_until: u64,
+    /// Until when it is stalled.
+    pub stalled_until: u64,
+    /// It sleeps until it is woken.
+    pub asleep: bool,
+    /// Since when nothing has arrived, and nothing more has been sent.
     pub idle_since: u64,
-    pub had_left: u64,
-    /// Sends that are over, with their memory: nobody may look at it any more.
-    pub old: Vec<Room>,
-    /// Receives that are over: number, room and bytes delivered.
-    pub rooms: Vec<(u32, Room, u64)>,
+    pub sent_before: u64,
+    /// Buffers of completed sends. The engine must not read them any more.
+    pub finished_sends: Vec<Buffer>,
+    /// Completed receives: number, buffer, and delivered bytes.
+    pub finished_receives: Vec<(u32, Buffer, u64)>,
     pub before: [u32; 3],
-    /// Calls of the engine so far, and steps between them: where it may die.
+    /// Steps of the node so far, including calls of its engine. It may die at any of them.
     pub calls: u64,
     pub alive: bool,
-    /// When this life began.
+    /// When this incarnation began.
     pub born: u64,
-    /// When it comes back.
+    /// When it restarts.
     pub back_at: Option<u64>,
-    /// Those that it was told of in this life.
-    pub met: BTreeSet<u32>,
-    /// Which of its lives this is.
-    pub life: u32,
-    /// In which of their lives it knows others.
-    pub lives: BTreeMap<u32, u32>,
+    /// Nodes to which it was introduced in this incarnation.
+    pub introduced: BTreeSet<u32>,
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// The incarnations in which it knows other nodes.
+    pub known_incarnations: BTreeMap<u32, u32>,
 }
 
 impl<'m> Node<'m> {
-    /// A node with a new engine, at this step of its program. It knows nobody yet.
+    /// A node with a new engine, at this step of its program. It knows no peer yet.
     pub fn new(
         me: u32,
         config: Config,
-        (rails, mut memories): (Set<'m>, Vec<Box<[u64]>>),
+        (rails, mut memories): (NodeRails<'m>, Vec<Box<[u64]>>),
         plan: &'m Plan,
         next: usize,
     ) -> Result<Self, JobError> {
@@ -101,7 +101,7 @@ impl<'m> Node<'m> {
         let bytes = Engine::bytes(&config, comms, &attributes);
         let mut memory = vec![0u64; bytes.div_ceil(8) + 1].into_boxed_slice();
         let block = NonNull::from(&mut *memory).cast();
-        // SAFETY: the memory is fresh zeros, used by nothing else, and goes after the engine.
+        // SAFETY: the memory is fresh zeros, is used by nothing else, and is dropped after the engine.
         let mut arena: Arena<'m> = unsafe { Arena::from_zeroed(block, memory.len() * 8) };
         memories.push(memory);
         let engine = Mtl::new(config, comms, &mut arena, rails);
@@ -111,27 +111,27 @@ impl<'m> Node<'m> {
             engine,
             _memory: memories,
             comms: vec![None; plan.comms.len()],
-            desk: Desk::default(),
+            node_windows: NodeWindows::default(),
             nodes: plan.programs.len() as u32,
             program: &plan.programs[me as usize],
             next,
             ops: vec![],
             taken: vec![],
-            away_until: 0,
-            rests_until: 0,
-            sleeps: false,
+            computes_until: 0,
+            stalled_until: 0,
+            asleep: false,
             idle_since: 0,
-            had_left: 0,
-            old: vec![],
-            rooms: vec![],
+            sent_before: 0,
+            finished_sends: vec![],
+            finished_receives: vec![],
             before: [0; 3],
             calls: 0,
             alive: true,
             born: 0,
             back_at: None,
-            met: BTreeSet::new(),
-            life: 0,
-            lives: BTreeMap::new(),
+            introduced: BTreeSet::new(),
+            incarnation: 0,
+            known_incarnations: BTreeMap::new(),
         };
         for comm in 0..plan.permanent {
             node.join(comm, plan)?;
@@ -145,7 +145,7 @@ impl<'m> Node<'m> {
             None => (Group::World { size: plan.programs.len() as u32 }, self.me),
             Some(table) => (Group::Table(table), rank_in(table, self.me)),
         };
-        // Those that are there from the start a node that is back has, too.
+        // A restarted node also has the communicators that exist from the start.
         let added = match comm < plan.permanent {
             true => self.engine.add_lasting_comm(what.context, group, rank),
             false => self.engine.add_comm(what.context, group, rank),
@@ -156,37 +156,39 @@ impl<'m> Node<'m> {
     }
 
     pub fn comm(&self, comm: u32) -> Comm {
-        self.comms[comm as usize].expect("the plan makes communicators before it uses them")
+        self.comms[comm as usize].expect("the plan rail_params communicators before it uses them")
     }
 
-    /// Notes what is in the rooms of receives that are over.
-    pub fn look_at_rooms(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
-        for (number, mut room, delivered) in std::mem::take(&mut self.rooms) {
+    /// Records the buffers of completed receives.
+    pub fn record_buffers(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
+        for (number, mut room, delivered) in std::mem::take(&mut self.finished_receives) {
             room.take(delivered as usize, scratch);
-            history.note(Record::Room(number, digest(scratch), room.intact(delivered as usize)));
+            history.note(Record::Buffer(number, digest(scratch), room.intact(delivered as usize)));
         }
     }
 
-    /// Receives that no step of the plan asks for.
-    pub fn extra(&self) -> usize {
-        let extra = |op: &&Op| matches!(op.kind, Kind::Recv { planned: UNPLANNED, .. });
+    /// Number of receives that belong to no step of the plan.
+    pub fn unplanned_receives(&self) -> usize {
+        let extra = |op: &&PendingOp| matches!(op.kind, OpKind::Recv { planned: UNPLANNED, .. });
         self.ops.iter().filter(extra).count()
     }
 
-    /// Until when it takes no turn, whatever comes: it stands still, or computes, or is dead.
-    pub fn waits_until(&self) -> u64 {
-        if self.alive { self.away_until.max(self.rests_until) } else { u64::MAX }
+    /// Until when it takes no turn, because it is stalled, computes, or is dead.
+    pub fn unavailable_until(&self) -> u64 {
+        if self.alive { self.computes_until.max(self.stalled_until) } else { u64::MAX }
     }
 
-    /// Frames of messages that have left so far.
-    pub fn left(&self) -> u64 {
+    /// Number of message frames that have been sent.
+    pub fn frames_sent(&self) -> u64 {
         let counters = self.engine.counters();
         counters.eager_sent + counters.rendezvous_sent + counters.fragments_sent + counters.frames_migrated
     }
 
     pub fn done(&self) -> bool {
-        let over =
-            self.next == self.program.len() && self.ops.is_empty() && self.taken.is_empty() && self.desk.is_done();
+        let over = self.next == self.program.len()
+            && self.ops.is_empty()
+            && self.taken.is_empty()
+            && self.node_windows.is_done();
         if self.alive { over } else { self.back_at.is_none() }
     }
 }

@@ -1,4 +1,4 @@
-//! The rails of a node: as the network has them, or made reliable by links.
+//! The rails of a node: simulated rails as they are, or made reliable by links.
 
 use std::ptr::NonNull;
 
@@ -14,36 +14,36 @@ use towline_core::time::Duration;
 use super::counts::add;
 use crate::sim::network::SimRail;
 
-/// How links are made. Times are nanoseconds.
+/// The parameters of links. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Links {
-    /// As a link is made by default, whatever the other fields say.
+pub struct LinkParams {
+    /// Use the defaults of the link, whatever the other fields say.
     pub usual: bool,
-    /// A silent peer is down after so long.
+    /// Time after which a silent peer is down.
     pub dead_after: u64,
-    /// A frame is resent after this time at the least.
+    /// Least time after which a frame is resent.
     pub least_timeout: u64,
-    /// An acknowledgement waits so long for a frame to go with.
+    /// Time for which an acknowledgement waits to be piggybacked on a frame.
     pub ack_delay: u64,
-    /// Frames that may be unacknowledged.
+    /// Most unacknowledged frames.
     pub window: u32,
-    /// Frames that are kept, for all peers together, and as many again for control frames.
+    /// Frames kept for all peers together, and as many again for control frames.
     pub slots: u32,
-    /// Bodies that may be coming in beyond those that the engine holds.
+    /// Most bodies that may be arriving, in addition to those that the engine holds.
     pub deliveries: u32,
     /// Number of the first frame.
     pub first_number: u64,
-    /// A peer that does not answer a greeting is down after so many times `dead_after`.
+    /// A peer that does not answer a hello is down after this many times `dead_after`.
     pub greetings: u64,
-    /// Rails that are no datagrams tell when a peer is lost, and silence is no sign of it.
+    /// The rails below report lost peers, so silence does not mean a loss.
     pub patient: bool,
 }
 
-impl Links {
-    /// Attempts within the time after which a peer is down: of ten thousand million, drops of 30 % let one fail.
+impl LinkParams {
+    /// Attempts within the time after which a peer is down. With drops of 30 %, all of them fail in one of 1e10 cases.
     pub const ATTEMPTS: u64 = 40;
 
-    /// As they are made by default.
+    /// The defaults of the link.
     pub const USUAL: Self = Self {
         usual: true,
         dead_after: 5_000_000_000,
@@ -57,7 +57,7 @@ impl Links {
         patient: false,
     };
 
-    /// Nanoseconds after which a link that was down is up again, once nothing is in its way.
+    /// Nanoseconds after which a link that was down is up again, after its fault has ended.
     pub const fn slack(&self) -> u64 {
         self.dead_after * if self.greetings > 2 { 8 } else { 2 }
     }
@@ -91,37 +91,37 @@ impl Links {
     }
 }
 
-/// One of the rails.
-pub struct Way<'m> {
-    kind: Kind<'m>,
-    /// It is to take nothing new.
-    off: bool,
-    /// It was given a frame all the same.
-    trespassed: bool,
+/// A rail of a node.
+pub struct NodeRail<'m> {
+    kind: RailKind<'m>,
+    /// It is disabled.
+    disabled: bool,
+    /// It was given a frame while disabled.
+    used_while_disabled: bool,
 }
 
-enum Kind<'m> {
-    /// As the network has it.
+enum RailKind<'m> {
+    /// A simulated rail.
     Raw(Box<SimRail>),
-    /// Made reliable.
+    /// A link over it.
     Linked(Box<Link<'m, SimRail, Crc32c>>),
 }
 
 macro_rules! below {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
-            Way { kind: Kind::Raw($rail), .. } => $call,
-            Way { kind: Kind::Linked($rail), .. } => $call,
+            NodeRail { kind: RailKind::Raw($rail), .. } => $call,
+            NodeRail { kind: RailKind::Linked($rail), .. } => $call,
         }
     };
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl rail::Rail for Way<'_> {
+impl rail::Rail for NodeRail<'_> {
     forward_rail!(below, except commit, send);
 
     fn commit(&mut self, ticket: Ticket) -> Sent {
-        self.trespassed |= self.off;
+        self.used_while_disabled |= self.disabled;
         below!(self, rail => rail.commit(ticket))
     }
 
@@ -135,23 +135,23 @@ impl rail::Rail for Way<'_> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send(to, shape, header, body, cookie) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for Way<'_> {
+impl towline_core::rail::FastPath for NodeRail<'_> {
     forward_rail!(FastPath: below, except send_now);
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_now(to, tag, header, body) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for Way<'_> {
+impl towline_core::rail::RequestCache for NodeRail<'_> {
     forward_rail!(RequestCache: below, except send_request);
 
     unsafe fn send_request(
@@ -165,29 +165,29 @@ impl towline_core::rail::RequestCache for Way<'_> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_request(to, shape, header, body, cookie, extra) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for Way<'_> {
+impl towline_core::rail::SingleCopy for NodeRail<'_> {
     forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for Way<'_> {
+impl towline_core::rail::DeviceMemory for NodeRail<'_> {
     forward_rail!(DeviceMemory: below, except perform);
 
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
         // SAFETY: passed on from the caller.
         let begun = below!(self, rail => unsafe { rail.perform(on, native, cookie) });
-        self.trespassed |= self.off && begun.is_ok();
+        self.used_while_disabled |= self.disabled && begun.is_ok();
         begun
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for Way<'_> {
+impl towline_core::rail::Failover for NodeRail<'_> {
     forward_rail!(Failover: below, except send_migrated);
 
     unsafe fn send_migrated(
@@ -201,40 +201,48 @@ impl towline_core::rail::Failover for Way<'_> {
     ) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
         let sent = below!(self, rail => unsafe { rail.send_migrated(to, origin, shape, header, body, cookie) });
-        self.note(sent)
+        self.check_enabled(sent)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for Way<'_> {
+impl towline_core::rail::Liveness for NodeRail<'_> {
     forward_rail!(Liveness: below);
 }
 
-impl<'m> Way<'m> {
-    const fn new(kind: Kind<'m>) -> Self {
-        Self { kind, off: false, trespassed: false }
+impl<'m> NodeRail<'m> {
+    const fn new(kind: RailKind<'m>) -> Self {
+        Self { kind, disabled: false, used_while_disabled: false }
     }
 
-    /// Says whether it takes what is new.
+    /// Enables or disables it.
     pub fn set_enabled(&mut self, on: bool) {
-        self.off = !on;
+        self.disabled = !on;
     }
 
-    /// What a rail that is disabled must not be given.
-    fn note(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
-        self.trespassed |= self.off && sent.is_ok();
+    /// Notes whether a frame was given to a disabled rail.
+    fn check_enabled(&mut self, sent: Result<Sent, SendError>) -> Result<Sent, SendError> {
+        self.used_while_disabled |= self.disabled && sent.is_ok();
         sent
     }
 }
 
-/// All of them.
-pub struct Set<'m>(pub Vec<Way<'m>>);
+/// All rails of a node.
+pub struct NodeRails<'m>(pub Vec<NodeRail<'m>>);
 
-impl<'m> Set<'m> {
-    /// The rails, and the memory that they use, which is to stay until they are gone. Incarnations are all different.
-    pub fn new(rails: Vec<SimRail>, links: Option<Links>, incarnation: u64, peers: u32) -> (Self, Vec<Box<[u64]>>) {
+impl<'m> NodeRails<'m> {
+    /// Makes the rails, and their memory, which must be dropped after them. Every incarnation must be different.
+    pub fn new(
+        rails: Vec<SimRail>,
+        links: Option<LinkParams>,
+        incarnation: u64,
+        peers: u32,
+    ) -> (Self, Vec<Box<[u64]>>) {
         let Some(links) = links else {
-            return (Self(rails.into_iter().map(|rail| Way::new(Kind::Raw(Box::new(rail)))).collect()), vec![]);
+            return (
+                Self(rails.into_iter().map(|rail| NodeRail::new(RailKind::Raw(Box::new(rail)))).collect()),
+                vec![],
+            );
         };
         let mut memories = vec![];
         let link = |(index, raw): (usize, SimRail)| {
@@ -245,30 +253,30 @@ impl<'m> Set<'m> {
                 unsafe { Arena::from_zeroed(NonNull::from(&mut *memory).cast(), memory.len() * 8) };
             memories.push(memory);
             let link = Link::new(raw, Crc32c, config, &mut arena).expect("as much memory as it said");
-            Way::new(Kind::Linked(Box::new(link)))
+            NodeRail::new(RailKind::Linked(Box::new(link)))
         };
-        let ways = rails.into_iter().enumerate().map(link).collect();
-        (Self(ways), memories)
+        let rails = rails.into_iter().enumerate().map(link).collect();
+        (Self(rails), memories)
     }
 
-    /// Whether all links to a peer have met it.
+    /// Whether all links to a peer are connected.
     pub fn have_met(&self, peer: Peer) -> bool {
-        self.0.iter().all(|way| match &way.kind {
-            Kind::Raw(_) => true,
-            Kind::Linked(link) => link.has_answered(peer),
+        self.0.iter().all(|rail| match &rail.kind {
+            RailKind::Raw(_) => true,
+            RailKind::Linked(link) => link.has_answered(peer),
         })
     }
 
-    /// Whether a rail that is disabled was given a frame.
-    pub fn trespassed(&self) -> bool {
-        self.0.iter().any(|way| way.trespassed)
+    /// Whether a frame was given to a disabled rail.
+    pub fn was_used_while_disabled(&self) -> bool {
+        self.0.iter().any(|rail| rail.used_while_disabled)
     }
 
-    /// What the links did, summed up.
+    /// Sums of the links' counters.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let mut sums = vec![];
-        for way in &self.0 {
-            if let Kind::Linked(link) = &way.kind {
+        for rail in &self.0 {
+            if let RailKind::Linked(link) = &rail.kind {
                 add(&mut sums, &named(link.counters()));
             }
         }
@@ -288,18 +296,18 @@ fn named(counters: &Counters) -> [(&'static str, u64); 13] {
     )
 }
 
-impl<'m> Rails for Set<'m> {
-    type Rail = Way<'m>;
+impl<'m> Rails for NodeRails<'m> {
+    type Rail = NodeRail<'m>;
 
     fn count(&self) -> usize {
         self.0.len()
     }
 
-    fn rail(&self, index: usize) -> Option<&Way<'m>> {
+    fn rail(&self, index: usize) -> Option<&NodeRail<'m>> {
         self.0.get(index)
     }
 
-    fn rail_mut(&mut self, index: usize) -> Option<&mut Way<'m>> {
+    fn rail_mut(&mut self, index: usize) -> Option<&mut NodeRail<'m>> {
         self.0.get_mut(index)
     }
 }

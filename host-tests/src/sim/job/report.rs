@@ -1,75 +1,77 @@
-//! What came of a job.
+//! The result of a job.
 
 use std::fmt;
 
 use crate::sim::history::{Summary, Violation};
 use crate::sim::network::faults::Counts;
 
-/// What came of a job that went well.
+/// The report of a job that passed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// What was checked.
     pub summary: Summary,
-    /// What happened on the network.
+    /// Counts of the network.
     pub counts: Counts,
-    /// What the engines did, summed up.
+    /// Sums of the engines' counters.
     pub transitions: Vec<(&'static str, u64)>,
-    /// Nodes of the job.
+    /// Number of nodes.
     pub nodes: u32,
     /// Virtual nanoseconds.
     pub took: u64,
 }
 
-/// Why a job did not go well.
+/// Why a job failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JobError {
-    /// Nothing moves any more, or all runs in circles; with what is left to do.
+    /// No progress, or progress without end. With the remaining work.
     Stuck(String),
-    /// The history is wrong.
-    Wrong(Violation),
-    /// A call was refused that must not be.
+    /// The history has a violation.
+    HistoryWrong(Violation),
+    /// A call was refused that must be accepted.
     Refused(u32, String),
-    /// A receive did not get what its probe had found.
+    /// A receive did not get the message that its probe had found.
     ProbeDiffers(u32, String),
-    /// An engine counted what reliable rails and honest peers cannot have caused.
-    Miscounted(u32, &'static str, u64),
-    /// An engine gave a frame to a rail that is disabled.
-    Trespassed(u32),
-    /// A node waits for another that stands still for longer than the stall time-out.
+    /// An engine counted something that reliable rails and honest peers cannot cause.
+    UnexpectedCount(u32, &'static str, u64),
+    /// An engine gave a frame to a disabled rail.
+    DisabledRailUsed(u32),
+    /// A node waits for another that is stalled for longer than the stall time-out.
     NotGivenUp(u32, u32),
-    /// A node waits for another whose host was lost long ago.
-    NotMissed(u32, u32),
-    /// A node gives another one up for a reason that is not true.
-    Reason(u32, u32, String),
-    /// Memory around that of an operation, or of one that was over, was written to.
+    /// A node waits for another that was lost with its host long ago.
+    LossNotNoticed(u32, u32),
+    /// A node gave up another one for a wrong reason.
+    WrongReason(u32, u32, String),
+    /// Memory outside an operation's buffer, or of a completed operation, was written to.
     Overrun(u32, u32),
-    /// A node could be added although no rail leads to it, or is not named as unknown.
-    NotUnlinked(u32, u32, String),
+    /// A node without a common rail could be added, or was not reported as unreachable.
+    NotUnreachable(u32, u32, String),
 }
 
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stuck(what) => write!(f, "the job is stuck: {what}"),
-            Self::Wrong(violation) => write!(f, "{violation}"),
+            Self::HistoryWrong(violation) => write!(f, "{violation}"),
             Self::Refused(node, why) => write!(f, "node {node}: {why}"),
             Self::ProbeDiffers(node, what) => {
-                write!(f, "node {node}: the probed message is not the received one: {what}")
+                write!(f, "node {node}: the received message is not the probed one: {what}")
             }
-            Self::Miscounted(node, what, count) => write!(f, "node {node} counted {count} {what}"),
-            Self::Trespassed(node) => write!(f, "node {node} gave a frame to a rail that is disabled"),
+            Self::UnexpectedCount(node, what, count) => write!(f, "node {node} counted {count} {what}"),
+            Self::DisabledRailUsed(node) => write!(f, "node {node} gave a frame to a rail that is disabled"),
             Self::NotGivenUp(node, peer) => {
-                write!(f, "node {node} waits for node {peer}, which stands still for longer than the stall time-out")
+                write!(f, "node {node} waits for node {peer}, which is stalled for longer than the stall time-out")
             }
-            Self::NotMissed(node, peer) => {
+            Self::LossNotNoticed(node, peer) => {
                 write!(f, "node {node} waits for node {peer}, which was lost with its host long ago")
             }
-            Self::Reason(node, peer, why) => write!(f, "node {node} lost node {peer} as {why}, which is not true"),
-            Self::Overrun(node, number) => {
-                write!(f, "node {node}: operation {number} wrote where it must not, or too late")
+            Self::WrongReason(node, peer, why) => {
+                write!(f, "node {node} gave up node {peer} for a wrong reason: {why}")
             }
-            Self::NotUnlinked(node, peer, what) => {
-                write!(f, "node {node} has no rail to node {peer}, and was told: {what}")
+            Self::Overrun(node, number) => {
+                write!(f, "node {node}: operation {number} wrote outside its buffer, or too late")
+            }
+            Self::NotUnreachable(node, peer, what) => {
+                write!(f, "node {node} has no rail to node {peer}, but the engine reported: {what}")
             }
         }
     }
@@ -77,6 +79,6 @@ impl fmt::Display for JobError {
 
 impl From<Violation> for JobError {
     fn from(violation: Violation) -> Self {
-        Self::Wrong(violation)
+        Self::HistoryWrong(violation)
     }
 }

@@ -10,60 +10,60 @@ use super::node::Node;
 use super::report::{JobError, Report};
 use super::setting::Setting;
 use super::state::Job;
-use super::steps::Went;
-use super::window_table::Desk;
-use super::windows::{look_at_windows, one_sided_counts};
+use super::steps::Progress;
+use super::window_state::NodeWindows;
+use super::windows::{check_windows, one_sided_counts};
 use crate::sim::history::{History, Record, check};
 use crate::sim::network::Net;
 
-/// Rounds in which nothing at all happened, with time moving ever faster, after which a job is stuck.
-const IDLE_ROUNDS: u32 = 3000;
-/// Rounds that bring nobody on, after which a job that is still busy is taken to run in circles.
-const ROUNDS: u64 = 20_000_000;
+/// Number of rounds without any event, while time moves ever faster, after which a job is stuck.
+const MAX_IDLE_ROUNDS: u32 = 3000;
+/// Number of rounds without progress of a program after which a busy job is taken to have no end.
+const MAX_ROUNDS: u64 = 20_000_000;
 
-/// Rounds without any work after which programs recover from failures.
-const STILL: u32 = 3000;
+/// Number of rounds without progress after which programs recover from failures.
+const QUIET_ROUNDS: u32 = 3000;
 
-/// Requests for recovery.
-const SPARE: u32 = 12;
+/// Additional requests for recovery.
+const RECOVERY_REQUESTS: u32 = 12;
 
-/// Recoveries that bring no work, after which a job is stuck.
-const TRIES: u32 = 60;
+/// Number of recoveries without progress after which a job is stuck.
+const MAX_RECOVERIES: u32 = 60;
 
-/// Virtual nanoseconds after which a job is taken to be too slow.
-const HORIZON: u64 = 20_000_000_000;
+/// Virtual nanoseconds after which a job is too slow.
+const TIME_LIMIT: u64 = 20_000_000_000;
 
-/// Virtual nanoseconds within which a job must be over once all faults have stopped.
+/// Virtual nanoseconds within which a job must complete after all faults have ended.
 pub const LIVENESS: u64 = 5_000_000_000;
 
-/// Runs a job to its end and judges it.
+/// Runs a job to its end and checks its history.
 ///
 /// # Errors
 /// The first [`JobError`].
 pub fn run(setting: Setting) -> Result<Report, JobError> {
     let Setting {
         config,
-        makes,
+        rail_params,
         links,
         faults,
         deaths,
-        severed,
-        rested,
+        disconnected,
+        stalled_pairs,
         toggles,
-        stall,
-        calm_at,
+        stall_timeout,
+        faults_end_at,
         plan,
         windows,
         pace,
         mut random,
     } = setting;
     let nodes = plan.programs.len() as u32;
-    let mishaps = !deaths.is_empty() || !severed.is_empty();
+    let failures_expected = !deaths.is_empty() || !disconnected.is_empty();
     let window = config.requests as usize;
-    // Programs that recover need requests when those of the plan are all taken.
-    let config = Config { requests: config.requests + if mishaps { SPARE } else { 0 }, ..config };
+    // Programs that recover need requests when those of the plan are all in use.
+    let config = Config { requests: config.requests + if failures_expected { RECOVERY_REQUESTS } else { 0 }, ..config };
     let planted = faults.planted;
-    let net = Net::new(nodes, makes, faults, random.fork());
+    let net = Net::new(nodes, rail_params, faults, random.fork());
     let mut job = Job {
         nodes: vec![],
         posted: vec![false; plan.receives.len()],
@@ -78,22 +78,22 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
         pace,
         scratch: vec![],
         deaths,
-        severed,
+        disconnected,
         toggles,
-        off: vec![],
-        stall,
-        vigils: vec![],
-        rested,
+        disabled_rails: vec![],
+        stall_timeout,
+        silent_nodes: vec![],
+        stalled_pairs,
         died: BTreeSet::new(),
-        gone: BTreeSet::new(),
-        apart: BTreeSet::new(),
-        calm_at,
-        boundaries: vec![],
-        calm: false,
-        mishaps,
-        meetings: vec![],
+        lost_peers: BTreeSet::new(),
+        separated: BTreeSet::new(),
+        faults_end_at,
+        fault_boundaries: vec![],
+        faults_ended: false,
+        failures_expected,
+        introductions: vec![],
         recoveries: 0,
-        worked_at: 0,
+        last_work_at: 0,
         ended: 0,
         window,
         transitions: vec![],
@@ -103,20 +103,20 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
     for node in 0..nodes {
         let rails = job.net.rails(node);
         let mut node = job.node(node, rails, 0)?;
-        node.desk = Desk::new(job.windows.as_ref().map_or(0, |windows| windows.asks));
+        node.node_windows = NodeWindows::new(job.windows.as_ref().map_or(0, |windows| windows.operations));
         job.nodes.push(node);
     }
     (0..job.nodes.len()).for_each(|node| job.open_windows(node));
     for (one, other) in (0..nodes).flat_map(|one| (0..nodes).map(move |other| (one, other))) {
         job.introduce(one, other)?;
     }
-    job.boundaries = job.net.boundaries();
+    job.fault_boundaries = job.net.fault_boundaries();
     job.run()?;
     job.judge()
 }
 
 impl Job<'_> {
-    /// All nodes in turn, in an order by chance, until all are done and all is quiet.
+    /// Runs all nodes in turn, in random order, until all are done and nothing is in flight.
     fn run(&mut self) -> Result<(), JobError> {
         let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
         let (mut work, mut since, mut known_at, mut worked_in) = (0, 0, 0, 0);
@@ -129,8 +129,8 @@ impl Job<'_> {
                 self.random.shuffle(&mut order);
             }
             let frames = self.net.counts().frames;
-            let mut active = self.happen()?;
-            self.wake_one_in_vain();
+            let mut active = self.apply_due_events()?;
+            self.wake_one_without_cause();
             moved |= active;
             for node in order.iter().copied() {
                 if self.is_due(node) {
@@ -146,7 +146,7 @@ impl Job<'_> {
             if done && !active && !self.frames_left() {
                 quiet += 1;
                 if quiet > 50 {
-                    moved = self.mishaps && self.take_all();
+                    moved = self.failures_expected && self.receive_everything();
                     if !moved {
                         return Ok(());
                     }
@@ -155,55 +155,55 @@ impl Job<'_> {
             idle = if active { 0 } else { idle + 1 };
             still += 1;
             if work != before {
-                (self.worked_at, worked_in) = (self.now, round);
+                (self.last_work_at, worked_in) = (self.now, round);
             }
-            let mishap = self.next_mishap().is_some() || self.deaths.len() != deaths;
+            let mishap = self.next_event_at().is_some() || self.deaths.len() != deaths;
             if work != before || mishap {
                 (still, tries, since) = (0, 0, self.now);
             }
             if mishap {
                 deaths = self.deaths.len();
-                // Who is gone is known to be so by then, where anybody asks.
+                // By then each loss is known to every node that needs the lost node.
                 known_at = self.now + self.links.map_or(0, |links| links.slack() * 2);
             }
             let waited = match self.links {
-                None if let Some(stall) = self.stall => self.now - since > stall * 3,
-                None => still % STILL == STILL - 1 || idle % 300 == 299,
+                None if let Some(stall) = self.stall_timeout => self.now - since > stall * 3,
+                None => still % QUIET_ROUNDS == QUIET_ROUNDS - 1 || idle % 300 == 299,
                 Some(links) => self.now > known_at && self.now - since > links.slack() / 8,
             };
-            if waited && (self.mishaps || self.links.is_some()) {
-                if self.mishaps {
+            if waited && (self.failures_expected || self.links.is_some()) {
+                if self.failures_expected {
                     self.recover(tries)?;
                     moved = true;
                 }
                 (idle, since, tries) = (0, self.now, tries + 1);
             }
-            if tries > TRIES {
-                return Err(JobError::Stuck(format!("nothing helps, {}", self.situation())));
+            if tries > MAX_RECOVERIES {
+                return Err(JobError::Stuck(format!("recovery has no effect, {}", self.situation())));
             }
-            let patience = self.links.map(|links| links.dead_after).max(self.stall.map(|stall| stall * 3));
-            let bound = 1 + patience.unwrap_or(0) / 10_000_000; // they take their time
-            let late = self.calm_at.is_some_and(|at| self.now > at + LIVENESS * bound);
-            let idles = patience.is_none() && idle > IDLE_ROUNDS;
-            if idles || self.now > HORIZON * bound || late {
+            let patience = self.links.map(|links| links.dead_after).max(self.stall_timeout.map(|stall| stall * 3));
+            let bound = 1 + patience.unwrap_or(0) / 10_000_000; // these time-outs need time
+            let late = self.faults_end_at.is_some_and(|at| self.now > at + LIVENESS * bound);
+            let idles = patience.is_none() && idle > MAX_IDLE_ROUNDS;
+            if idles || self.now > TIME_LIMIT * bound || late {
                 return Err(JobError::Stuck(self.situation()));
             }
-            if round - worked_in > ROUNDS {
-                return Err(JobError::Stuck(format!("it runs in circles, {}", self.situation())));
+            if round - worked_in > MAX_ROUNDS {
+                return Err(JobError::Stuck(format!("it makes no progress, {}", self.situation())));
             }
-            self.pass_time(active, idle, still);
+            self.advance_clock(active, idle, still);
         }
     }
 
-    /// Whether frames are under way that somebody waits for.
+    /// Whether frames are in flight that a node waits for.
     fn frames_left(&mut self) -> bool {
         if self.links.is_some() {
             return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().is_drained());
         }
-        if self.mishaps { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
+        if self.failures_expected { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
     }
 
-    /// Grows with all that brings programs on, but not with what nodes tell and ask each other meanwhile.
+    /// A number that grows with the progress of programs, but not with control traffic.
     fn work(&self) -> u64 {
         let of = |node: &Node<'_>| {
             let Counters { eager_sent, rendezvous_sent, fragments_received, expected, unexpected, .. } =
@@ -213,46 +213,46 @@ impl Job<'_> {
         self.ended + self.nodes.iter().map(|node| of(node) + node.next as u64).sum::<u64>()
     }
 
-    /// One node: some steps of its program, progress, and what has come to an end. Whether anything happened.
+    /// Gives one node a turn: some steps of its program, progress, and completions. Whether anything happened.
     fn turn(&mut self, at: usize) -> Result<bool, JobError> {
         let (mut active, mut waits) = (false, false);
         for _ in 0..self.random.below(6) {
-            if self.dies(at) {
+            if self.step_may_kill(at) {
                 return Ok(true);
             }
             match self.step(at)? {
-                Went::On => active = true,
-                Went::Nowhere => break,
-                Went::Waits => {
+                Progress::Advanced => active = true,
+                Progress::Retry => break,
+                Progress::Blocked => {
                     waits = true;
                     break;
                 }
             }
-            if self.now < self.nodes[at].away_until {
+            if self.now < self.nodes[at].computes_until {
                 return Ok(true);
             }
         }
-        if self.dies(at) {
+        if self.step_may_kill(at) {
             return Ok(true);
         }
         active |= self.nodes[at].engine.progress(Instant::from_nanos(self.now)) > 0;
-        if self.stall.is_some() || self.net.hosts_answer() {
-            self.look_who_is_gone(at as u32)?;
+        if self.stall_timeout.is_some() || self.net.hosts_answer() {
+            self.check_losses(at as u32)?;
         }
-        if self.nodes[at].engine.rails().trespassed() {
-            return Err(JobError::Trespassed(at as u32));
+        if self.nodes[at].engine.rails().was_used_while_disabled() {
+            return Err(JobError::DisabledRailUsed(at as u32));
         }
-        let excused = |what: &str| self.mishaps && what == "lost";
+        let excused = |what: &str| self.failures_expected && what == "lost";
         let mut faults = faults(self.nodes[at].engine.counters()).into_iter();
         if let Some((what, count)) = faults.find(|(what, count)| *count != 0 && !excused(what)) {
-            return Err(JobError::Miscounted(at as u32, what, count));
+            return Err(JobError::UnexpectedCount(at as u32, what, count));
         }
-        self.look_at_counts(at)?;
-        if self.dies(at) {
+        self.check_one_sided_counts(at)?;
+        if self.step_may_kill(at) {
             return Ok(true);
         }
         active |= self.receive_taken(at)?;
-        if self.dies(at) {
+        if self.step_may_kill(at) {
             return Ok(true);
         }
         active |= self.complete(at)?;
@@ -264,25 +264,26 @@ impl Job<'_> {
         Ok(active)
     }
 
-    fn look_at_counts(&mut self, at: usize) -> Result<(), JobError> {
+    fn check_one_sided_counts(&mut self, at: usize) -> Result<(), JobError> {
         let (_, faults) = one_sided_counts(&mut self.nodes[at].engine);
-        // Where a window is closed in the middle of a get, the answer that says so may overtake data.
-        let excused = |what: &str| what == "answers to nothing" && (self.mishaps || self.has_closed_windows());
+        // If a window is closed in the middle of a get, the denial may arrive before data.
+        let excused =
+            |what: &str| what == "answers to nothing" && (self.failures_expected || self.has_closed_windows());
         match faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
-            Some((what, count)) => Err(JobError::Miscounted(at as u32, what, count)),
+            Some((what, count)) => Err(JobError::UnexpectedCount(at as u32, what, count)),
             None => Ok(()),
         }
     }
 
-    /// Looks at all that is left, and judges the whole.
+    /// Collects everything that remains, and checks the history.
     fn judge(mut self) -> Result<Report, JobError> {
-        let mut report = Report { nodes: self.nodes.len() as u32, took: self.worked_at, ..Report::default() };
+        let mut report = Report { nodes: self.nodes.len() as u32, took: self.last_work_at, ..Report::default() };
         report.transitions = std::mem::take(&mut self.transitions);
         add(&mut report.transitions, &[("recoveries", self.recoveries)]);
         self.nodes.retain(|node| node.alive);
         for node in &mut self.nodes {
-            node.look_at_rooms(&mut self.history, &mut self.scratch);
-            look_at_windows(node, &mut self.history, self.mishaps)?;
+            node.record_buffers(&mut self.history, &mut self.scratch);
+            check_windows(node, &mut self.history, self.failures_expected)?;
             for comm in node.comms.iter_mut().filter_map(Option::take) {
                 node.engine.del_comm(comm);
             }

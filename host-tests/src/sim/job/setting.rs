@@ -1,70 +1,71 @@
-//! What a job runs with.
+//! The setting of a job.
 
 use std::collections::BTreeSet;
 
 use towline_core::pml::Config;
 
-use super::rails::Links;
-use super::window_table::Windows;
+use super::rails::LinkParams;
+use super::window_state::Windows;
 use crate::random::Random;
-use crate::sim::network::faults::{Faults, Make};
+use crate::sim::network::faults::{Faults, RailParams};
 use crate::sim::plan::Plan;
 
 /// A node that dies.
 #[derive(Clone, Copy, Debug)]
 pub struct Death {
-    /// Which.
+    /// The node.
     pub node: u32,
-    /// After how many of the steps of its own, calls of its engine among them, in its present life.
+    /// After how many of its own steps, counted in its present incarnation. Calls of its engine count as steps.
     pub calls: u64,
-    /// How many nanoseconds later it comes back, if it does.
+    /// After how many nanoseconds it restarts, if it does.
     pub back_after: Option<u64>,
-    /// Its host is gone with it.
+    /// Its host is lost with it.
     pub with_host: bool,
 }
 
-/// A rail that a node disables for a while.
+/// A rail that a node disables for some time.
 #[derive(Clone, Copy, Debug)]
 pub struct Toggle {
-    /// Whose.
+    /// The node.
     pub node: u32,
-    /// Which.
+    /// The rail.
     pub rail: u32,
-    /// After how many of the node's steps, as of a [`Death`].
+    /// After how many steps of the node, as for a [`Death`].
     pub calls: u64,
-    /// For so many nanoseconds.
+    /// For how many nanoseconds.
     pub span: u64,
 }
 
-/// What a job runs with.
+/// Everything that a job runs with.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The engines; `peers` is the number of nodes. The seed and the first sequence are made each node's own.
+    /// The configuration of the engines. `peers` is the number of nodes. Each node gets its own seed and first sequence
+    /// number.
     pub config: Config,
-    /// The rails of each node.
-    pub makes: Vec<Make>,
-    /// Rails are links over those; else as they are.
-    pub links: Option<Links>,
-    /// What goes wrong.
+    /// The parameters of the rails of each node.
+    pub rail_params: Vec<RailParams>,
+    /// If set, the rails are links over these rails.
+    pub links: Option<LinkParams>,
+    /// The faults.
     pub faults: Faults,
-    /// Which nodes die; of each node, in the order given.
+    /// The deaths of nodes. Those of one node are in order.
     pub deaths: Vec<Death>,
-    /// Pairs of nodes that are cut off from each other for longer than they put up with: since when.
-    pub severed: Vec<(u32, u32, u64)>,
-    /// Those of them that only a rest comes between: who stands still, and who gives up.
-    pub rested: BTreeSet<(u32, u32)>,
+    /// Pairs of nodes that are disconnected for longer than the limit, and since when.
+    pub disconnected: Vec<(u32, u32, u64)>,
+    /// The pairs among them that only a stall disconnects: the stalled node, and the one that gives up.
+    pub stalled_pairs: BTreeSet<(u32, u32)>,
     /// Rails that are disabled and enabled.
     pub toggles: Vec<Toggle>,
     /// The stall time-out of all engines, in nanoseconds.
-    pub stall: Option<u64>,
-    /// When all faults stop: what is left to do must come to an end soon.
-    pub calm_at: Option<u64>,
+    pub stall_timeout: Option<u64>,
+    /// When all faults end. The remaining work must then complete soon.
+    pub faults_end_at: Option<u64>,
     /// The programs.
     pub plan: Plan,
-    /// What nodes do to each other's memory beside.
+    /// One-sided operations in addition to messages.
     pub windows: Option<Windows>,
-    /// Virtual nanoseconds between two rounds in which something happened, at most.
+    /// Most virtual nanoseconds between two rounds in which something happened.
     pub pace: u64,
-    /// For all further choices.
+    /// For all further random choices.
     pub random: Random,
 }

@@ -1,24 +1,24 @@
-//! Nodes that stand still, and who waits for them.
+//! Nodes that are stalled or lost, and the nodes that wait for them.
 
-/// A node that stands still, or is lost with its host, and who waits for it.
-pub(super) struct Vigil {
+/// A node that is stalled or lost with its host, and the nodes that wait for it.
+pub(super) struct SilentNode {
     pub node: u32,
     pub lost: bool,
     pub since: u64,
-    /// When nobody may wait any more, or it is over; `None` once that has been looked at.
+    /// When no node may wait any more, or when the stall ends. `None` once this has been checked.
     pub due: Option<u64>,
-    /// Nodes that wait for it, and the sends and receives with which they do.
+    /// Nodes that wait for it, with the sends and receives for which they do.
     pub waiting: Vec<(u32, Vec<(bool, u32)>)>,
 }
 
-impl Vigil {
+impl SilentNode {
     pub const fn due(&self) -> Option<u64> {
         self.due
     }
 
-    /// How long who waits may go on, by the stall time-out. It is looked four times in that time, and patience may begin anew
-    /// where something was on its way out.
-    pub const fn patience(stall: u64) -> u64 {
-        stall * 5 / 2
+    /// How long a node may go on waiting, by the stall time-out. The engine checks four times within that time, and the
+    /// time-out may begin anew when something was sent.
+    pub const fn patience(stall_timeout: u64) -> u64 {
+        stall_timeout * 5 / 2
     }
 }

@@ -1,42 +1,46 @@
-//! What a node does: the steps of its program, and what comes of them.
+//! The steps of a program, and their completion.
 
 use towline_core::mtl::{Envelope, Failure, Refusal, Sending, Source, Status, Tag};
 
-use super::node::{Kind, Op, Taken, UNPLANNED, mode_of, rank, source_of, tag_of};
+use super::node::{OpKind, PendingOp, Taken, UNPLANNED, mode_of, rank, source_of, tag_of};
 use super::report::JobError;
 use super::state::Job;
 use crate::pattern::patterned;
-use crate::sim::buffer::Room;
-use crate::sim::history::{Failed, Mode, Outcome, Receive, Record, digest};
-use crate::sim::network::faults::Planted;
+use crate::sim::buffer::Buffer;
+use crate::sim::history::{Mode, Outcome, Receive, Record, SendFailure, digest};
+use crate::sim::network::faults::PlantedBug;
 use crate::sim::plan::{Cancel, NEVER, Step};
 
 /// Whether a node could take its next step.
 #[derive(PartialEq, Eq)]
-pub(super) enum Went {
-    On,
-    /// It is to be tried again and again: nobody tells when there is room, or another node has come so far.
-    Nowhere,
-    /// Its engine will tell.
-    Waits,
+pub(super) enum Progress {
+    Advanced,
+    /// The step must be retried: the engine does not report when there is room, or when another node has reached its
+    /// step.
+    Retry,
+    /// The engine will report when to go on.
+    Blocked,
 }
 
 impl Job<'_> {
-    pub(super) fn step(&mut self, at: usize) -> Result<Went, JobError> {
+    pub(super) fn step(&mut self, at: usize) -> Result<Progress, JobError> {
         let plan = self.plan;
         let node = &mut self.nodes[at];
-        let Some(step) = node.program.get(node.next) else { return Ok(Went::Waits) };
-        // A message that was taken needs a request soon: it is not for another to use up.
-        let extra = if self.mishaps { node.extra() } else { 0 };
+        let Some(step) = node.program.get(node.next) else { return Ok(Progress::Blocked) };
+        // A message from a matched probe soon needs a request, which must not be used up otherwise.
+        let extra = if self.failures_expected { node.unplanned_receives() } else { 0 };
         if node.ops.len() + node.taken.len() - extra >= self.window
-            && matches!(step, Step::Send(..) | Step::Recv(..) | Step::Vain(_) | Step::Probe(_) | Step::Take(_))
+            && matches!(
+                step,
+                Step::Send(..) | Step::Recv(..) | Step::CancelledRecv(_) | Step::Probe(_) | Step::MatchedProbe(_)
+            )
         {
-            return Ok(Went::Waits);
+            return Ok(Progress::Blocked);
         }
-        let went = match step {
+        let progress = match step {
             Step::Send(message, after) => {
-                if !self.mishaps && !after.iter().all(|receive| self.posted[*receive as usize]) {
-                    return Ok(Went::Nowhere);
+                if !self.failures_expected && !after.iter().all(|receive| self.posted[*receive as usize]) {
+                    return Ok(Progress::Retry);
                 }
                 self.send(at, *message)?
             }
@@ -50,54 +54,54 @@ impl Job<'_> {
                 self.recv(at, receive, *planned, cancel, None)?
             }
             Step::Probe(planned) => self.probe(at, *planned)?,
-            Step::Take(planned) => self.take(at, *planned),
-            Step::Vain(comm) => {
+            Step::MatchedProbe(planned) => self.matched_probe(at, *planned),
+            Step::CancelledRecv(comm) => {
                 let receive = Receive { at: node.me, comm: *comm, source: None, tag: Some(NEVER), room: 4 };
                 let cancel = Some(self.random.below(100) as u32);
                 self.recv(at, receive, UNPLANNED, cancel, None)?
             }
-            Step::Look(comm) => {
+            Step::ProbeOnce(comm) => {
                 let comm = node.comm(*comm);
                 node.engine.iprobe(comm, Source::Any, Tag::Any);
-                Went::On
+                Progress::Advanced
             }
-            Step::Away(nanos) => {
-                node.away_until = self.now + nanos;
-                Went::On
+            Step::Compute(nanos) => {
+                node.computes_until = self.now + nanos;
+                Progress::Advanced
             }
-            Step::Join(comm) => {
+            Step::CreateComm(comm) => {
                 node.join(*comm, plan)?;
-                Went::On
+                Progress::Advanced
             }
-            Step::Leave(comm) => {
+            Step::DeleteComm(comm) => {
                 if !node.ops.is_empty() || !node.taken.is_empty() {
-                    return Ok(Went::Waits);
+                    return Ok(Progress::Blocked);
                 }
                 self.net.trace(at as u32, || format!("deletes communicator {comm}"));
                 let left = node.comms[*comm as usize].take().expect("joined before");
                 node.engine.del_comm(left);
-                Went::On
+                Progress::Advanced
             }
         };
-        if went == Went::On {
+        if progress == Progress::Advanced {
             self.nodes[at].next += 1;
         }
-        Ok(went)
+        Ok(progress)
     }
 
-    pub fn send(&mut self, at: usize, message: u32) -> Result<Went, JobError> {
+    pub fn send(&mut self, at: usize, message: u32) -> Result<Progress, JobError> {
         let node = &mut self.nodes[at];
         let mut message = self.plan.messages[message as usize];
-        if self.mishaps && message.mode == Mode::Ready {
+        if self.failures_expected && message.mode == Mode::Ready {
             message.mode = Mode::Standard; // its receive may have failed
         }
         let dest = rank(self.plan, message.comm, message.to);
-        let mut room = Room::any(message.len as usize, &mut self.random);
-        // The bytes belong to the number that the send will have.
+        let mut room = Buffer::any(message.len as usize, &mut self.random);
+        // The bytes belong to the number of the send.
         let number = self.history.next_send();
         room.fill(&patterned(number.into(), message.len as usize));
         let (comm, span) = (node.comm(message.comm), room.span());
-        // SAFETY: the room's memory stays as it is in `ops` until the outcome is taken.
+        // SAFETY: the buffer stays unchanged in `ops` until the outcome is taken.
         let sent = unsafe { node.engine.isend(comm, dest, message.tag, mode_of(message.mode), span) };
         match sent {
             Ok(sending) => {
@@ -107,20 +111,20 @@ impl Job<'_> {
                     Sending::Complete => {
                         self.history.note(Record::Sent(number, None));
                         room.scribble();
-                        node.old.push(room);
+                        node.finished_sends.push(room);
                     }
                     Sending::Pending(request) => {
-                        let kind = Kind::Send { to: message.to };
-                        node.ops.push(Op { number, request, room, kind });
+                        let kind = OpKind::Send { to: message.to };
+                        node.ops.push(PendingOp { number, request, room, kind });
                     }
                 }
-                Ok(Went::On)
+                Ok(Progress::Advanced)
             }
-            Err(Refusal::Busy) => Ok(Went::Nowhere),
-            Err(Refusal::PeerFailed(peer) | Refusal::NoPeer(peer)) if self.mishaps => {
+            Err(Refusal::Busy) => Ok(Progress::Retry),
+            Err(Refusal::PeerFailed(peer) | Refusal::NoPeer(peer)) if self.failures_expected => {
                 self.net.trace(at as u32, || format!("isend {message:?} refused"));
                 self.history.note(Record::Refused { node: node.me, peer: peer.0 });
-                Ok(Went::On)
+                Ok(Progress::Advanced)
             }
             Err(refusal) => Err(JobError::Refused(node.me, refusal.to_string())),
         }
@@ -133,61 +137,61 @@ impl Job<'_> {
         planned: u32,
         cancel: Option<u32>,
         found: Option<Envelope>,
-    ) -> Result<Went, JobError> {
+    ) -> Result<Progress, JobError> {
         let node = &mut self.nodes[at];
-        let mut room = Room::any(receive.room as usize, &mut self.random);
+        let mut room = Buffer::any(receive.room as usize, &mut self.random);
         let (comm, span) = (node.comm(receive.comm), room.span());
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        // SAFETY: the room's memory is not accessed in `ops` until the outcome is taken.
+        // SAFETY: the buffer is not accessed in `ops` until the outcome is taken.
         let request = match unsafe { node.engine.irecv(comm, source, tag, span) } {
             Ok(request) => request,
-            Err(Refusal::Busy) => return Ok(Went::Nowhere),
+            Err(Refusal::Busy) => return Ok(Progress::Retry),
             Err(refusal) => return Err(JobError::Refused(node.me, refusal.to_string())),
         };
         let number = self.history.recv(receive);
         self.net.trace(at as u32, || format!("irecv {number} {receive:?}: {request:?}"));
-        let kind = Kind::Recv { receive, planned, cancel, found };
-        let mut op = Op { number, request, room, kind };
+        let kind = OpKind::Recv { receive, planned, cancel, found };
+        let mut op = PendingOp { number, request, room, kind };
         if cancel == Some(0) {
-            op.kind = Kind::Recv { receive, planned, cancel: None, found };
+            op.kind = OpKind::Recv { receive, planned, cancel: None, found };
             if node.engine.cancel(request) {
-                // Taken back before anything could come: its place in the order is still the next.
+                // It was cancelled before a message could match it, so its position in the order is still free.
                 let Some(outcome) = node.engine.test(request) else {
-                    return Err(JobError::Refused(node.me, "a cancelled receive is not over".into()));
+                    return Err(JobError::Refused(node.me, "a cancelled receive did not complete".into()));
                 };
                 self.end_receive(at, op, outcome, receive, found)?;
                 let vain = planned == UNPLANNED;
-                return if vain { Ok(Went::On) } else { self.recv(at, receive, planned, None, found) };
+                return if vain { Ok(Progress::Advanced) } else { self.recv(at, receive, planned, None, found) };
             }
         }
         node.ops.push(op);
         if let Some(posted) = self.posted.get_mut(planned as usize) {
             *posted = true;
         }
-        Ok(Went::On)
+        Ok(Progress::Advanced)
     }
 
-    /// Probes; what is found is received by its own source and tag, and must be the same.
-    pub fn probe(&mut self, at: usize, planned: u32) -> Result<Went, JobError> {
+    /// Probes. The message that is found is received by its source and tag, and must be the same.
+    pub fn probe(&mut self, at: usize, planned: u32) -> Result<Progress, JobError> {
         let receive = self.plan.receives[planned as usize];
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        let Some(found) = node.engine.iprobe(comm, source, tag) else { return Ok(Went::Waits) };
+        let Some(found) = node.engine.iprobe(comm, source, tag) else { return Ok(Progress::Blocked) };
         let exact = Receive { source: Some(found.peer.0), tag: Some(found.tag), ..receive };
         self.recv(at, exact, planned, None, Some(found))
     }
 
-    pub fn take(&mut self, at: usize, planned: u32) -> Went {
-        self.take_any(at, self.plan.receives[planned as usize], planned)
+    pub fn matched_probe(&mut self, at: usize, planned: u32) -> Progress {
+        self.matched_probe_any(at, self.plan.receives[planned as usize], planned)
     }
 
-    /// Takes a message that a receive would match. An unplanned one has room for all of it.
-    pub(super) fn take_any(&mut self, at: usize, mut receive: Receive, planned: u32) -> Went {
+    /// Uses a matched probe for a receive. An unplanned receive gets a buffer for the whole message.
+    pub(super) fn matched_probe_any(&mut self, at: usize, mut receive: Receive, planned: u32) -> Progress {
         let node = &mut self.nodes[at];
         let comm = node.comm(receive.comm);
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
-        let Ok(Some((message, found))) = node.engine.improbe(comm, source, tag) else { return Went::Waits };
+        let Ok(Some((message, found))) = node.engine.improbe(comm, source, tag) else { return Progress::Blocked };
         if planned == UNPLANNED {
             receive.room = found.len;
         }
@@ -195,10 +199,10 @@ impl Job<'_> {
         self.net.trace(at as u32, || format!("improbe {number} {receive:?}: {found:?}"));
         let wait = self.random.below(50) as u32;
         node.taken.push(Taken { number, message, found, receive, planned, wait });
-        Went::On
+        Progress::Advanced
     }
 
-    /// Receives messages that were taken a while ago.
+    /// Receives messages from earlier matched probes.
     pub(super) fn receive_taken(&mut self, at: usize) -> Result<bool, JobError> {
         let node = &mut self.nodes[at];
         let mut any = false;
@@ -210,19 +214,19 @@ impl Job<'_> {
                 continue;
             }
             let Taken { number, message, found, receive, planned, .. } = taken;
-            let mut room = Room::any(receive.room as usize, &mut self.random);
-            // SAFETY: the room's memory is not accessed in `ops` until the outcome is taken.
+            let mut room = Buffer::any(receive.room as usize, &mut self.random);
+            // SAFETY: the buffer is not accessed in `ops` until the outcome is taken.
             match unsafe { node.engine.imrecv(message, room.span()) } {
                 Ok(request) => {
-                    let kind = Kind::Recv { receive, planned, cancel: None, found: Some(found) };
-                    node.ops.push(Op { number, request, room, kind });
+                    let kind = OpKind::Recv { receive, planned, cancel: None, found: Some(found) };
+                    node.ops.push(PendingOp { number, request, room, kind });
                     any = true;
                 }
                 Err((Refusal::Busy, message)) => {
                     node.taken.push(Taken { number, message, found, receive, planned, wait: 0 });
                 }
-                Err((Refusal::Invalid, _)) if self.mishaps => {
-                    // Its sender was forgotten meanwhile.
+                Err((Refusal::Invalid, _)) if self.failures_expected => {
+                    // Its sender was deleted meanwhile.
                     self.history.note(Record::Received(number, Outcome::PeerFailed(found.peer.0)));
                     any = true;
                 }
@@ -232,16 +236,16 @@ impl Job<'_> {
         Ok(any)
     }
 
-    /// Ends what is over, and cancels what is to be cancelled.
+    /// Completes operations, and cancels those that are due.
     pub(super) fn complete(&mut self, at: usize) -> Result<bool, JobError> {
-        let mut any = self.end_asks(at)?;
-        // Those that are begun meanwhile have their turn later.
+        let mut any = self.complete_operations(at)?;
+        // Operations that are begun meanwhile are handled later.
         let (mut place, mut left) = (0, self.nodes[at].ops.len());
         while left > 0 {
             left -= 1;
             let node = &mut self.nodes[at];
             let op = &mut node.ops[place];
-            if let Kind::Recv { cancel, .. } = &mut op.kind
+            if let OpKind::Recv { cancel, .. } = &mut op.kind
                 && let Some(wait) = cancel.take()
             {
                 any = true;
@@ -258,8 +262,8 @@ impl Job<'_> {
             any = true;
             let op = node.ops.remove(place);
             match op.kind {
-                Kind::Send { .. } => {
-                    if self.planted == Some(Planted::Leaked) {
+                OpKind::Send { .. } => {
+                    if self.planted == Some(PlantedBug::RequestLeaked) {
                         let receive = Receive { at: at as u32, comm: 0, source: None, tag: Some(NEVER), room: 0 };
                         let comm = self.nodes[at].comm(receive.comm);
                         let span = towline_core::convertor::Span::of(&[]);
@@ -271,12 +275,15 @@ impl Job<'_> {
                     }
                     self.end_send(at, op, outcome);
                 }
-                Kind::Recv { receive, planned, found, .. } => {
+                OpKind::Recv { receive, planned, found, .. } => {
                     let cancelled = self.end_receive(at, op, outcome, receive, found)?;
-                    if cancelled && planned != UNPLANNED && self.recv(at, receive, planned, None, None)? != Went::On {
+                    if cancelled
+                        && planned != UNPLANNED
+                        && self.recv(at, receive, planned, None, None)? != Progress::Advanced
+                    {
                         return Err(JobError::Refused(
                             at as u32,
-                            "a cancelled receive did not free its request".into(),
+                            "a cancelled receive did not release its request".into(),
                         ));
                     }
                 }
@@ -285,23 +292,23 @@ impl Job<'_> {
         Ok(any)
     }
 
-    pub fn end_send(&mut self, at: usize, mut op: Op, outcome: Result<Status, Failure>) {
+    pub fn end_send(&mut self, at: usize, mut op: PendingOp, outcome: Result<Status, Failure>) {
         self.net.trace(at as u32, || format!("send {} is over: {outcome:?}", op.number));
         self.ended += 1;
         let failed = outcome.err().map(|failure| match failure {
-            Failure::PeerFailed(peer) => Failed::Peer(peer.0),
-            failure => Failed::Otherwise(failure.to_string()),
+            Failure::PeerFailed(peer) => SendFailure::Peer(peer.0),
+            failure => SendFailure::Other(failure.to_string()),
         });
         self.history.note(Record::Sent(op.number, failed));
         op.room.scribble();
-        self.nodes[at].old.push(op.room);
+        self.nodes[at].finished_sends.push(op.room);
     }
 
-    /// Notes how a receive ended; whether it was cancelled.
+    /// Records the outcome of a receive. Whether it was cancelled.
     pub fn end_receive(
         &mut self,
         at: usize,
-        op: Op,
+        op: PendingOp,
         outcome: Result<Status, Failure>,
         receive: Receive,
         found: Option<Envelope>,
@@ -314,12 +321,12 @@ impl Job<'_> {
             Err(Failure::Truncated(status)) => (status, true),
             Err(Failure::Cancelled) => {
                 self.history.note(Record::Received(op.number, Outcome::Cancelled));
-                self.nodes[at].rooms.push((op.number, op.room, 0));
+                self.nodes[at].finished_receives.push((op.number, op.room, 0));
                 return Ok(true);
             }
-            Err(Failure::PeerFailed(peer)) if self.mishaps => {
+            Err(Failure::PeerFailed(peer)) if self.failures_expected => {
                 self.history.note(Record::Received(op.number, Outcome::PeerFailed(peer.0)));
-                self.nodes[at].old.push(op.room);
+                self.nodes[at].finished_sends.push(op.room);
                 return Ok(false);
             }
             Err(failure) => return Err(JobError::Refused(at as u32, format!("{receive:?}: {failure}"))),
@@ -340,7 +347,7 @@ impl Job<'_> {
             digest: digest(&self.scratch),
         };
         self.history.note(Record::Received(op.number, outcome));
-        self.nodes[at].rooms.push((op.number, op.room, delivered));
+        self.nodes[at].finished_receives.push((op.number, op.room, delivered));
         Ok(false)
     }
 }

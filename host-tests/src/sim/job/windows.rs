@@ -1,8 +1,8 @@
-//! What nodes do to each other's memory: windows that they register, take back and register anew, and operations on any of them,
-//! with handles that are good, stale or forged.
+//! One-sided operations in a job: nodes register, close and re-register windows, and begin operations with handles that
+//! are valid, stale or forged.
 //!
-//! A handle is known as soon as there is a window, but to those alone that know the node in the life in which it has made it.
-//! [`onesided`](super::onesided) tells what is right.
+//! A handle is known as soon as its window exists, but only to nodes that know the owner in the incarnation that has
+//! made it. [`one_sided`](crate::sim::history::one_sided) has the rules.
 
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
@@ -15,32 +15,32 @@ use super::counts::Named;
 use super::node::{Engine, Node};
 use super::report::JobError;
 use super::state::Job;
-use super::window_table::{Held, Known, MOST, Open, WINDOWS};
+use super::window_state::{KnownWindow, MAX_WINDOWS, OpenOperation, OwnWindow, WINDOWS};
 use crate::random::Random;
-use crate::sim::buffer::Room;
-use crate::sim::history::one_sided::{Ask, CELL, COUNTERS, Deed, Ended, Forgery, Window, bytes, own};
+use crate::sim::buffer::Buffer;
+use crate::sim::history::one_sided::{CELL, COUNTERS, Forgery, RmaKind, RmaOp, RmaOutcome, Window, bytes, own};
 use crate::sim::history::{History, Record, digest};
 
 impl Job<'_> {
-    /// What a node does to windows in its turn. Whether it did anything.
+    /// Gives a node its turn with windows. Whether it did anything.
     pub fn use_windows(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
-        let [asks, closes] = windows.chances;
-        // Nobody is kept awake for it: what is left when the program is over is begun then.
-        let asks = if self.nodes[at].next == self.nodes[at].program.len() { 1000 } else { asks };
+        let [operations, closes] = windows.chances;
+        // No node is kept awake for this. Operations that remain at the end of the program are begun then.
+        let operations = if self.nodes[at].next == self.nodes[at].program.len() { 1000 } else { operations };
         let mut any = false;
-        let wishes = self.nodes[at].desk.left != 0;
+        let wishes = self.nodes[at].node_windows.left != 0;
         if wishes && windows.random.chance(closes) {
-            self.close_one(at);
+            self.close_window(at);
             any = true;
         }
-        self.give_up(at)?;
+        self.deregister_closed(at)?;
         if wishes {
             self.open_windows(at);
         }
-        while self.nodes[at].desk.left != 0
-            && self.windows.as_mut().is_some_and(|windows| windows.random.chance(asks))
-            && self.ask(at)?
+        while self.nodes[at].node_windows.left != 0
+            && self.windows.as_mut().is_some_and(|windows| windows.random.chance(operations))
+            && self.begin_operation(at)?
         {
             any = true;
         }
@@ -51,31 +51,38 @@ impl Job<'_> {
         self.known.iter().any(|known| known.is_closed)
     }
 
-    /// Has a node register windows, if it has not enough.
+    /// Registers windows of a node, if it has not enough.
     pub fn open_windows(&mut self, at: usize) {
         let nodes = self.nodes.len() as u32;
         let Some(windows) = &mut self.windows else { return };
         let node = &mut self.nodes[at];
-        while node.desk.held.iter().filter(|held| held.registration.is_some()).count() < WINDOWS as usize {
+        while node.node_windows.held.iter().filter(|held| held.registration.is_some()).count() < WINDOWS as usize {
             let one = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC];
             let access = if windows.random.chance(800) { Access::ANY } else { windows.random.pick(&one) };
             let what = Window { node: node.me, nodes, area: windows.area, access };
             let len = what.len() as usize;
             let mut memory = vec![0u64; len.div_ceil(8)].into_boxed_slice();
-            // SAFETY: the memory goes after the engine, and is looked at when it is not registered any more, or the engine does nothing.
+            // SAFETY: the memory is dropped after the engine, and is read only when it is not registered any more, or
+            // when the engine does nothing.
             let made = unsafe { node.engine.pml().register(memory.as_mut_ptr().cast(), len, access, None) };
             let Some(registration) = made else { return };
             let remote = node.engine.pml().remote_memory(registration).expect("it is registered");
             let number = self.history.window(what);
-            self.known.push(Known { what, life: node.life, remote, is_closed: false });
-            node.desk.held.push(Held { number, memory, len, registration: Some(registration), is_closed: false });
+            self.known.push(KnownWindow { what, incarnation: node.incarnation, remote, is_closed: false });
+            node.node_windows.held.push(OwnWindow {
+                number,
+                memory,
+                len,
+                registration: Some(registration),
+                is_closed: false,
+            });
         }
     }
 
-    /// A node takes a window back, whatever is under way.
-    fn close_one(&mut self, at: usize) {
-        let Some(windows) = self.windows.as_mut().filter(|_| self.known.len() < MOST) else { return };
-        let held: Vec<_> = self.nodes[at].desk.held.iter_mut().filter(|held| !held.is_closed).collect();
+    /// Closes a window of a node, whatever is in progress.
+    fn close_window(&mut self, at: usize) {
+        let Some(windows) = self.windows.as_mut().filter(|_| self.known.len() < MAX_WINDOWS) else { return };
+        let held: Vec<_> = self.nodes[at].node_windows.held.iter_mut().filter(|held| !held.is_closed).collect();
         let count = held.len() as u64;
         if count == 0 {
             return;
@@ -83,13 +90,13 @@ impl Job<'_> {
         let held = held.into_iter().nth(windows.random.below(count) as usize).expect("one of them");
         held.is_closed = true;
         self.known[held.number as usize].is_closed = true;
-        self.history.note(Record::Closed(held.number));
+        self.history.note(Record::WindowClosed(held.number));
     }
 
-    /// Deregisters what is closed, as soon as nothing is coming in to it.
-    fn give_up(&mut self, at: usize) -> Result<(), JobError> {
-        let Node { desk, engine, me, .. } = &mut self.nodes[at];
-        for held in desk.held.iter_mut().filter(|held| held.is_closed) {
+    /// Deregisters closed windows as soon as no data is arriving in them.
+    fn deregister_closed(&mut self, at: usize) -> Result<(), JobError> {
+        let Node { node_windows, engine, me, .. } = &mut self.nodes[at];
+        for held in node_windows.held.iter_mut().filter(|held| held.is_closed) {
             let Some(registration) = held.registration else { continue };
             match engine.pml().deregister(registration) {
                 Ok(()) => {
@@ -104,121 +111,125 @@ impl Job<'_> {
     }
 
     /// Begins an operation. Whether there was one to begin, and room for it.
-    fn ask(&mut self, at: usize) -> Result<bool, JobError> {
+    fn begin_operation(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
         let random = &mut windows.random;
         let node = &mut self.nodes[at];
         let (me, target) = (node.me, random.below(node.nodes.into()) as u32);
-        let life = if target == me { Some(node.life) } else { node.lives.get(&target).copied() };
-        let of_target =
-            (0..).zip(&self.known).filter(|(_, known)| known.what.node == target && Some(known.life) == life);
+        let incarnation =
+            if target == me { Some(node.incarnation) } else { node.known_incarnations.get(&target).copied() };
+        let of_target = (0..)
+            .zip(&self.known)
+            .filter(|(_, known)| known.what.node == target && Some(known.incarnation) == incarnation);
         let (closed, good): (Vec<_>, Vec<_>) = of_target.partition(|(_, known)| known.is_closed);
         let among = if closed.is_empty() || (!good.is_empty() && random.chance(900)) { good } else { closed };
         if among.is_empty() {
-            node.desk.left -= 1; // of a node that was never met there is none
+            node.node_windows.left -= 1; // a node that is not known has no window
             return Ok(true);
         }
         let (window, known) = among[random.below(among.len() as u64) as usize];
         let area = known.what.area;
         let at_area = node
-            .desk
+            .node_windows
             .open
             .iter()
-            .any(|open| open.window == window && matches!(open.deed, Deed::Put { .. } | Deed::Get { .. }));
+            .any(|open| open.window == window && matches!(open.deed, RmaKind::Put { .. } | RmaKind::Get { .. }));
         let len = 1 + random.length(area - 1);
         let place = random.below(area - len + 1);
         let deed = match random.below(10) {
-            0..3 if !at_area => Deed::Put { at: place, len },
-            3..6 if !at_area => Deed::Get { at: place, len },
-            6 => Deed::Swap,
-            7 => Deed::CompareSwap(node.desk.found.get(&window).copied().unwrap_or(0)),
-            other => Deed::Add(usize::from(other % 2 == 0)),
+            0..3 if !at_area => RmaKind::Put { at: place, len },
+            3..6 if !at_area => RmaKind::Get { at: place, len },
+            6 => RmaKind::Swap,
+            7 => RmaKind::CompareSwap(node.node_windows.found.get(&window).copied().unwrap_or(0)),
+            other => RmaKind::Add(usize::from(other % 2 == 0)),
         };
         let forgery = match (random.below(40), deed) {
             (0, _) => Forgery::Handle,
             (1, _) => Forgery::Length,
-            (2, Deed::Add(0) | Deed::Swap | Deed::CompareSwap(_)) => Forgery::Base,
+            (2, RmaKind::Add(0) | RmaKind::Swap | RmaKind::CompareSwap(_)) => Forgery::Base,
             _ => Forgery::None,
         };
-        // A right that lacks is told before what is wrong with the place.
+        // A missing right is reported before a wrong place.
         let forgery = if known.what.access == Access::ANY && !known.is_closed { forgery } else { Forgery::None };
         let (remote, shift) = forge(known, forgery);
-        let number = self.history.next_ask();
+        let number = self.history.next_rma_op();
         let (what, offset, room) = transfer(&known.what, me, deed, number, random);
         let mut room = room;
         let what = room.as_mut().map_or(what, |room| match deed {
-            Deed::Put { .. } => Transfer::Put(room.span()),
+            RmaKind::Put { .. } => Transfer::Put(room.span()),
             _ => Transfer::Get(room.span()),
         });
-        // SAFETY: the room stays as it is in `open` until the operation is over.
+        // SAFETY: the buffer stays unchanged in `open` until the operation is complete.
         match unsafe { node.engine.pml().begin(Peer(target), what, &remote, offset + shift) } {
             Ok(operation) => {
-                let number = self.history.ask(Ask { from: me, window, deed, forgery });
-                self.net.trace(me, || format!("asks {number} {deed:?} of window {window} of {target}, {forgery:?}"));
-                node.desk.open.push(Open { number, operation, target, window, deed, room });
-                node.desk.left -= 1;
+                let number = self.history.rma_op(RmaOp { from: me, window, deed, forgery });
+                self.net.trace(me, || {
+                    format!("begins operation {number} {deed:?} of window {window} of {target}, {forgery:?}")
+                });
+                node.node_windows.open.push(OpenOperation { number, operation, target, window, deed, room });
+                node.node_windows.left -= 1;
                 Ok(true)
             }
             Err(BeginError::Full) => Ok(false),
             Err(BeginError::Unreachable) => {
                 self.history.note(Record::Refused { node: me, peer: target });
-                node.desk.left -= 1;
+                node.node_windows.left -= 1;
                 Ok(true)
             }
             Err(why) => Err(JobError::Refused(me, format!("{deed:?}: {why}"))),
         }
     }
 
-    /// Takes note of the operations of a node that are over. Whether there were any.
-    pub fn end_asks(&mut self, at: usize) -> Result<bool, JobError> {
+    /// Completes operations of a node. Whether there was one.
+    pub fn complete_operations(&mut self, at: usize) -> Result<bool, JobError> {
         let mut any = false;
         while let Some(Finished { operation, result }) = self.nodes[at].engine.pml().next_finished() {
             any = true;
             self.ended += 1;
-            let desk = &mut self.nodes[at].desk;
-            let Some(place) = desk.open.iter().position(|open| open.operation == operation) else {
-                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, which is not under way")));
+            let node_windows = &mut self.nodes[at].node_windows;
+            let Some(place) = node_windows.open.iter().position(|open| open.operation == operation) else {
+                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, which is not under rail")));
             };
-            let Open { number, deed, room, window, .. } = desk.open.remove(place);
+            let OpenOperation { number, deed, room, window, .. } = node_windows.open.remove(place);
             self.net.trace(at as u32, || format!("operation {number} is over: {result:?}"));
             let mut ended = match result {
-                Ok(found) => Ended::Well(found),
-                Err(Failure::Denied(why)) => Ended::Denied(why),
-                Err(_) => Ended::Lost,
+                Ok(found) => RmaOutcome::Done(found),
+                Err(Failure::Denied(why)) => RmaOutcome::Denied(why),
+                Err(_) => RmaOutcome::Lost,
             };
-            if let (Deed::Swap | Deed::CompareSwap(_), Ended::Well(found)) = (deed, ended) {
-                desk.found.insert(window, if deed == Deed::Swap { own(number) } else { found });
+            if let (RmaKind::Swap | RmaKind::CompareSwap(_), RmaOutcome::Done(found)) = (deed, ended) {
+                node_windows.found.insert(window, if deed == RmaKind::Swap { own(number) } else { found });
             }
             match (deed, room) {
-                (Deed::Get { len, .. }, Some(mut room)) => {
+                (RmaKind::Get { len, .. }, Some(mut room)) => {
                     room.take(len as usize, &mut self.scratch);
-                    if let Ended::Well(found) = &mut ended {
+                    if let RmaOutcome::Done(found) = &mut ended {
                         *found = digest(&self.scratch);
                     }
                     if !room.intact(len as usize) {
                         return Err(JobError::Overrun(at as u32, number));
                     }
-                    desk.late.push(room);
+                    node_windows.late.push(room);
                 }
                 (_, Some(mut room)) => {
                     room.scribble();
-                    self.nodes[at].old.push(room);
+                    self.nodes[at].finished_sends.push(room);
                 }
                 _ => {}
             }
-            self.history.note(Record::Done(number, ended));
+            self.history.note(Record::RmaEnded(number, ended));
         }
         Ok(any)
     }
 }
 
-/// The handle that is used, and how much further on it says that the place is.
-fn forge(known: &Known, forgery: Forgery) -> (RemoteMemory, u64) {
+/// The handle to use, and by how much it shifts the place.
+fn forge(known: &KnownWindow, forgery: Forgery) -> (RemoteMemory, u64) {
     let mut handle: [u8; HANDLE_BYTES] = known.remote.to_bytes();
     let shift = match forgery {
         Forgery::None => 0,
         Forgery::Handle => {
-            handle[15] ^= 0x40; // of the generation, which never comes so far
+            handle[15] ^= 0x40; // of the generation, which never gets this far
             0
         }
         Forgery::Length => {
@@ -234,52 +245,62 @@ fn forge(known: &Known, forgery: Forgery) -> (RemoteMemory, u64) {
     (RemoteMemory::from_bytes(&handle).expect("of the same length"), shift)
 }
 
-/// What an operation is to the engine, where it is done, and its memory, if there is any.
-fn transfer(window: &Window, me: u32, deed: Deed, number: u32, random: &mut Random) -> (Transfer, u64, Option<Room>) {
+/// The engine's operation, its offset, and its buffer, if it needs one.
+fn transfer(
+    window: &Window,
+    me: u32,
+    deed: RmaKind,
+    number: u32,
+    random: &mut Random,
+) -> (Transfer, u64, Option<Buffer>) {
     let area = window.area_of(me);
     let none = Transfer::Put(Span::EMPTY);
     let wide = AtomicFlags::empty();
     match deed {
-        Deed::Put { at, len } => {
-            let mut room = Room::any(len as usize, random);
+        RmaKind::Put { at, len } => {
+            let mut room = Buffer::any(len as usize, random);
             room.fill(&bytes(number, len));
             (none, area + at, Some(room))
         }
-        Deed::Get { at, len } => (none, area + at, Some(Room::any(len as usize, random))),
-        Deed::Add(which) => {
+        RmaKind::Get { at, len } => (none, area + at, Some(Buffer::any(len as usize, random))),
+        RmaKind::Add(which) => {
             let flags = [wide, AtomicFlags::BITS_32][which];
             (Transfer::Atomic(Atomic::Op(AtomicOp::Add, 1), flags), COUNTERS[which], None)
         }
-        Deed::Swap => (Transfer::Atomic(Atomic::Op(AtomicOp::Swap, own(number)), wide), CELL, None),
-        Deed::CompareSwap(is) => (Transfer::Atomic(Atomic::CompareSwap(is, own(number)), wide), CELL, None),
+        RmaKind::Swap => (Transfer::Atomic(Atomic::Op(AtomicOp::Swap, own(number)), wide), CELL, None),
+        RmaKind::CompareSwap(is) => (Transfer::Atomic(Atomic::CompareSwap(is, own(number)), wide), CELL, None),
     }
 }
 
-/// Looks at all that is left of a node's windows when its job is over.
-pub(super) fn look_at_windows(node: &mut Node<'_>, history: &mut History, mishaps: bool) -> Result<(), JobError> {
-    for room in &mut node.desk.late {
+/// Checks the windows of a node at the end of the job.
+pub(super) fn check_windows(
+    node: &mut Node<'_>,
+    history: &mut History,
+    failures_expected: bool,
+) -> Result<(), JobError> {
+    for room in &mut node.node_windows.late {
         if !room.intact(0) {
             return Err(JobError::Overrun(node.me, u32::MAX));
         }
     }
-    for held in &mut node.desk.held {
+    for held in &mut node.node_windows.held {
         held.look(history);
-        // A body may be coming in for ever of one that is gone, which nobody was told.
+        // A body of a lost node may never finish arriving, if the loss was not reported.
         if let Some(registration) = held.registration.take()
             && node.engine.pml().deregister(registration).is_err()
-            && !mishaps
+            && !failures_expected
         {
-            return Err(JobError::Refused(node.me, "a window is in use when all is over".into()));
+            return Err(JobError::Refused(node.me, "a window is in use at the end of the job".into()));
         }
     }
     let [_, [operations, _], [answers, _]] = node.engine.pml().rma_used();
-    for (what, after) in [("operations", operations), ("answers", if mishaps { 0 } else { answers })] {
+    for (what, after) in [("operations", operations), ("answers", if failures_expected { 0 } else { answers })] {
         history.note(Record::Level { node: node.me, what, before: 0, after: after.into() });
     }
     Ok(())
 }
 
-/// What an engine did, and what it must not have met.
+/// The activity of an engine's one-sided operations, and the counters that must stay 0.
 pub(super) fn one_sided_counts(engine: &mut Engine<'_>) -> ([Named; 2], [Named; 3]) {
     let counters = engine.pml().rma_counters();
     let did = [("one_sided_served", counters.served), ("one_sided_denied", counters.denied)];

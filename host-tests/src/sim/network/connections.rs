@@ -1,6 +1,6 @@
-//! Connections and the nodes at their ends: how they break, are closed and are made anew.
+//! Connections and nodes: connections break and are closed, nodes die and restart.
 
-use super::endpoint::{End, Later};
+use super::endpoint::{End, PendingEvent};
 use super::faults::Outage;
 use super::packet::Packet;
 use super::state::State;
@@ -8,16 +8,16 @@ use super::state::State;
 impl State {
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
-        if self.ahead.is_empty() {
+        if self.upcoming_outages.is_empty() {
             return;
         }
         let now = self.now;
-        let due: Vec<_> = self.ahead.extract_if(.., |outage| outage.window.0 <= now).collect();
+        let due: Vec<_> = self.upcoming_outages.extract_if(.., |outage| outage.window.0 <= now).collect();
         for Outage { node, rail, .. } in due {
-            let rails = rail.map_or(0..self.makes.len() as u32, |rail| rail..rail + 1);
+            let rails = rail.map_or(0..self.rail_params.len() as u32, |rail| rail..rail + 1);
             for rail in rails {
                 self.counts.outages += 1;
-                let datagrams = self.makes[rail as usize].datagrams;
+                let datagrams = self.rail_params[rail as usize].datagrams;
                 for other in (0..self.nodes).filter(|other| *other != node && !datagrams) {
                     self.cut(node, other, rail);
                 }
@@ -26,20 +26,20 @@ impl State {
     }
 
     pub fn kill(&mut self, node: u32) {
-        let Ok(life) = self.lives[node as usize] else { return };
+        let Ok(incarnation) = self.incarnations[node as usize] else { return };
         self.counts.killed += 1;
-        self.lives[node as usize] = Err(life);
+        self.incarnations[node as usize] = Err(incarnation);
         self.prepared[node as usize] = 0;
         self.devices.kill(node);
-        for rail in 0..self.makes.len() as u32 {
-            let datagrams = self.makes[rail as usize].datagrams;
+        for rail in 0..self.rail_params.len() as u32 {
+            let datagrams = self.rail_params[rail as usize].datagrams;
             for other in 0..self.nodes {
                 if !datagrams {
                     self.cut(node, other, rail);
                     continue;
                 }
                 let mut left: Vec<u32> = self.end(node, rail).outbox.iter().copied().collect();
-                let staged = self.end(other, rail).outbox.clone(); // not on its way yet
+                let staged = self.end(other, rail).outbox.clone(); // not sent yet
                 left.extend(self.between(other, node, rail).iter().filter(|at| !staged.contains(at)));
                 for at in left {
                     if self.packets[at as usize].is_none() {
@@ -47,79 +47,79 @@ impl State {
                     }
                     let packet = self.packet(at);
                     if packet.to == node && packet.sink.is_none() && !packet.held && self.random.chance(300) {
-                        self.materialize(at);
-                        let ghost = Packet { copy: true, ..self.packet(at).clone() };
-                        self.ghosts.push(ghost);
+                        self.copy_body(at);
+                        let stale = Packet { copy: true, ..self.packet(at).clone() };
+                        self.stale_packets.push(stale);
                     }
                     self.discard(at);
                 }
-                self.settle_in_place(node, other, rail);
+                self.copy_bodies(node, other, rail);
             }
             let nodes = self.nodes as usize;
             let end = self.end(node, rail);
-            let ages = end.ages.iter().map(|age| age + 1).collect();
-            *end = End::unknown(nodes, ages);
+            let epochs = end.epochs.iter().map(|epoch| epoch + 1).collect();
+            *end = End::unknown(nodes, epochs);
         }
     }
 
     pub fn revive(&mut self, node: u32) {
-        let Err(life) = self.lives[node as usize] else { return };
+        let Err(incarnation) = self.incarnations[node as usize] else { return };
         self.counts.revived += 1;
         self.hosts_lost[node as usize] = false;
-        self.lives[node as usize] = Ok(life + 1);
-        let (ghosts, rest) = std::mem::take(&mut self.ghosts).into_iter().partition(|ghost| ghost.to == node);
-        self.ghosts = rest;
-        let ghosts: Vec<Packet> = ghosts;
-        for ghost in ghosts {
-            self.counts.ghosts += 1;
-            let at = self.keep(ghost);
+        self.incarnations[node as usize] = Ok(incarnation + 1);
+        let (stale, rest) = std::mem::take(&mut self.stale_packets).into_iter().partition(|packet| packet.to == node);
+        self.stale_packets = rest;
+        let stale: Vec<Packet> = stale;
+        for packet in stale {
+            self.counts.stale_frames += 1;
+            let at = self.keep(packet);
             let done = self.now + self.random.length(1 << 20);
             self.arrive(at, done, false);
         }
     }
 
-    /// Breaks the connection of a pair of ends; both are told a while later.
+    /// Breaks the connection of a pair of ends. Both are told some time later.
     pub fn cut(&mut self, one: u32, other: u32, rail: u32) {
         self.counts.cut += 1;
         for (from, to) in [(one, other), (other, one)] {
             self.purge(from, to, rail, u32::MAX);
-            self.tell_lost(from, to, rail);
+            self.report_lost(from, to, rail);
         }
         self.renew(one, other, rail);
     }
 
-    /// What belongs to the connection of a pair of ends is void from now on, but for what is under way.
+    /// Begins a new connection of a pair of ends. Later frames of the old one are void.
     pub fn renew(&mut self, one: u32, other: u32, rail: u32) {
-        let session = self.link(one, other, rail).session + 1;
-        self.link(one, other, rail).session = session;
-        self.link(other, one, rail).session = session;
+        let session = self.path(one, other, rail).session + 1;
+        self.path(one, other, rail).session = session;
+        self.path(other, one, rail).session = session;
     }
 
-    /// One end will report the other as lost.
-    pub fn tell_lost(&mut self, at: u32, of: u32, rail: u32) {
+    /// Lets one end report the other as lost.
+    pub fn report_lost(&mut self, at: u32, of: u32, rail: u32) {
         let when = self.now + self.random.length(50_000);
-        self.tell_lost_at(when, at, of, rail);
+        self.report_lost_at(when, at, of, rail);
     }
 
-    pub fn tell_lost_at(&mut self, when: u64, at: u32, of: u32, rail: u32) {
-        let age = self.end(at, rail).ages[of as usize];
-        if self.end(at, rail).names[of as usize].is_some() {
+    pub fn report_lost_at(&mut self, when: u64, at: u32, of: u32, rail: u32) {
+        let epoch = self.end(at, rail).epochs[of as usize];
+        if self.end(at, rail).peers[of as usize].is_some() {
             if self.trace {
                 println!("{:>9} node {at}: rail {rail} will lose {of} at {when}", self.now);
             }
-            self.report_at(when, at, rail, Later::Lost { node: of, age });
+            self.report_at(when, at, rail, PendingEvent::Lost { node: of, epoch });
         }
     }
 
-    /// One end closes its connection: the other hears of that after all that is under way.
+    /// Closes a connection at one end. The other end is told after all frames in flight.
     pub fn close(&mut self, from: u32, to: u32, rail: u32) {
-        if from == to || self.makes[rail as usize].datagrams {
+        if from == to || self.rail_params[rail as usize].datagrams {
             return;
         }
         let now = self.now;
         let arrivals = self.end(to, rail).inbox.iter().filter(|next| next.0.0 > now).map(|next| next.0.0);
         let last = arrivals.max().unwrap_or(now).max(now);
-        self.tell_lost_at(last + 1, to, from, rail);
+        self.report_lost_at(last + 1, to, from, rail);
         self.renew(from, to, rail);
     }
 }

@@ -1,4 +1,4 @@
-//! Devices of simulated rails: what is registered with them, and what they do.
+//! Devices of simulated rails: their registrations and operations.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use towline_core::rail::Cookie;
 use towline_core::rail::native::Native;
 use towline_core::rma::Access;
 
-/// All that is registered, and all that is under way.
+/// All registrations, and all operations in progress.
 #[derive(Default)]
 pub(super) struct Devices {
-    /// By a number that is never used again.
-    pub regions: BTreeMap<u64, Memory>,
-    pub works: BTreeMap<u64, Work>,
+    /// By a number that is never reused.
+    pub regions: BTreeMap<u64, Registration>,
+    pub operations: BTreeMap<u64, DeviceOperation>,
     pub number: u64,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Memory {
+pub(super) struct Registration {
     pub node: u32,
     pub rail: u32,
     pub base: usize,
@@ -24,27 +24,28 @@ pub(super) struct Memory {
     pub access: Access,
 }
 
-pub(super) struct Work {
+pub(super) struct DeviceOperation {
     pub from: u32,
     pub to: u32,
     pub rail: u32,
-    /// The initiator's age of the target, and the connection: when either has changed, nobody is told.
-    pub age: u32,
+    /// The initiator's epoch of the target, and the connection. When either has changed, the completion is not
+    /// reported.
+    pub epoch: u32,
     pub session: u32,
     pub native: Native,
     pub cookie: Cookie,
-    /// What is put.
+    /// The bytes of a put.
     pub bytes: Vec<u8>,
 }
 
 impl Devices {
-    /// A node's memory goes, and with it what its devices do.
+    /// Removes the registrations and operations of a node.
     pub fn kill(&mut self, node: u32) {
         self.regions.retain(|_, memory| memory.node != node);
-        self.works.retain(|_, work| work.from != node);
+        self.operations.retain(|_, operation| operation.from != node);
     }
 
-    /// Registrations that a node has not taken back.
+    /// Number of registrations.
     pub fn registered(&self) -> u64 {
         self.regions.len() as u64
     }

@@ -1,4 +1,4 @@
-//! One rail of one node, and one direction between two of them.
+//! The state of one rail of one node, and of one direction between two nodes.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,15 +6,15 @@ use std::collections::{BinaryHeap, VecDeque};
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
 
-/// A body that one node lent to another.
+/// A body that one node has exposed to another.
 #[derive(Clone, Copy)]
-pub(super) struct Lent {
+pub(super) struct Exposed {
     pub from: u32,
     pub to: u32,
     pub rail: u32,
-    /// The lender's age of the borrower: when it has changed, the body is void.
-    pub age: u32,
-    /// So when the connection is another.
+    /// The owner's epoch of the reader. When it has changed, the buffer is void.
+    pub epoch: u32,
+    /// The connection. When it has changed, the buffer is void.
     pub session: u32,
     pub body: Span,
     pub recalled: bool,
@@ -24,68 +24,68 @@ pub(super) struct Lent {
 #[derive(Default)]
 pub(super) struct End {
     pub inbox: BinaryHeap<Reverse<(u64, u64, u32)>>,
-    /// What came from nodes that are not known here yet.
+    /// Frames from nodes that are not known at this end yet.
     pub waiting: Vec<(u64, u64, u32)>,
     pub outbox: VecDeque<u32>,
-    pub events: BinaryHeap<Reverse<(u64, u64, Later)>>,
-    /// The peers that are known here, by node.
-    pub names: Vec<Option<Named>>,
-    /// Times that each peer was added here; what happened to an earlier one is not reported.
-    pub ages: Vec<u32>,
+    pub events: BinaryHeap<Reverse<(u64, u64, PendingEvent)>>,
+    /// The known peers, by node.
+    pub peers: Vec<Option<KnownPeer>>,
+    /// How often each peer was deleted at this end. Events of an earlier epoch are not reported.
+    pub epochs: Vec<u32>,
     /// What is known of each peer's host.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostState>,
     pub held: u32,
 }
 
-/// What an end knows of a peer's host.
+/// What an end knows of the host of a peer.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Host {
-    /// A question that is under way: when it was asked, when its answer is here, and whether one comes.
+pub(super) struct HostState {
+    /// A request in flight: when it was sent, when its reply arrives, and whether there is a reply.
     pub question: Option<(u64, u64, bool)>,
-    /// When the latest was asked that was answered.
+    /// When the latest answered request was sent.
     pub there: Option<u64>,
 }
 
-/// A peer that is known at an end.
+/// A peer that an end knows.
 #[derive(Clone, Copy)]
-pub(super) struct Named {
-    /// What it is called there.
+pub(super) struct KnownPeer {
+    /// Its name at that end.
     pub peer: Peer,
-    /// The connection to it; `None` where it could not be made.
+    /// The connection to it, or `None` if it could not be made.
     pub session: Option<u32>,
-    /// Its life.
-    pub life: u32,
+    /// Its incarnation.
+    pub incarnation: u32,
 }
 
 /// One direction between two ends.
 #[derive(Clone, Default)]
-pub(super) struct Link {
-    /// Frames under way or unreleased, by lane.
+pub(super) struct Path {
+    /// Frames in flight or unreleased, by lane.
     pub used: [u32; 3],
     pub busy_until: u64,
     pub refuses_until: u64,
     pub latest: u64,
-    /// Number of the connection, the same in both directions. What belongs to an older one is void.
+    /// Number of the connection, the same in both directions. Frames of an older connection are void.
     pub session: u32,
 }
 
-/// What an end will report.
+/// An event that an end will report.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Later {
-    /// A packet's body is in its sink.
+pub(super) enum PendingEvent {
+    /// The body of a packet is in its sink.
     Delivered(u32),
-    /// A body of that node's is no longer read.
-    Sent { node: u32, age: u32, cookie: u64 },
+    /// A body that was left in place for that node has been read.
+    Sent { node: u32, epoch: u32, cookie: u64 },
     /// The node is lost.
-    Lost { node: u32, age: u32 },
-    /// Somebody says so.
-    Rumour { node: u32, age: u32 },
-    /// A device is through with that.
+    Lost { node: u32, epoch: u32 },
+    /// A false report that the node is lost.
+    FalseRefusal { node: u32, epoch: u32 },
+    /// A device has completed an operation.
     Performed(u64),
 }
 
 impl End {
-    /// When the end must be polled, with at most `keep` frames held.
+    /// When the end must be polled next, if it may hold at most `keep` frames.
     pub fn next_at(&self, keep: u32) -> Option<u64> {
         let arrival = self.inbox.peek().map(|next| next.0.0).filter(|_| self.held < keep);
         let event = self.events.peek().map(|next| next.0.0);
@@ -95,8 +95,8 @@ impl End {
 }
 
 impl End {
-    /// An end that knows nobody.
-    pub fn unknown(nodes: usize, ages: Vec<u32>) -> Self {
-        Self { names: vec![None; nodes], ages, hosts: vec![Host::default(); nodes], ..Self::default() }
+    /// An end that knows no peer.
+    pub fn unknown(nodes: usize, epochs: Vec<u32>) -> Self {
+        Self { peers: vec![None; nodes], epochs, hosts: vec![HostState::default(); nodes], ..Self::default() }
     }
 }

@@ -1,37 +1,37 @@
-//! What may go wrong on simulated rails, and how often it did.
+//! The faults of simulated rails, and counts of how often each happened.
 
 use towline_core::rail::native::OneSided;
 
 use crate::random::Random;
 
-/// What one rail of every node is like.
+/// The parameters of one rail. Every node has one rail of each set of parameters.
 #[derive(Clone, Copy, Debug)]
-pub struct Make {
+pub struct RailParams {
     /// Nanoseconds from commit to arrival of an empty frame.
     pub latency: u32,
     /// Megabytes per second of each directed pair.
     pub bandwidth: u32,
     /// Longest eager and control frame in bytes.
     pub eager_limit: u32,
-    /// Body bytes that go with a rendezvous header, at most.
+    /// Most body bytes that are sent with a rendezvous header.
     pub rendezvous_eager_limit: u32,
-    /// Below this nothing is split any further.
+    /// Smallest fragment: messages are not split further.
     pub min_fragment: u32,
     /// Longest bulk frame in bytes.
     pub max_send_size: u32,
-    /// Frames of each lane that are under way or unreleased between two nodes, at most.
+    /// Most frames of each lane that are in flight or unreleased between two nodes.
     pub slots: u32,
-    /// Frames that a receiver may hold.
+    /// Most frames that a receiver may hold.
     pub frames_kept: u32,
-    /// Frames travel for themselves, as datagrams do: they may be lost, doubled and changed, those of unknown senders are
-    /// dropped, and nothing is ever told of a peer that is gone. Otherwise they travel by a connection, which delays or
-    /// breaks.
+    /// Frames are independent, like datagrams: they may be lost, duplicated and corrupted, frames of unknown senders
+    /// are dropped, and the loss of a peer is never reported. Otherwise frames travel over a connection, which delays
+    /// or breaks.
     pub datagrams: bool,
-    /// What its device does.
+    /// The abilities of its device.
     pub device: OneSided,
 }
 
-impl Default for Make {
+impl Default for RailParams {
     fn default() -> Self {
         Self {
             latency: 1000,
@@ -51,157 +51,165 @@ impl Default for Make {
 /// A span of virtual time in nanoseconds, from the first to before the second.
 pub type Window = (u64, u64);
 
-impl Make {
-    /// The same with frames that travel for themselves.
+impl RailParams {
+    /// The same parameters with independent frames.
     pub const fn datagrams(self) -> Self {
         Self { datagrams: true, ..self }
     }
 }
 
-/// Two nodes that cannot reach each other for a time.
+/// A partition: two nodes cannot reach each other for a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Partition {
-    /// Whose frames do not arrive.
+    /// The sender whose frames do not arrive.
     pub from: u32,
-    /// And where.
+    /// The receiver.
     pub to: u32,
-    /// Neither do those that go the other way.
+    /// Frames in the other direction do not arrive either.
     pub both: bool,
-    /// By that rail; `None` by all of them.
+    /// The rail, or `None` for all rails.
     pub rail: Option<u32>,
     /// When.
     pub window: Window,
 }
 
-/// A rail of a node that is dead for a time.
+/// An outage: a rail of a node is dead for a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage {
-    /// Whose.
+    /// The node.
     pub node: u32,
-    /// Which; `None` for all of them.
+    /// The rail, or `None` for all rails.
     pub rail: Option<u32>,
     /// When; up to [`FOR_EVER`].
     pub window: Window,
 }
 
-/// Two nodes without a common rail, or with one rail less in common: for the whole job.
+/// Two nodes without a common rail, or with one common rail less, for the whole job.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing {
-    /// One of them, the lower.
+    /// The lower node.
     pub one: u32,
-    /// The other.
+    /// The higher node.
     pub other: u32,
-    /// That rail does not lead from one to the other; `None`: none does.
+    /// The missing rail, or `None` if all are missing.
     pub rail: Option<u32>,
 }
 
 impl Missing {
-    /// Whether it is about that rail of this pair.
+    /// Whether it concerns this rail of this pair.
     pub fn holds(&self, one: u32, other: u32, rail: u32) -> bool {
         (self.one, self.other) == (one.min(other), one.max(other)) && self.rail.is_none_or(|one| one == rail)
     }
 }
 
-/// The end of what does not end.
+/// The end of a fault that does not end.
 pub const FOR_EVER: u64 = u64::MAX;
 
-/// What goes wrong. The default: nothing. Chances are per mille.
+/// The faults of a network. The default is none. Chances are per mille.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// A rail with room refuses.
+    /// A rail with room refuses a frame.
     pub busy: u32,
-    /// A refusal lasts: nothing is taken for up to so many nanoseconds.
+    /// A refusal lasts for up to this many nanoseconds.
     pub busy_for: u64,
-    /// Each frame takes up to so many nanoseconds more: frames overtake each other.
+    /// Each frame takes up to this many additional nanoseconds, so frames are reordered.
     pub jitter: u64,
-    /// A frame's body comes later than its header.
+    /// The body of a frame arrives later than its header.
     pub late_body: u32,
-    /// A body is read where it lies, later.
+    /// A body is left in place and read later.
     pub in_place: u32,
-    /// A frame leaves only when its sender polls.
+    /// A frame is sent only when its sender polls.
     pub staged: u32,
-    /// A body is lent to whoever asks for that, and not refused.
-    pub lend: u32,
-    /// What was lent cannot be fetched.
-    pub unfetched: u32,
-    /// A device takes up to so many nanoseconds more.
-    pub device_for: u64,
+    /// A rail agrees to expose a body.
+    pub expose: u32,
+    /// An exposed body cannot be read.
+    pub unreadable: u32,
+    /// A device takes up to this many additional nanoseconds.
+    pub device_delay: u64,
     /// A device has no room.
     pub device_busy: u32,
-    /// A device does not do what it is asked for.
+    /// A device refuses an operation.
     pub device_refuses: u32,
-    /// A device fails when it is half through.
+    /// A device fails after half of an operation.
     pub device_breaks: u32,
-    /// Memory is not registered.
+    /// Memory cannot be registered.
     pub unregistered: u32,
     /// A datagram is lost.
     pub drop: u32,
-    /// A datagram comes twice.
+    /// A datagram arrives twice.
     pub duplicate: u32,
-    /// A datagram comes with one bit flipped, of another kind, or cut short.
+    /// A datagram arrives with one bit flipped, with another tag, or truncated.
     pub corrupt: u32,
-    /// Frames wait until it is over; datagrams are lost.
+    /// Partitions: frames wait until one is over, and datagrams are lost.
     pub partitions: Vec<Partition>,
     /// A rail of a node neither sends nor receives for a time.
-    pub stalls: Vec<(u32, u32, Window)>,
-    /// Connections break; datagrams are lost.
+    pub rail_stalls: Vec<(u32, u32, Window)>,
+    /// Outages: connections break, and datagrams are lost.
     pub outages: Vec<Outage>,
-    /// A rail of several on which half of all datagrams are lost for a time, while others lose none.
-    pub half: Option<(u32, Window)>,
-    /// A node stands still, as if it were stopped or computed: it does not call its engine.
-    pub rests: Vec<(u32, Window)>,
-    /// Hosts answer for processes that stand still, and say so when one is gone.
-    pub hosts: bool,
-    /// With hosts: after a datagram its sender hears that nobody is there, which is not true.
-    pub rumours: u32,
-    /// Pairs that cannot reach each other by some or all rails.
+    /// A rail on which half of all datagrams are lost for a time, while the other rails lose none.
+    pub lossy_rail: Option<(u32, Window)>,
+    /// A node is stalled, as if it were stopped or computed: it does not call its engine.
+    pub node_stalls: Vec<(u32, Window)>,
+    /// Hosts answer for stalled processes, and report when a process has ended.
+    pub hosts_answer: bool,
+    /// If hosts answer: the sender of a datagram is told falsely that no process is there.
+    pub false_refusals: u32,
+    /// Pairs without some or all common rails.
     pub missing: Vec<Missing>,
-    /// A bug, to see that it is noticed.
-    pub planted: Option<Planted>,
+    /// A planted bug, which a test must detect.
+    pub planted: Option<PlantedBug>,
 }
 
-/// A bug that no rail, link or program may have: once in a while it does what it must not.
+/// A planted bug of a rail, link or program. It shows now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Planted {
-    /// A frame over a reliable rail is lost.
-    Swallowed,
-    /// It comes twice.
-    Doubled,
-    /// A bit of its body changes.
-    Changed,
-    /// It takes the place of the one before it in the order of messages.
-    Swapped,
-    /// A body is told to be in its sink, and never gets there.
-    Unwritten,
-    /// A request is never given back.
-    Leaked,
-    /// A rail that was disabled is never enabled again.
-    StaysOff,
-    /// Frames are given to a rail although it is disabled.
-    TakesAll,
+pub enum PlantedBug {
+    /// A frame on a reliable rail is lost.
+    FrameLost,
+    /// A frame on a reliable rail arrives twice.
+    FrameDuplicated,
+    /// A bit of a body on a reliable rail changes.
+    BodyCorrupted,
+    /// Two messages swap their places in the order.
+    MessagesSwapped,
+    /// A delivery is reported, but the body is not written to the sink.
+    SinkUnwritten,
+    /// A request is never released.
+    RequestLeaked,
+    /// A disabled rail is never enabled again.
+    RailStaysDisabled,
+    /// Frames are given to a disabled rail.
+    DisabledRailUsed,
     /// A stall time-out is not set.
-    Patient,
-    /// It is much shorter than it should be.
-    Hasty,
-    /// Hosts that are there do not answer.
-    Deaf,
-    /// Hosts that are gone answer.
-    Undead,
-    /// Where one rail loses half of its frames, all of them tell that whom they were for is lost.
-    Slandered,
-    /// Nodes without a common rail reach each other.
-    Joined,
+    NoStallTimeout,
+    /// The stall time-out is much too short.
+    ShortStallTimeout,
+    /// Live hosts do not answer.
+    HostsSilent,
+    /// Lost hosts answer.
+    LostHostsAnswer,
+    /// A rail that loses half of its frames makes all rails report the peer as lost.
+    FalseLoss,
+    /// Nodes without a common rail can reach each other.
+    MissingRailUsed,
 }
 
-impl Planted {
-    /// Whether it is a bug of rails, which end with all else that goes wrong.
+impl PlantedBug {
+    /// Whether it is a bug of rails. Such a bug ends together with all other faults.
     pub const fn is_of_rails(self) -> bool {
-        matches!(self, Self::Swallowed | Self::Doubled | Self::Changed | Self::Swapped | Self::Unwritten | Self::Leaked)
+        matches!(
+            self,
+            Self::FrameLost
+                | Self::FrameDuplicated
+                | Self::BodyCorrupted
+                | Self::MessagesSwapped
+                | Self::SinkUnwritten
+                | Self::RequestLeaked
+        )
     }
 }
 
 impl Faults {
-    /// A random set of the faults that a reliable rail may show, each with a random strength.
+    /// A random set of the faults of a reliable rail, each with a random strength.
     pub fn reliable(random: &mut Random) -> Self {
         let mut one = |of: &[u32]| if random.chance(500) { random.pick(of) } else { 0 };
         Self {
@@ -211,14 +219,14 @@ impl Faults {
             late_body: one(&[20, 300, 1000]),
             in_place: one(&[100, 500, 1000]),
             staged: one(&[100, 500, 1000]),
-            lend: one(&[500, 1000]),
-            unfetched: one(&[10, 300, 1000]),
+            expose: one(&[500, 1000]),
+            unreadable: one(&[10, 300, 1000]),
             ..Self::default()
         }
     }
 }
 
-/// Declares the counters together with their names.
+/// Declares the counters with their names.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// How often each thing happened.
@@ -233,7 +241,7 @@ macro_rules! counts {
                 vec![$((stringify!($name), self.$name)),*]
             }
 
-            /// Adds what happened elsewhere.
+            /// Adds other counts.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)*
             }
@@ -248,35 +256,36 @@ counts! {
     bytes,
     /// Refusals by chance.
     busy_by_chance,
-    /// Refusals for want of room.
+    /// Refusals because there was no room.
     busy_for_room,
-    /// Frames handed over after a later one of the same pair and rail.
-    overtaken,
-    /// Frames whose body came later than the header.
+    /// Frames received after a later one of the same pair and rail.
+    reordered,
+    /// Frames whose body arrived later than the header.
     late_bodies,
     /// Deliveries that were pending.
     pending_deliveries,
-    /// Bodies read where they lay.
+    /// Bodies left in place and read later.
     in_place,
     /// Frames that waited for their sender's poll.
     staged,
-    /// Bodies lent.
-    lent,
-    /// Bodies fetched from where they lay.
-    fetched,
-    /// Fetches that failed.
-    unfetched,
-    /// Operations that devices did, and those that they did not begin with for want of room or otherwise.
+    /// Bodies exposed.
+    exposed,
+    /// Exposed bodies read.
+    read_exposed,
+    /// Reads of exposed bodies that failed.
+    unreadable,
+    /// Operations of devices, and those that they refused because there was no room or by chance.
     performed,
     device_busy,
     device_refused,
-    /// Operations that failed half through.
+    /// Operations of devices that failed half through.
     device_broken,
-    /// Operations on memory that was not registered any more.
+    /// Operations of devices on memory that was no longer registered.
     not_reached,
-    /// Memory that was not registered.
+    /// Refused registrations.
     unregistered,
-    /// Writes that came after whoever began them had forgotten the peer, also where the memory was registered no more.
+    /// Writes of devices after the initiator had deleted the peer, including those to memory that was no longer
+    /// registered.
     late_writes,
     /// Frames lost.
     dropped,
@@ -286,58 +295,59 @@ counts! {
     corrupted,
     /// Frames held up or lost by a partition.
     partitioned,
-    /// Those of them by one that holds one way only.
+    /// Frames held up or lost by a partition of one direction.
     one_way,
-    /// Datagrams lost because a rail was dead.
-    unheard,
-    /// Datagrams lost by the rail that loses half of them.
-    halved,
+    /// Datagrams lost in an outage.
+    outage_losses,
+    /// Datagrams lost by the lossy rail.
+    lossy_rail_losses,
     /// Rails that were disabled.
     disabled,
-    /// Those of them that were enabled again.
+    /// Disabled rails that were enabled again.
     enabled,
-    /// Nodes that stood still for a while.
-    rested,
-    /// Those of them that others waited for, longer than a silent link lives, and kept because their hosts answered.
-    outlasted,
-    /// Nodes that were given up because they stood still for longer than the stall time-out.
-    stalled_out,
-    /// Nodes that others waited for while they stood still, and kept since it was shorter than that.
-    spared,
-    /// Questions to hosts that were answered.
+    /// Stalls of nodes.
+    nodes_stalled,
+    /// Stalled nodes that other nodes kept although they were silent for longer than a link allows, since their hosts
+    /// answered.
+    kept_by_host,
+    /// Nodes that were given up because of the stall time-out.
+    given_up_stalled,
+    /// Stalled nodes that other nodes kept since the stall was shorter than the time-out.
+    kept_below_timeout,
+    /// Requests to hosts that were answered.
     hosts_asked,
-    /// Those that were not.
-    hosts_unheard,
+    /// Requests to hosts that were not answered.
+    hosts_silent,
     /// Nodes that were lost with their host.
     hosts_lost,
-    /// Datagrams of which a host said that nobody is there.
+    /// Datagrams to which a host replied that no process is there.
     refused,
-    /// The same where it is not true.
-    rumours,
-    /// Pairs of which one could not be added for want of a common rail.
+    /// Such replies that were false.
+    false_refusals,
+    /// Pairs that could not be introduced, since they have no common rail.
     unlinked,
-    /// Ways that are missing between pairs that have others.
+    /// Missing rails of pairs that have other common rails.
     fewer_rails,
     /// Rails that died.
     outages,
-    /// Rails of which a peer was added again after its connection was cut.
-    returned,
+    /// Peers that were added again after their connection broke.
+    reconnected,
     /// Nodes that died.
     killed,
     /// Nodes that came back.
     revived,
-    /// Frames of or for a life that is over.
-    ghosts,
-    /// Polls in vain because of a stall.
-    stalled,
+    /// Frames from or to an earlier incarnation.
+    stale_frames,
+    /// Polls that found nothing because the rail was stalled.
+    stalled_polls,
     /// Pairs of rails that were cut.
     cut,
     /// Requests prepared for a cache.
     prepared,
-    /// Requests undone, when they left it.
-    undone,
+    /// Requests released from the cache.
+    unprepared,
     /// Frames of requests from a cache.
     cached,
-    /// Frames of others.
+    /// Frames of requests that are not cached.
     uncached,
 }

@@ -1,9 +1,9 @@
-//! Frames under way.
+//! Frames in flight.
 
 use towline_core::convertor::Span;
 use towline_core::rail::{Cookie, Lane};
 
-/// A frame.
+/// A frame in flight.
 #[derive(Clone)]
 pub(super) struct Packet {
     pub id: u64,
@@ -16,15 +16,15 @@ pub(super) struct Packet {
     pub lane: Lane,
     pub header: u8,
     pub bytes: Vec<u8>,
-    /// The body, as long as it lies with the sender: then `bytes` is the header alone.
+    /// The body, while it is left in place at the sender. Then `bytes` holds the header only.
     pub in_place: Option<(Span, Cookie)>,
-    /// When the body is in.
+    /// When the body has arrived.
     pub body_at: u64,
-    /// Where a pending delivery goes to: the sink, and the bytes left out before it.
+    /// The target of a pending delivery: the sink, and the number of bytes to skip.
     pub sink: Option<(Span, usize, Cookie)>,
-    /// A second copy takes no room.
+    /// A duplicate. It occupies no slot.
     pub copy: bool,
-    /// Handed over and not yet given back.
+    /// Received and not yet released.
     pub held: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One end of the simulated network.
+//! The simulated rail.
 
 use std::cmp::Reverse;
 
@@ -12,30 +12,30 @@ use towline_core::rail::{
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
-use super::endpoint::{Host, Later, Lent, Named};
-use super::faults::Planted;
+use super::endpoint::{Exposed, HostState, KnownPeer, PendingEvent};
+use super::faults::PlantedBug;
 use super::net::Net;
 use super::packet::Packet;
 use super::state::State;
 
 impl Net {
-    /// The rails of one node, in the order of the makes. To be asked for once per node.
+    /// The rails of one node, in the order of their parameters. Must be called once for each node.
     pub fn rails(&self, node: u32) -> Vec<SimRail> {
-        let count = self.0.borrow().makes.len() as u32;
+        let count = self.0.borrow().rail_params.len() as u32;
         (0..count).map(|rail| SimRail::new(self.clone(), node, rail)).collect()
     }
 
-    /// A node comes back, with these rails.
+    /// Restarts a node. Gives its new rails.
     pub fn revive(&self, node: u32) -> Vec<SimRail> {
         self.0.borrow_mut().revive(node);
         self.rails(node)
     }
 }
 
-/// What a prepared request holds.
+/// The content of a prepared request.
 const PREPARED: [u8; 24] = *b"prepared for this rail..";
 
-/// Bytes of a card: node, rail, life.
+/// Bytes of a card: node, rail, incarnation.
 const CARD: usize = 12;
 
 /// A rail of one node of a [`Net`].
@@ -44,9 +44,9 @@ const CARD: usize = 12;
 /// use towline_core::rail::{Event, Lane, Peer, Rail, Shape};
 /// use towline_core::time::Instant;
 /// use towline_host_tests::random::Random;
-/// use towline_host_tests::sim::network::{Net, faults::{Faults, Make}};
+/// use towline_host_tests::sim::network::{Net, faults::{Faults, RailParams}};
 ///
-/// let net = Net::new(2, vec![Make::default()], Faults::default(), Dice::new(1));
+/// let net = Net::new(2, vec![RailParams::default()], Faults::default(), Random::new(1));
 /// let (mut left, mut right) = (net.rails(0).remove(0), net.rails(1).remove(0));
 /// let to_right = left.add_peer(Peer(1), right.card()).unwrap();
 /// right.add_peer(Peer(0), left.card()).unwrap();
@@ -66,7 +66,7 @@ pub struct SimRail {
     rail: u32,
     card: [u8; CARD],
     attributes: Attributes,
-    /// The frame that is being written: what was asked, and its bytes.
+    /// The frame that is being written: its shape, and its bytes.
     draft: Option<Shape>,
     room: Vec<u8>,
 }
@@ -74,40 +74,40 @@ pub struct SimRail {
 impl SimRail {
     pub(super) fn new(net: Net, node: u32, rail: u32) -> Self {
         let state = net.0.borrow();
-        let make = state.makes[rail as usize];
+        let params = state.rail_params[rail as usize];
         let faults = &state.faults;
-        let life = state.life(node).unwrap_or(0);
+        let incarnation = state.incarnation(node).unwrap_or(0);
         let mut capabilities = Capabilities::SEND;
         capabilities.set(Capabilities::SEND_INPLACE, faults.in_place != 0);
-        capabilities.set(Capabilities::PUT, make.device.put.limit != 0);
-        capabilities.set(Capabilities::GET, make.device.get.limit != 0);
-        capabilities.set(Capabilities::NEED_ACK | Capabilities::NEED_CSUM, make.datagrams);
+        capabilities.set(Capabilities::PUT, params.device.put.limit != 0);
+        capabilities.set(Capabilities::GET, params.device.get.limit != 0);
+        capabilities.set(Capabilities::NEED_ACK | Capabilities::NEED_CSUM, params.datagrams);
         let attributes = Attributes {
             name: "sim",
             capabilities,
             exclusivity: towline_core::rail::attributes::EXCLUSIVITY_DEFAULT,
-            latency: make.latency,
-            bandwidth: make.bandwidth,
-            eager_limit: make.eager_limit,
-            rendezvous_eager_limit: make.rendezvous_eager_limit,
-            min_fragment: make.min_fragment,
-            max_send_size: make.max_send_size,
+            latency: params.latency,
+            bandwidth: params.bandwidth,
+            eager_limit: params.eager_limit,
+            rendezvous_eager_limit: params.rendezvous_eager_limit,
+            min_fragment: params.min_fragment,
+            max_send_size: params.max_send_size,
             cache_size: 4,
             cache_bytes: 24,
             accelerator: AcceleratorLimits::NONE,
-            frames_kept: make.frames_kept,
-            one_sided: make.device,
+            frames_kept: params.frames_kept,
+            one_sided: params.device,
         };
-        let room = vec![0; make.eager_limit.max(make.max_send_size) as usize];
+        let room = vec![0; params.eager_limit.max(params.max_send_size) as usize];
         drop(state);
         let mut card = [0; CARD];
         card[..4].copy_from_slice(&node.to_le_bytes());
         card[4..8].copy_from_slice(&rail.to_le_bytes());
-        card[8..].copy_from_slice(&life.to_le_bytes());
+        card[8..].copy_from_slice(&incarnation.to_le_bytes());
         Self { net, node, rail, card, attributes, draft: None, room }
     }
 
-    /// Goes without a word: all others are told a while later.
+    /// Disappears without closing. All other ends are told some time later.
     pub fn leave(self) {
         let mut state = self.net.0.borrow_mut();
         for other in (0..state.nodes()).filter(|other| *other != self.node) {
@@ -115,17 +115,17 @@ impl SimRail {
         }
     }
 
-    /// Whether a frame is taken now.
-    fn admit(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
+    /// Checks whether a frame is accepted now.
+    fn check_admission(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
         if shape.len > limit || usize::from(shape.header) > HEAD {
             return Err(SendError::TooLong);
         }
-        if to.0 >= state.nodes() || state.end(self.node, self.rail).names[to.0 as usize].is_none() {
+        if to.0 >= state.nodes() || state.end(self.node, self.rail).peers[to.0 as usize].is_none() {
             return Err(SendError::Unreachable);
         }
-        let (now, slots) = (state.now, state.makes[self.rail as usize].slots);
-        let link = state.link(self.node, to.0, self.rail);
+        let (now, slots) = (state.now, state.rail_params[self.rail as usize].slots);
+        let link = state.path(self.node, to.0, self.rail);
         if link.used[shape.lane as usize] >= slots {
             state.counts.busy_for_room += 1;
             return Err(SendError::Busy);
@@ -136,14 +136,14 @@ impl SimRail {
         }
         if state.random.chance(state.faults.busy) {
             let pause = state.random.below(state.faults.busy_for + 1);
-            state.link(self.node, to.0, self.rail).refuses_until = now + pause;
+            state.path(self.node, to.0, self.rail).refuses_until = now + pause;
             state.counts.busy_by_chance += 1;
             return Err(SendError::Busy);
         }
         Ok(())
     }
 
-    fn post(
+    fn submit(
         &self,
         state: &mut State,
         to: Endpoint,
@@ -154,7 +154,7 @@ impl SimRail {
         let left_in_place = in_place.is_some();
         state.counts.in_place += u64::from(left_in_place);
         let id = state.id();
-        let session = state.end(self.node, self.rail).names[to.0 as usize].and_then(|named| named.session);
+        let session = state.end(self.node, self.rail).peers[to.0 as usize].and_then(|named| named.session);
         let packet = Packet {
             id,
             session,
@@ -178,8 +178,8 @@ impl SimRail {
         }
     }
 
-    /// What is due at this end.
-    fn due(&self, state: &mut State) -> Option<Event> {
+    /// The next event that is due at this end.
+    fn next_event(&self, state: &mut State) -> Option<Event> {
         let now = state.now;
         loop {
             let keep = self.attributes.frames_kept;
@@ -190,7 +190,7 @@ impl SimRail {
                 (None, None) => return None,
                 (Some(arrival), event) if event.is_none_or(|event| arrival <= event) => {
                     let Reverse((when, id, at)) = end.inbox.pop()?;
-                    match self.hand_over(state, at) {
+                    match self.receive_frame(state, at) {
                         Ok(Some(frame)) => return Some(Event::Frame(frame)),
                         Ok(None) => {}
                         Err(()) => state.end(self.node, self.rail).waiting.push((when, id, at)),
@@ -206,18 +206,18 @@ impl SimRail {
         }
     }
 
-    /// A frame for the reader, if it is one. An error as long as its sender is not known here.
-    fn hand_over(&self, state: &mut State, at: u32) -> Result<Option<Frame>, ()> {
+    /// Receives a frame. `None` if it is dropped. An error while its sender is not known at this end.
+    fn receive_frame(&self, state: &mut State, at: u32) -> Result<Option<Frame>, ()> {
         let from_node = state.packet(at).from;
-        let named = state.end(self.node, self.rail).names[from_node as usize];
-        if state.makes[self.rail as usize].datagrams {
+        let named = state.end(self.node, self.rail).peers[from_node as usize];
+        if state.rail_params[self.rail as usize].datagrams {
             if named.is_none() {
                 state.discard(at);
                 return Ok(None);
             }
         } else {
             let (theirs, here) = (state.packet(at).session, named.and_then(|named| named.session));
-            let closed = theirs < Some(state.link(from_node, self.node, self.rail).session);
+            let closed = theirs < Some(state.path(from_node, self.node, self.rail).session);
             if theirs < here || (closed && theirs != here) {
                 state.discard(at);
                 return Ok(None);
@@ -226,8 +226,8 @@ impl SimRail {
                 return Err(());
             }
         }
-        let Some(Named { peer: from, .. }) = named else { return Err(()) };
-        state.materialize(at);
+        let Some(KnownPeer { peer: from, .. }) = named else { return Err(()) };
+        state.copy_body(at);
         let now = state.now;
         let packet = state.packet(at);
         let (id, len, header, tag, copy) = (packet.id, packet.bytes.len(), packet.header, packet.tag, packet.copy);
@@ -237,11 +237,11 @@ impl SimRail {
         let valid = if whole || packet.body_at <= now { len.min(HEAD) } else { usize::from(header) };
         let mut head = [0xee; HEAD];
         head[..valid].copy_from_slice(&packet.bytes[..valid]);
-        let link = state.link(from_node, self.node, self.rail);
+        let link = state.path(from_node, self.node, self.rail);
         if !copy {
             let overtaken = id < link.latest;
             link.latest = link.latest.max(id);
-            state.counts.overtaken += u64::from(overtaken);
+            state.counts.reordered += u64::from(overtaken);
         }
         if whole {
             state.discard(at);
@@ -253,37 +253,37 @@ impl SimRail {
         Ok(Some(Frame { id, from, tag, valid: valid as u8, len: len as u32, head }))
     }
 
-    /// What an event tells its reader; `None` where it is of a peer that was forgotten meanwhile.
-    fn report(&self, state: &mut State, later: Later) -> Option<Event> {
+    /// Converts a pending event. `None` if it concerns a peer that has been deleted meanwhile.
+    fn report(&self, state: &mut State, later: PendingEvent) -> Option<Event> {
         match later {
-            Later::Delivered(at) => {
+            PendingEvent::Delivered(at) => {
                 let planted = state.faults.planted;
                 let packet = state.packet(at);
                 let (sink, skip, cookie) = packet.sink.take()?;
                 let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
-                if planted != Some(Planted::Unwritten) {
+                if planted != Some(PlantedBug::SinkUnwritten) {
                     // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
                     unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
                 }
                 state.discard(at);
                 Some(Event::Delivered(cookie))
             }
-            Later::Sent { node, age, cookie } => {
-                (state.end(self.node, self.rail).ages[node as usize] == age).then_some(Event::Sent(Cookie(cookie)))
+            PendingEvent::Sent { node, epoch, cookie } => {
+                (state.end(self.node, self.rail).epochs[node as usize] == epoch).then_some(Event::Sent(Cookie(cookie)))
             }
-            Later::Rumour { node, age } => {
+            PendingEvent::FalseRefusal { node, epoch } => {
                 let end = state.end(self.node, self.rail);
-                let named = end.names[node as usize].filter(|_| end.ages[node as usize] == age)?;
+                let named = end.peers[node as usize].filter(|_| end.epochs[node as usize] == epoch)?;
                 Some(Event::Silent(named.peer, None))
             }
-            Later::Performed(number) => state.performed(number),
-            Later::Lost { node, age } => {
+            PendingEvent::Performed(number) => state.complete_operation(number),
+            PendingEvent::Lost { node, epoch } => {
                 let end = state.end(self.node, self.rail);
-                if end.ages[node as usize] != age {
+                if end.epochs[node as usize] != epoch {
                     return None;
                 }
-                end.ages[node as usize] += 1; // nothing of it may follow
-                let named = end.names[node as usize].take()?;
+                end.epochs[node as usize] += 1; // no later event of this epoch may follow
+                let named = end.peers[node as usize].take()?;
                 Some(Event::Lost(named.peer, Lost::Broken))
             }
         }
@@ -301,27 +301,29 @@ impl Rail for SimRail {
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         let card: [u8; CARD] = card.try_into().map_err(|_| Unreachable::BadCard)?;
-        let [node, rail, life] = [0, 4, 8].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| card[at + byte])));
+        let [node, rail, incarnation] =
+            [0, 4, 8].map(|at| u32::from_le_bytes(std::array::from_fn(|byte| card[at + byte])));
         let mut state = self.net.0.borrow_mut();
         if node >= state.nodes() || rail != self.rail {
             return Err(Unreachable::NoNetwork);
         }
-        if state.is_missing(self.node, node, rail) && state.faults.planted != Some(Planted::Joined) {
+        if state.is_rail_missing(self.node, node, rail) && state.faults.planted != Some(PlantedBug::MissingRailUsed) {
             state.counts.fewer_rails += 1;
             return Err(Unreachable::NoNetwork);
         }
-        let there = state.life(node) == Some(life) && ![self.node, node].iter().any(|node| state.is_out(*node, rail));
-        state.lives_known.insert((self.node, node), life);
-        let reached = there || node == self.node || state.makes[rail as usize].datagrams;
-        let session = state.link(self.node, node, rail).session;
-        state.counts.returned += u64::from(reached && session != 0);
+        let there = state.incarnation(node) == Some(incarnation)
+            && ![self.node, node].iter().any(|node| state.is_in_outage(*node, rail));
+        state.known_incarnations.insert((self.node, node), incarnation);
+        let reached = there || node == self.node || state.rail_params[rail as usize].datagrams;
+        let session = state.path(self.node, node, rail).session;
+        state.counts.reconnected += u64::from(reached && session != 0);
         let end = state.end(self.node, self.rail);
-        end.names[node as usize] = Some(Named { peer, session: reached.then_some(session), life });
-        end.hosts[node as usize] = Host::default();
+        end.peers[node as usize] = Some(KnownPeer { peer, session: reached.then_some(session), incarnation });
+        end.hosts[node as usize] = HostState::default();
         let waiting = std::mem::take(&mut end.waiting);
         end.inbox.extend(waiting.into_iter().map(Reverse));
         if !reached {
-            state.tell_lost(self.node, node, rail);
+            state.report_lost(self.node, node, rail);
         }
         Ok(Endpoint(node))
     }
@@ -331,23 +333,23 @@ impl Rail for SimRail {
         if endpoint.0 >= state.nodes() {
             return;
         }
-        // A connection that the peer has made since is not this one.
-        let session = state.link(self.node, endpoint.0, self.rail).session;
-        let known = state.end(self.node, self.rail).names[endpoint.0 as usize];
+        // A connection that the peer has made since then is another one.
+        let session = state.path(self.node, endpoint.0, self.rail).session;
+        let known = state.end(self.node, self.rail).peers[endpoint.0 as usize];
         let up_to = known.and_then(|named| named.session).unwrap_or(session.saturating_sub(1));
         state.purge(endpoint.0, self.node, self.rail, up_to);
-        // What is under way to the peer still arrives if it left this memory.
-        state.settle_in_place(self.node, endpoint.0, self.rail);
+        // Frames in flight to the peer still arrive, if their bodies have been copied.
+        state.copy_bodies(self.node, endpoint.0, self.rail);
         let end = state.end(self.node, self.rail);
-        end.names[endpoint.0 as usize] = None;
-        end.ages[endpoint.0 as usize] += 1;
+        end.peers[endpoint.0 as usize] = None;
+        end.epochs[endpoint.0 as usize] += 1;
         if known.is_some_and(|named| named.session == Some(session)) {
             state.close(self.node, endpoint.0, self.rail);
         }
     }
 
     fn reserve(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
-        self.admit(&mut self.net.0.borrow_mut(), to, shape)?;
+        self.check_admission(&mut self.net.0.borrow_mut(), to, shape)?;
         self.room[..shape.len as usize].fill(0xdd);
         self.draft = Some(shape);
         let ticket = Ticket { endpoint: to, position: 0, len: shape.len, extra: 0 };
@@ -359,7 +361,7 @@ impl Rail for SimRail {
         let shape = self.draft.take().expect("a ticket is committed once, and is the last one given");
         assert_eq!(shape.len, ticket.len, "a ticket of another grant");
         let bytes = self.room[..shape.len as usize].to_vec();
-        self.post(&mut self.net.0.borrow_mut(), ticket.endpoint, shape, bytes, None)
+        self.submit(&mut self.net.0.borrow_mut(), ticket.endpoint, shape, bytes, None)
     }
 
     unsafe fn send(
@@ -372,16 +374,16 @@ impl Rail for SimRail {
     ) -> Result<Sent, SendError> {
         assert_eq!((header.len() as u64 + body.len(), header.len()), (shape.len.into(), shape.header.into()));
         let state = &mut *self.net.0.borrow_mut();
-        self.admit(state, to, shape)?;
+        self.check_admission(state, to, shape)?;
         if body.len() > COPIED && state.random.chance(state.faults.in_place) {
-            return Ok(self.post(state, to, shape, header.to_vec(), Some((body, cookie))));
+            return Ok(self.submit(state, to, shape, header.to_vec(), Some((body, cookie))));
         }
         let mut bytes = vec![0xdd; shape.len as usize];
         bytes[..header.len()].copy_from_slice(header);
         let rest = &mut bytes[header.len()..];
         // SAFETY: the caller vouches for the body until this returns; the new vector is elsewhere.
         unsafe { body.pack(rest.as_mut_ptr(), rest.len()) };
-        Ok(self.post(state, to, shape, bytes, None))
+        Ok(self.submit(state, to, shape, bytes, None))
     }
 
     fn drained(&self, to: Endpoint) -> bool {
@@ -393,15 +395,15 @@ impl Rail for SimRail {
     fn poll(&mut self, now: Instant) -> Option<Event> {
         let mut state = self.net.0.borrow_mut();
         state.advance(now.as_nanos());
-        if state.is_stalled(self.node, self.rail) {
-            state.counts.stalled += 1;
+        if state.is_rail_stalled(self.node, self.rail) {
+            state.counts.stalled_polls += 1;
             return None;
         }
         for _ in 0..4 {
             let Some(at) = state.end(self.node, self.rail).outbox.pop_front() else { break };
             state.launch(at);
         }
-        self.due(&mut state)
+        self.next_event(&mut state)
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
@@ -425,8 +427,8 @@ impl Rail for SimRail {
             state.discard(at);
             return Delivery::Done;
         }
-        // Some of it at once, to catch a reader that looks or writes there too early.
-        // SAFETY: as above.
+        // A part is written at once, to detect a reader that accesses the sink too early.
+        // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
         unsafe { sink.unpack(body.as_ptr(), body.len() / 3) };
         state.counts.pending_deliveries += 1;
         let packet = state.packet(at);
@@ -434,7 +436,7 @@ impl Rail for SimRail {
         packet.held = false;
         let end = state.end(self.node, self.rail);
         end.held -= 1;
-        state.report_at(body_at, self.node, self.rail, Later::Delivered(at));
+        state.report_at(body_at, self.node, self.rail, PendingEvent::Delivered(at));
         Delivery::Pending
     }
 
@@ -471,7 +473,7 @@ impl towline_core::rail::RequestCache for SimRail {
         assert_eq!(extra, PREPARED, "undone, and was never prepared");
         extra.fill(0);
         let mut state = self.net.0.borrow_mut();
-        state.counts.undone += 1;
+        state.counts.unprepared += 1;
         state.prepared[self.node as usize] -= 1;
     }
 
@@ -501,45 +503,46 @@ impl towline_core::rail::RequestCache for SimRail {
 impl towline_core::rail::SingleCopy for SimRail {
     fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let mut state = self.net.0.borrow_mut();
-        let known = to.0 < state.nodes() && state.end(self.node, self.rail).names[to.0 as usize].is_some();
-        let lends = state.faults.lend;
+        let known = to.0 < state.nodes() && state.end(self.node, self.rail).peers[to.0 as usize].is_some();
+        let lends = state.faults.expose;
         if !known || lends == 0 || !state.random.chance(lends) {
             return None;
         }
-        state.counts.lent += 1;
-        let age = state.end(self.node, self.rail).ages[to.0 as usize];
-        let session = state.link(self.node, to.0, self.rail).session;
+        state.counts.exposed += 1;
+        let epoch = state.end(self.node, self.rail).epochs[to.0 as usize];
+        let session = state.path(self.node, to.0, self.rail).session;
         let (from, rail) = (self.node, self.rail);
-        state.loans.push(Lent { from, to: to.0, rail, age, session, body: *body, recalled: false });
+        state.exposed_buffers.push(Exposed { from, to: to.0, rail, epoch, session, body: *body, recalled: false });
         let mut loan = [0x55; REMOTE_BUFFER_BYTES];
-        loan[..8].copy_from_slice(&(state.loans.len() as u64).to_le_bytes());
+        loan[..8].copy_from_slice(&(state.exposed_buffers.len() as u64).to_le_bytes());
         Some(RemoteBuffer(loan))
     }
 
     unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
         let mut state = self.net.0.borrow_mut();
         let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
-        let lent = (number as usize).checked_sub(1).and_then(|at| state.loans.get(at).copied()).filter(|lent| {
-            let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
-            between && !lent.recalled && sink.len() <= lent.body.len()
-        });
-        let refuses = state.faults.unfetched;
+        let lent =
+            (number as usize).checked_sub(1).and_then(|at| state.exposed_buffers.get(at).copied()).filter(|lent| {
+                let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
+                between && !lent.recalled && sink.len() <= lent.body.len()
+            });
+        let refuses = state.faults.unreadable;
         let refused = refuses != 0 && state.random.chance(refuses);
-        // From the loss of a peer on, its memory is not what it was.
+        // After the loss of a peer its memory may have changed.
         let lent = lent.filter(|lent| {
             !refused
-                && state.end(lent.from, self.rail).ages[self.node as usize] == lent.age
-                && state.link(lent.from, self.node, self.rail).session == lent.session
+                && state.end(lent.from, self.rail).epochs[self.node as usize] == lent.epoch
+                && state.path(lent.from, self.node, self.rail).session == lent.session
         });
         let Some(lent) = lent else {
-            state.counts.unfetched += 1;
-            // It may have begun.
+            state.counts.unreadable += 1;
+            // The read may have begun.
             let begun = [0xbb; 64];
             // SAFETY: the caller vouches for the sink.
             unsafe { sink.unpack(begun.as_ptr(), begun.len()) };
             return false;
         };
-        state.counts.fetched += 1;
+        state.counts.read_exposed += 1;
         // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
         unsafe { transfer(lent.body, sink) };
         true
@@ -547,14 +550,14 @@ impl towline_core::rail::SingleCopy for SimRail {
 
     fn read_limit(&self, from: Endpoint) -> u64 {
         let mut state = self.net.0.borrow_mut();
-        let known = from.0 < state.nodes() && state.end(self.node, self.rail).names[from.0 as usize].is_some();
-        if known && state.faults.lend != 0 { 1000 } else { 0 }
+        let known = from.0 < state.nodes() && state.end(self.node, self.rail).peers[from.0 as usize].is_some();
+        if known && state.faults.expose != 0 { 1000 } else { 0 }
     }
 
     fn revoke_exposed(&mut self) {
         let mut state = self.net.0.borrow_mut();
-        let own = |lent: &&mut Lent| (lent.from, lent.rail) == (self.node, self.rail);
-        state.loans.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
+        let own = |lent: &&mut Exposed| (lent.from, lent.rail) == (self.node, self.rail);
+        state.exposed_buffers.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
     }
 }
 

@@ -1,76 +1,76 @@
-//! All that is under way in the network, and the operations that everything above is made of.
+//! The whole state of the network, and its basic operations.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::devices::Devices;
-use super::endpoint::{End, Later, Lent, Link};
-use super::faults::{Counts, Faults, Make, Outage, Window};
+use super::endpoint::{End, Exposed, Path, PendingEvent};
+use super::faults::{Counts, Faults, Outage, RailParams, Window};
 use super::packet::Packet;
 use super::trace::describe;
 use crate::random::Random;
 
-/// All that is under way.
+/// The state of the network.
 pub(super) struct State {
     pub now: u64,
     pub random: Random,
     pub faults: Faults,
-    pub makes: Vec<Make>,
+    pub rail_params: Vec<RailParams>,
     pub counts: Counts,
     pub ends: Vec<End>,
-    pub links: Vec<Link>,
+    pub paths: Vec<Path>,
     pub packets: Vec<Option<Packet>>,
     pub free: Vec<u32>,
     pub nodes: u32,
     pub ids: u64,
-    /// How often each node came to life; `Err` while it is dead.
-    pub lives: Vec<Result<u32, u32>>,
-    /// Requests that each node has prepared and not undone.
+    /// The incarnation of each node. `Err` while it is dead.
+    pub incarnations: Vec<Result<u32, u32>>,
+    /// Requests that each node has prepared and not released.
     pub prepared: Vec<u64>,
-    /// Datagrams for nodes that are dead: they may be there when those come back.
-    pub ghosts: Vec<Packet>,
-    /// A frame that is to take the place of the next.
-    pub swapped: Option<Packet>,
-    /// Those of the outages that have not begun.
-    pub ahead: Vec<Outage>,
-    /// All that was ever lent.
-    pub loans: Vec<Lent>,
+    /// Datagrams for dead nodes, which may arrive after those have restarted.
+    pub stale_packets: Vec<Packet>,
+    /// A frame that is held back to swap places with the next one.
+    pub held_for_swap: Option<Packet>,
+    /// Outages that have not begun.
+    pub upcoming_outages: Vec<Outage>,
+    /// All buffers that were ever exposed.
+    pub exposed_buffers: Vec<Exposed>,
     pub devices: Devices,
-    /// Hosts that were lost with their node.
+    /// Which nodes were lost together with their host.
     pub hosts_lost: Vec<bool>,
-    /// Who has given whom up.
-    pub gone: HashSet<(u32, u32)>,
-    /// By node and peer, the life of the peer that was added last.
-    pub lives_known: HashMap<(u32, u32), u32>,
-    /// When each node is to be called, if it sleeps: for its engine, or since something is there.
+    /// Pairs of a node and a peer that it has given up.
+    pub given_up: HashSet<(u32, u32)>,
+    /// By node and peer: the incarnation of the peer that was added last.
+    pub known_incarnations: HashMap<(u32, u32), u32>,
+    /// When each node must be called if it sleeps, because of its engine or of an arrival.
     pub wakes_at: Vec<u64>,
     /// Whether to print what happens: `TOWLINE_TRACE`.
     pub trace: bool,
 }
 
 impl State {
-    /// The life of a node that lives.
-    pub fn life(&self, node: u32) -> Option<u32> {
-        self.lives[node as usize].ok()
+    /// The incarnation of a live node.
+    pub fn incarnation(&self, node: u32) -> Option<u32> {
+        self.incarnations[node as usize].ok()
     }
 
-    pub fn at(&self, node: u32, rail: u32) -> usize {
-        node as usize * self.makes.len() + rail as usize
+    pub fn end_index(&self, node: u32, rail: u32) -> usize {
+        node as usize * self.rail_params.len() + rail as usize
     }
 
     pub fn end(&mut self, node: u32, rail: u32) -> &mut End {
-        let at = self.at(node, rail);
+        let at = self.end_index(node, rail);
         &mut self.ends[at]
     }
 
-    /// Whether that rail leads from one node to another.
-    pub fn is_missing(&self, one: u32, other: u32, rail: u32) -> bool {
+    /// Whether there is no such rail between two nodes.
+    pub fn is_rail_missing(&self, one: u32, other: u32, rail: u32) -> bool {
         self.faults.missing.iter().any(|missing| missing.holds(one, other, rail))
     }
 
-    pub fn link(&mut self, from: u32, to: u32, rail: u32) -> &mut Link {
-        let at = (from as usize * self.makes.len() + rail as usize) * self.nodes as usize + to as usize;
-        &mut self.links[at]
+    pub fn path(&mut self, from: u32, to: u32, rail: u32) -> &mut Path {
+        let at = (from as usize * self.rail_params.len() + rail as usize) * self.nodes as usize + to as usize;
+        &mut self.paths[at]
     }
 
     pub fn packet(&mut self, at: u32) -> &mut Packet {
@@ -81,7 +81,7 @@ impl State {
         self.nodes
     }
 
-    /// Prints what becomes of a frame, where a trace is wanted.
+    /// Prints what happens to a frame, if a trace is wanted.
     pub fn trace(&self, what: &str, packet: &Packet) {
         if self.trace {
             let Packet { id, from, to, rail, lane, .. } = packet;
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// The packet that a frame id names, if it still does.
+    /// The packet that belongs to a frame id, if it still exists.
     pub fn find(&self, frame: u64) -> Option<&Packet> {
         self.packets.get(frame as u32 as usize)?.as_ref().filter(|packet| packet.id as u32 == (frame >> 32) as u32)
     }
@@ -118,7 +118,7 @@ impl State {
     }
 
     /// Whether a rail of a node is dead now.
-    pub fn is_out(&self, node: u32, rail: u32) -> bool {
+    pub fn is_in_outage(&self, node: u32, rail: u32) -> bool {
         let now = self.now;
         self.faults.outages.iter().any(|outage| {
             outage.node == node
@@ -128,15 +128,15 @@ impl State {
     }
 
     /// Whether a rail of a node is stalled now.
-    pub fn is_stalled(&self, node: u32, rail: u32) -> bool {
+    pub fn is_rail_stalled(&self, node: u32, rail: u32) -> bool {
         let now = self.now;
         self.faults
-            .stalls
+            .rail_stalls
             .iter()
             .any(|&(one, other, (since, until))| (one, other) == (node, rail) && (since..until).contains(&now))
     }
 
-    /// What keeps frames at that time from their way, and until when; whether it holds both ways.
+    /// The partition that blocks frames at that time: whether it blocks both directions, and its window.
     pub fn partition(&self, from: u32, to: u32, rail: u32, at: u64) -> Option<(bool, Window)> {
         let found = self.faults.partitions.iter().filter(|_| from != to).find(|partition| {
             let way = (partition.from, partition.to);
@@ -147,8 +147,8 @@ impl State {
         found.map(|partition| (partition.both, partition.window))
     }
 
-    /// An end will report that.
-    pub fn report_at(&mut self, when: u64, node: u32, rail: u32, what: Later) {
+    /// Adds an event that an end will report.
+    pub fn report_at(&mut self, when: u64, node: u32, rail: u32, what: PendingEvent) {
         let id = self.id();
         self.end(node, rail).events.push(Reverse((when, id, what)));
         self.wake_at(when, node);
@@ -159,8 +159,8 @@ impl State {
         *wakes_at = when.min(*wakes_at);
     }
 
-    /// Reads a body that was left in place, and reports that to its sender a while later.
-    pub fn materialize(&mut self, at: u32) {
+    /// Copies a body that was left in place, and reports this to its sender some time later.
+    pub fn copy_body(&mut self, at: u32) {
         let packet = self.packet(at);
         let (from, to, rail) = (packet.from, packet.to, packet.rail);
         let Some((body, cookie)) = packet.in_place.take() else { return };
@@ -170,31 +170,31 @@ impl State {
         // memory does not overlap it.
         unsafe { body.pack(packet.bytes[header..].as_mut_ptr(), body.len() as usize) };
         let when = self.now + self.random.length(20_000);
-        let age = self.end(from, rail).ages[to as usize];
-        self.report_at(when, from, rail, Later::Sent { node: to, age, cookie: cookie.0 });
+        let epoch = self.end(from, rail).epochs[to as usize];
+        self.report_at(when, from, rail, PendingEvent::Sent { node: to, epoch, cookie: cookie.0 });
     }
 
-    /// Forgets a packet and frees its room.
+    /// Removes a packet and frees its slot.
     pub fn discard(&mut self, at: u32) {
-        self.materialize(at);
+        self.copy_body(at);
         let Some(packet) = self.packets[at as usize].take() else { return };
         if packet.held {
             self.end(packet.to, packet.rail).held -= 1;
         }
         if !packet.copy {
-            self.link(packet.from, packet.to, packet.rail).used[packet.lane as usize] -= 1;
+            self.path(packet.from, packet.to, packet.rail).used[packet.lane as usize] -= 1;
         }
         self.free.push(at);
     }
 
-    /// The packets from one end to another.
+    /// The packets in flight from one end to another.
     pub fn between(&self, from: u32, to: u32, rail: u32) -> Vec<u32> {
         let such = |packet: &Packet| (packet.from, packet.to, packet.rail) == (from, to, rail);
         let numbered = self.packets.iter().zip(0u32..);
         numbered.filter(|(packet, _)| packet.as_ref().is_some_and(such)).map(|(_, at)| at).collect()
     }
 
-    /// Forgets all packets from one end to another, of connections up to this one.
+    /// Removes all packets from one end to another that belong to this connection or an earlier one.
     pub fn purge(&mut self, from: u32, to: u32, rail: u32, session: u32) {
         for at in self.between(from, to, rail) {
             if self.packet(at).session <= Some(session) {
@@ -202,23 +202,26 @@ impl State {
             }
         }
         for node in [from, to] {
-            let at = node as usize * self.makes.len() + rail as usize;
+            let at = node as usize * self.rail_params.len() + rail as usize;
             let (end, packets) = (&mut self.ends[at], &self.packets);
             let exists = |at: &u32| packets[*at as usize].is_some();
             end.inbox.retain(|Reverse((_, _, at))| exists(at));
             end.waiting.retain(|(_, _, at)| exists(at));
             end.outbox.retain(exists);
             end.events.retain(|Reverse((_, _, later))| match later {
-                Later::Delivered(at) => exists(at),
-                Later::Sent { .. } | Later::Lost { .. } | Later::Rumour { .. } | Later::Performed(_) => true,
+                PendingEvent::Delivered(at) => exists(at),
+                PendingEvent::Sent { .. }
+                | PendingEvent::Lost { .. }
+                | PendingEvent::FalseRefusal { .. }
+                | PendingEvent::Performed(_) => true,
             });
         }
     }
 
-    /// Reads all bodies that are left in place on the way from one end to another.
-    pub fn settle_in_place(&mut self, from: u32, to: u32, rail: u32) {
+    /// Copies all bodies that were left in place, from one end to another.
+    pub fn copy_bodies(&mut self, from: u32, to: u32, rail: u32) {
         for at in self.between(from, to, rail) {
-            self.materialize(at);
+            self.copy_body(at);
         }
     }
 }

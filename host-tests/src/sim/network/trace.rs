@@ -1,8 +1,8 @@
-//! Frames in words, for the trace that `TOWLINE_TRACE` asks for.
+//! Frames as text, for the trace that `TOWLINE_TRACE` turns on.
 
 use towline_core::wire;
 
-/// The engine's header in words, for a trace.
+/// The engine's header as text.
 pub(super) fn describe(bytes: &[u8]) -> String {
     use zerocopy::FromBytes;
 

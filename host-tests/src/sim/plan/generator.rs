@@ -1,13 +1,13 @@
-//! Random programs that are correct: whatever the timing, every send and receive of them must complete, with as many
-//! requests a node as the plan's window says, and with no buffering at all.
+//! Generates random programs that are correct: whatever the timing, every send and receive must complete, with as many
+//! requests for each node as the window of the plan, and without any buffering.
 //!
-//! A plan is a sequence of blocks. Within a block the steps of a node stand in any order; a node never has more of a
-//! block's sends and receives than its window, and nothing of a later block goes first. So in the first block that is not
-//! over all of its sends and receives are posted, and they match. Which receives match which messages:
-//! - on an *exact* communicator a receive names its source, perhaps not the tag: the order of MPI alone decides;
-//! - on a *grouped* communicator a tag belongs to one block, and receives of it from anyone are posted after those that
-//!   name their source;
-//! - a *wild* communicator lives for one block, in which receives are posted the more specific the earlier.
+//! A plan is a sequence of blocks. Within a block the steps of a node are in any order. A node never has more sends and
+//! receives of a block than its window, and nothing of a later block comes before. So in the first block that is not
+//! complete, all sends and receives are posted, and they match. Which receives match which messages:
+//! - On a communicator with named sources a receive names its source, and perhaps not the tag. MPI order alone decides.
+//! - On a communicator with grouped tags a tag belongs to one block, and receives from any source are posted after
+//!   those that name their source.
+//! - A communicator with wildcards exists for one block, in which more specific receives are posted earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ impl Plan {
     pub fn new(shape: Shape, random: &mut Random) -> Self {
         let mut plan = Self { programs: vec![vec![]; shape.nodes as usize], permanent: shape.comms, ..Self::default() };
         for _ in 0..shape.comms {
-            let style = random.pick(&[Style::Exact, Style::Grouped]);
+            let style = random.pick(&[Style::NamedSources, Style::GroupedTags]);
             plan.comm(style, shape.nodes, random);
         }
         let mut blocks = 0;
@@ -43,23 +43,23 @@ impl Plan {
     }
 }
 
-/// How the steps of a block are arranged.
+/// The arrangement of the steps of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Flavour {
+enum Arrangement {
     Mixed,
-    /// All is expected.
+    /// All messages are expected.
     ReceivesFirst,
-    /// All is unexpected.
+    /// All messages are unexpected.
     SendsFirst,
-    /// The last that is sent is received first.
+    /// The last message is received first.
     Reverse,
 }
 
-/// Receives that must be posted in this order; those from `probed` on by probing.
-struct Line {
+/// Receives that must be posted in this order. Those from index `probed` on use probes.
+struct ReceiveChain {
     receives: Vec<u32>,
     probed: usize,
-    /// The first message that it is for.
+    /// Its first message.
     first: u32,
     alone: bool,
 }
@@ -69,34 +69,35 @@ struct Block<'p> {
     shape: Shape,
     number: u32,
     random: Random,
-    flavour: Flavour,
+    arrangement: Arrangement,
     wild: Option<u32>,
     load: Vec<u32>,
-    /// By node, in the order of the program: plain sends, and ready ones.
+    /// Sends of each node, in program order: ordinary ones, and ready sends.
     sends: Vec<[Vec<u32>; 2]>,
-    lines: Vec<Vec<Line>>,
+    chains: Vec<Vec<ReceiveChain>>,
     /// Receives that must be posted before a ready send begins.
     after: BTreeMap<u32, Vec<u32>>,
-    /// All of those: they must not be taken back.
+    /// All receives of ready sends. They must not be cancelled.
     guarded: BTreeSet<u32>,
 }
 
 impl<'p> Block<'p> {
     fn new(plan: &'p mut Plan, shape: Shape, number: u32, mut random: Random) -> Self {
-        let flavours = [Flavour::Mixed, Flavour::ReceivesFirst, Flavour::SendsFirst, Flavour::Reverse];
-        let flavour = random.pick(&flavours);
-        let wild = (random.chance(250) && shape.wild).then(|| plan.comm(Style::Wild, shape.nodes, &mut random));
+        let arrangements =
+            [Arrangement::Mixed, Arrangement::ReceivesFirst, Arrangement::SendsFirst, Arrangement::Reverse];
+        let arrangement = random.pick(&arrangements);
+        let wild = (random.chance(250) && shape.wild).then(|| plan.comm(Style::Wildcards, shape.nodes, &mut random));
         let nodes = shape.nodes as usize;
         Self {
             plan,
             shape,
             number,
             random,
-            flavour,
+            arrangement,
             wild,
             load: vec![0; nodes],
             sends: vec![Default::default(); nodes],
-            lines: (0..nodes).map(|_| vec![]).collect(),
+            chains: (0..nodes).map(|_| vec![]).collect(),
             after: BTreeMap::new(),
             guarded: BTreeSet::new(),
         }
@@ -118,7 +119,7 @@ impl<'p> Block<'p> {
     fn choose_messages(&mut self) {
         let nodes = u64::from(self.shape.nodes);
         let goal = self.random.between(1, (u64::from(self.shape.window) * nodes / 2).clamp(1, 60));
-        // Some blocks are a flood from one to one.
+        // In some blocks one node floods another.
         let flood = self.random.chance(300).then(|| [self.random.below(nodes), self.random.below(nodes)]);
         let one_size = self.random.chance(200).then(|| self.random.length(self.shape.longest));
         for _ in 0..goal * 2 {
@@ -155,19 +156,20 @@ impl<'p> Block<'p> {
 
     fn tag(&mut self, comm: u32, message: u32) -> u32 {
         match self.plan.comms[comm as usize].style {
-            Style::Exact => match self.random.below(12) {
+            Style::NamedSources => match self.random.below(12) {
                 0 => RESERVED,
                 1 => u32::MAX - 1,
                 2 => RESERVED - 1,
                 other => other as u32 % 3,
             },
-            Style::Grouped if self.flavour == Flavour::Reverse => message + 1000,
-            Style::Grouped => 10_000_000 + self.number * 4 + self.random.below(3) as u32,
-            Style::Wild => self.random.below(4) as u32,
+            Style::GroupedTags if self.arrangement == Arrangement::Reverse => message + 1000,
+            Style::GroupedTags => 10_000_000 + self.number * 4 + self.random.below(3) as u32,
+            Style::Wildcards => self.random.below(4) as u32,
         }
     }
 
-    /// Messages since `first` by the key that decides who may receive them, each in the order of its sender's program.
+    /// Groups the messages since `first` by the key that decides which receives may match them, each in the order of
+    /// its sender's program.
     fn choose_receives(&mut self, first: usize) {
         let mut groups: BTreeMap<(u32, u32, u32), Vec<u32>> = BTreeMap::new();
         let in_order: Vec<u32> = self.sends.iter().flat_map(|sends| sends.iter().flatten().copied()).collect();
@@ -175,23 +177,23 @@ impl<'p> Block<'p> {
         for index in in_order {
             let message = self.plan.messages[index as usize];
             let key = match self.plan.comms[message.comm as usize].style {
-                Style::Exact => message.from,
-                Style::Grouped => message.tag,
-                Style::Wild => 0,
+                Style::NamedSources => message.from,
+                Style::GroupedTags => message.tag,
+                Style::Wildcards => 0,
             };
             groups.entry((message.to, message.comm, key)).or_default().push(index);
         }
         for ((to, comm, _), group) in groups {
             match self.plan.comms[comm as usize].style {
-                Style::Exact => self.exact(to, group),
-                Style::Grouped | Style::Wild => self.tiers(to, group),
+                Style::NamedSources => self.exact(to, group),
+                Style::GroupedTags | Style::Wildcards => self.tiers(to, group),
             }
         }
     }
 
-    /// Receives for messages of one sender in their order: which gets which is settled here.
+    /// Makes receives for messages of one sender, in order. This decides which receive gets which message.
     fn exact(&mut self, to: u32, mut left: Vec<u32>) {
-        let mut line = Line { receives: vec![], probed: 0, first: left[0], alone: left.len() == 1 };
+        let mut chain = ReceiveChain { receives: vec![], probed: 0, first: left[0], alone: left.len() == 1 };
         while !left.is_empty() {
             let aim = self.plan.messages[self.random.pick(&left) as usize];
             let any = aim.tag < RESERVED && self.random.chance(300);
@@ -202,19 +204,19 @@ impl<'p> Block<'p> {
             let message = self.plan.messages[index as usize];
             let tag = (!any).then_some(message.tag);
             let receive = self.receive(to, message.comm, Some(message.from), tag, message.len);
-            line.receives.push(receive);
+            chain.receives.push(receive);
             if message.mode == Mode::Ready {
                 self.after.insert(index, vec![receive]);
-                line.probed = line.receives.len();
+                chain.probed = chain.receives.len();
             }
         }
-        self.finish(to, line);
+        self.finish(to, chain);
     }
 
-    /// Receives for messages of several senders: the more they leave open, the later they are posted.
+    /// Makes receives for messages of several senders. Less specific receives are posted later.
     fn tiers(&mut self, to: u32, group: Vec<u32>) {
         let messages: Vec<Message> = group.iter().map(|index| self.plan.messages[*index as usize]).collect();
-        let wild = self.plan.comms[messages[0].comm as usize].style == Style::Wild;
+        let wild = self.plan.comms[messages[0].comm as usize].style == Style::Wildcards;
         let longest = messages.iter().map(|message| message.len).max().unwrap_or(0);
         let named = self.random.pick(&[0, 300, 1000]);
         let mut tiers: [Vec<u32>; 3] = Default::default();
@@ -242,7 +244,7 @@ impl<'p> Block<'p> {
             self.after.insert(index, receives.clone());
         }
         let alone = receives.len() == 1 && !wild;
-        self.finish(to, Line { receives, probed, first: group[0], alone });
+        self.finish(to, ReceiveChain { receives, probed, first: group[0], alone });
     }
 
     fn is_ready(&self, message: u32) -> bool {
@@ -259,30 +261,30 @@ impl<'p> Block<'p> {
         self.plan.receives.len() as u32 - 1
     }
 
-    /// Some of the receives of a line, the last ones, are made by probing.
-    fn finish(&mut self, to: u32, mut line: Line) {
-        let may = (line.receives.len() - line.probed) as u64;
+    /// Turns some of the receives at the end of a chain into probes.
+    fn finish(&mut self, to: u32, mut chain: ReceiveChain) {
+        let may = (chain.receives.len() - chain.probed) as u64;
         let probes = if self.random.chance(300) { self.random.below(may + 1) } else { 0 };
-        line.probed = line.receives.len() - probes as usize;
-        self.lines[to as usize].push(line);
+        chain.probed = chain.receives.len() - probes as usize;
+        self.chains[to as usize].push(chain);
     }
 
-    /// Writes one node's steps of this block.
+    /// Writes the steps of one node for this block.
     fn write(&mut self, node: u32) {
         let mut steps = vec![];
-        let mut lines = std::mem::take(&mut self.lines[node as usize]);
-        self.random.shuffle(&mut lines);
-        if self.flavour == Flavour::Reverse {
-            lines.sort_by_key(|line| std::cmp::Reverse(line.first));
+        let mut chains = std::mem::take(&mut self.chains[node as usize]);
+        self.random.shuffle(&mut chains);
+        if self.arrangement == Arrangement::Reverse {
+            chains.sort_by_key(|chain| std::cmp::Reverse(chain.first));
         }
         let [plain, ready] = std::mem::take(&mut self.sends[node as usize]);
         let sends: Vec<Step> = plain.into_iter().map(|index| Step::Send(index, vec![])).collect();
         let mut posted: Vec<Vec<Step>> = vec![];
         let mut probed: Vec<Vec<Step>> = vec![];
-        for line in &lines {
-            let ready = line.receives.iter().any(|receive| self.guarded.contains(receive));
-            let alone = line.alone && self.exclusive(line);
-            let (post, probe) = line.receives.split_at(line.probed);
+        for chain in &chains {
+            let ready = chain.receives.iter().any(|receive| self.guarded.contains(receive));
+            let alone = chain.alone && self.exclusive(chain);
+            let (post, probe) = chain.receives.split_at(chain.probed);
             let random = &mut self.random;
             let mut cancel = || match random.below(20) {
                 0 if !ready => Cancel::Now,
@@ -291,61 +293,62 @@ impl<'p> Block<'p> {
             };
             posted.push(post.iter().map(|receive| Step::Recv(*receive, cancel())).collect());
             let take = self.random.chance(500);
-            let probe = probe.iter().map(|receive| if take { Step::Take(*receive) } else { Step::Probe(*receive) });
+            let probe =
+                probe.iter().map(|receive| if take { Step::MatchedProbe(*receive) } else { Step::Probe(*receive) });
             probed.push(probe.collect());
         }
-        let in_turn = self.flavour == Flavour::Reverse;
+        let in_turn = self.arrangement == Arrangement::Reverse;
         let posted = if in_turn { posted.concat() } else { interleave(posted, &mut self.random) };
-        let first = match self.flavour {
-            Flavour::ReceivesFirst => [posted, sends].concat(),
-            Flavour::SendsFirst | Flavour::Reverse => {
-                let away = Step::Away(self.random.length(100_000));
+        let first = match self.arrangement {
+            Arrangement::ReceivesFirst => [posted, sends].concat(),
+            Arrangement::SendsFirst | Arrangement::Reverse => {
+                let away = Step::Compute(self.random.length(100_000));
                 [sends, vec![away], posted].concat()
             }
-            Flavour::Mixed => interleave(vec![posted, sends], &mut self.random),
+            Arrangement::Mixed => interleave(vec![posted, sends], &mut self.random),
         };
         steps.extend(first);
-        self.sprinkle(node, &mut steps);
+        self.insert_extra_steps(node, &mut steps);
         steps.extend(ready.into_iter().map(|index| Step::Send(index, self.after.remove(&index).unwrap_or_default())));
         steps.extend(interleave(probed, &mut self.random));
         if let Some(wild) = self.wild {
             let at = if self.random.chance(500) { 0 } else { self.first_use(&steps, wild) };
-            steps.insert(at, Step::Join(wild));
-            steps.push(Step::Leave(wild));
+            steps.insert(at, Step::CreateComm(wild));
+            steps.push(Step::DeleteComm(wild));
         }
         self.plan.programs[node as usize].append(&mut steps);
     }
 
-    /// Whether a receive may be posted again later: no other could get its message meanwhile.
-    fn exclusive(&self, line: &Line) -> bool {
-        let receive = self.plan.receives[line.receives[0] as usize];
-        self.plan.comms[receive.comm as usize].style == Style::Grouped
+    /// Whether a receive may be posted again later, since no other receive could get its message meanwhile.
+    fn exclusive(&self, chain: &ReceiveChain) -> bool {
+        let receive = self.plan.receives[chain.receives[0] as usize];
+        self.plan.comms[receive.comm as usize].style == Style::GroupedTags
     }
 
     fn first_use(&self, steps: &[Step], comm: u32) -> usize {
         let uses = |step: &Step| match step {
             Step::Send(index, _) => self.plan.messages[*index as usize].comm == comm,
-            Step::Recv(index, _) | Step::Probe(index) | Step::Take(index) => {
+            Step::Recv(index, _) | Step::Probe(index) | Step::MatchedProbe(index) => {
                 self.plan.receives[*index as usize].comm == comm
             }
-            Step::Vain(other) | Step::Look(other) => *other == comm,
-            Step::Away(_) | Step::Join(_) | Step::Leave(_) => false,
+            Step::CancelledRecv(other) | Step::ProbeOnce(other) => *other == comm,
+            Step::Compute(_) | Step::CreateComm(_) | Step::DeleteComm(_) => false,
         };
         steps.iter().position(uses).unwrap_or(steps.len())
     }
 
-    /// Adds steps that change nothing.
-    fn sprinkle(&mut self, node: u32, steps: &mut Vec<Step>) {
+    /// Inserts steps that have no effect on messages.
+    fn insert_extra_steps(&mut self, node: u32, steps: &mut Vec<Step>) {
         let comms = u64::from(self.shape.comms);
         let mut extra = vec![];
         if self.load[node as usize] < self.shape.window && self.random.chance(300) {
-            extra.push(Step::Vain(self.random.below(comms) as u32));
+            extra.push(Step::CancelledRecv(self.random.below(comms) as u32));
         }
         if self.random.chance(300) {
-            extra.push(Step::Look(self.random.below(comms) as u32));
+            extra.push(Step::ProbeOnce(self.random.below(comms) as u32));
         }
         if self.random.chance(200) {
-            extra.push(Step::Away(self.random.length(200_000)));
+            extra.push(Step::Compute(self.random.length(200_000)));
         }
         for step in extra {
             let at = self.random.below(steps.len() as u64 + 1) as usize;
@@ -354,7 +357,7 @@ impl<'p> Block<'p> {
     }
 }
 
-/// Merges lists by chance; each keeps its order.
+/// Merges lists in random order. Each list keeps its own order.
 fn interleave(mut lists: Vec<Vec<Step>>, random: &mut Random) -> Vec<Step> {
     let mut merged = vec![];
     for list in &mut lists {

@@ -1,4 +1,4 @@
-//! The programs of a job.
+//! Plans: the programs of all nodes of a job.
 
 mod generator;
 mod program;

@@ -1,58 +1,58 @@
-//! What the programs of a job are made of.
+//! The steps, communicators and programs of a plan.
 
 use crate::sim::history::{Message, Receive};
 
-/// A tag that nobody sends with.
+/// A tag with which nothing is sent.
 pub const NEVER: u32 = 0x7000_0000;
 
-/// What a job is like.
+/// The size of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Nodes.
     pub nodes: u32,
-    /// Messages at least.
+    /// Least number of messages.
     pub messages: usize,
-    /// Sends and receives that a node has under way at most.
+    /// Most sends and receives that a node has in progress.
     pub window: u32,
-    /// Bytes of a message at most.
+    /// Most bytes of a message.
     pub longest: u64,
-    /// Communicators for the whole job.
+    /// Number of communicators for the whole job.
     pub comms: u32,
-    /// And some for a part of it.
+    /// Whether there are also communicators for a part of the job.
     pub wild: bool,
 }
 
-/// What a node does next.
+/// A step of a program.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Begins a send, once the given receives are posted.
+    /// Begins a send, after the given receives have been posted.
     Send(u32, Vec<u32>),
     /// Posts a receive.
     Recv(u32, Cancel),
-    /// Probes until a message is there, then receives it.
+    /// Probes until there is a message, then receives it.
     Probe(u32),
-    /// Probes until a message is taken, then receives that one.
-    Take(u32),
-    /// Posts a receive for which nothing comes, and cancels it.
-    Vain(u32),
-    /// Probes once, whatever comes of it.
-    Look(u32),
-    /// Computes so many nanoseconds, without a call to the engine.
-    Away(u64),
-    /// Makes a communicator.
-    Join(u32),
-    /// Waits for all that is under way, then deletes a communicator.
-    Leave(u32),
+    /// Uses matched probes until there is a message, then receives it.
+    MatchedProbe(u32),
+    /// Posts a receive for which there is no message, and cancels it.
+    CancelledRecv(u32),
+    /// Probes once, whatever the result.
+    ProbeOnce(u32),
+    /// Computes for this many nanoseconds, without calling the engine.
+    Compute(u64),
+    /// Creates a communicator.
+    CreateComm(u32),
+    /// Waits for all operations in progress, then deletes a communicator.
+    DeleteComm(u32),
 }
 
-/// Whether a receive is cancelled, and posted again if that took it back.
+/// Whether a receive is cancelled. It is posted again if the cancellation succeeds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancel {
-    /// It is not.
+    /// It is not cancelled.
     Never,
-    /// At once.
+    /// It is cancelled at once.
     Now,
-    /// A while later.
+    /// It is cancelled some time later.
     Later,
 }
 
@@ -63,19 +63,19 @@ pub struct Comm {
     pub context: u32,
     /// The node of each rank; `None` where rank and node are the same.
     pub table: Option<Vec<u32>>,
-    /// Which rules hold on it.
+    /// The matching rules of its messages.
     pub style: Style,
 }
 
-/// See the [module](super).
+/// The matching rules of a communicator: see `generator`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// Sources are named.
-    Exact,
-    /// A tag is of one block.
-    Grouped,
-    /// All of it is of one block.
-    Wild,
+    /// Receives name their source.
+    NamedSources,
+    /// A tag belongs to one block.
+    GroupedTags,
+    /// The communicator belongs to one block.
+    Wildcards,
 }
 
 /// A program for each node.
@@ -87,7 +87,7 @@ pub struct Plan {
     pub receives: Vec<Receive>,
     /// All communicators.
     pub comms: Vec<Comm>,
-    /// The first of them exist from the beginning.
+    /// Number of communicators that exist from the beginning. They are the first ones.
     pub permanent: u32,
     /// The programs.
     pub programs: Vec<Vec<Step>>,

@@ -1,62 +1,62 @@
-//! The kinds of jobs, each with a number without end of seeds.
+//! The families of jobs. Each seed gives one job of each family.
 
 use std::collections::BTreeSet;
 
 use towline_core::pml::{Config, Pool, rdma};
 use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
-use super::cuts::{rested, severed};
-use super::faults::{TIME, death, loss, missing, node, outage, partition, patience, rest, some, toggle, window};
-use super::limits::{config, linkable, links, makes};
+use super::disconnections::{disconnected, stalled_pairs};
+use super::faults::{TIME, death, loss, missing, node, one_to_four, outage, partition, patience, rest, toggle, window};
+use super::limits::{config, linkable, links, random_rails};
 use crate::random::Random;
 use crate::sim::job::{Setting, Windows};
-use crate::sim::network::faults::{Faults, Make};
+use crate::sim::network::faults::{Faults, RailParams};
 use crate::sim::plan::{Plan, Shape};
 
-/// Messages of a seed, at least.
+/// Least number of messages of a job.
 pub const MESSAGES: usize = 200;
 
-/// The job that belongs to a seed. Every fourth has at least four nodes.
-pub fn setting(seed: u64) -> Setting {
+/// The job of a seed over reliable rails. Every fourth has at least four nodes.
+pub fn reliable(seed: u64) -> Setting {
     let mut random = Random::new(seed);
     let nodes = if seed.is_multiple_of(4) { random.between(4, 6) } else { random.between(1, 4) } as u32;
-    let makes: Vec<Make> = makes(&mut random);
+    let rail_params: Vec<RailParams> = random_rails(&mut random);
     let faults = if random.chance(150) { Faults::default() } else { Faults::reliable(&mut random) };
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64, 256]).max(u32::from(nodes == 1) * 2);
-    // Fragments are small at times: not too many of them.
-    let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    // Fragments are small at times, so the number of fragments is limited.
+    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[0, 64, 1000, 10_000, 100_000, 300_000]).min(fragment * 300);
     let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: random.between(1, 3) as u32, wild: true };
     let config = config(nodes, window, &mut random);
     let plan = Plan::new(shape, &mut random);
     let pace = random.pick(&[50, 500, 5000, 20_000]);
-    let rails = makes.len() as u32;
+    let rails = rail_params.len() as u32;
     let toggles =
-        if random.chance(200) { some(&mut random, |random| toggle(nodes, rails, TIME, random)) } else { vec![] };
-    let setting = Setting { toggles, ..quiet(config, makes, faults, plan, pace, random) };
+        if random.chance(200) { one_to_four(&mut random, |random| toggle(nodes, rails, TIME, random)) } else { vec![] };
+    let setting = Setting { toggles, ..fault_free(config, rail_params, faults, plan, pace, random) };
     with_windows(setting, &mut Random::new(seed ^ 0x0117))
 }
 
-/// The job with windows in every other seed, and with devices in every other one. What was chosen before stays as it is.
+/// Adds windows in half of the seeds, and devices in half of them. Earlier choices do not change.
 fn with_windows(setting: Setting, random: &mut Random) -> Setting {
     let setting = with_devices(setting, &mut random.clone().fork());
     if !random.chance(500) {
         return setting;
     }
-    let fragment = setting.makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = setting.rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let rma = Windows::config(random);
     let windows = Windows::any(setting.config.peers, fragment, random.fork());
     Setting { config: Config { rma, ..setting.config }, windows: Some(windows), ..setting }
 }
 
-/// Some of the rails have devices that move messages.
+/// Gives some rails devices that move messages.
 fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
     if !random.chance(500) {
         return setting;
     }
-    // A device that takes its time moves large pieces, or a message would take seconds.
+    // A slow device moves large pieces, since otherwise a message would take seconds.
     let slow = random.chance(500);
-    for make in &mut setting.makes {
+    for make in &mut setting.rail_params {
         if random.chance(300) {
             continue;
         }
@@ -80,32 +80,40 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
     }
     let mut chance = |of: &[u32]| if random.chance(500) { random.pick(of) } else { 0 };
     let faults = &mut setting.faults;
-    faults.device_for = chance(if slow { &[1_000_000, 20_000_000] } else { &[1000, 10_000] }).into();
+    faults.device_delay = chance(if slow { &[1_000_000, 20_000_000] } else { &[1000, 10_000] }).into();
     faults.device_busy = chance(&[20, 300]);
     faults.device_refuses = chance(&[5, 100]);
     faults.device_breaks = chance(&[5, 100]);
     faults.unregistered = chance(&[5, 100]);
-    // The receiver's rooms are looked at after the end, and what is kept may be written to then by who was cut off.
+    // With links no pinned memory is kept: the receive buffers are checked after the end, and a disconnected node may
+    // still write to kept pins.
     let kept_pins = if setting.links.is_none() { random.pick(&[0, 0, 1, 16]) } else { 0 };
     setting.config.rdma = rdma::Config { messages: random.pick(&[1, 2, 8, 64]), kept_pins, windows: false };
     setting
 }
 
-/// A job in which no node or rail is ever lost.
-fn quiet(config: Config, makes: Vec<Make>, faults: Faults, plan: Plan, pace: u64, random: Random) -> Setting {
-    let (deaths, severed, rested, toggles) = (vec![], vec![], BTreeSet::new(), vec![]);
-    let (links, stall, calm_at, windows) = (None, None, None, None);
+/// A job in which no node or rail is lost.
+fn fault_free(
+    config: Config,
+    rail_params: Vec<RailParams>,
+    faults: Faults,
+    plan: Plan,
+    pace: u64,
+    random: Random,
+) -> Setting {
+    let (deaths, disconnected, stalled_pairs, toggles) = (vec![], vec![], BTreeSet::new(), vec![]);
+    let (links, stall_timeout, faults_end_at, windows) = (None, None, None, None);
     Setting {
         config,
-        makes,
+        rail_params,
         links,
         faults,
         deaths,
-        severed,
-        rested,
+        disconnected,
+        stalled_pairs,
         toggles,
-        stall,
-        calm_at,
+        stall_timeout,
+        faults_end_at,
         plan,
         windows,
         pace,
@@ -113,121 +121,125 @@ fn quiet(config: Config, makes: Vec<Make>, faults: Faults, plan: Plan, pace: u64
     }
 }
 
-/// Faults that [`only`] can bring about without any other.
+/// Faults that [`only`] can cause without any other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Single {
+pub enum SingleFault {
     /// Rails are disabled and enabled.
     Toggles,
-    /// One rail of several loses half of its frames, for a while that links do not put up with.
-    Half,
-    /// Nodes stand still, with a stall time-out.
-    Stall,
-    /// Nodes stand still, at hosts that answer, for longer than a silent link lives; others are lost with their host.
+    /// One rail loses half of its frames, for longer than links tolerate.
+    LossyRail,
+    /// Nodes are stalled, with a stall time-out.
+    NodeStalls,
+    /// Nodes are stalled at hosts that answer, for longer than a link tolerates silence. Others are lost with their
+    /// host.
     Hosts,
     /// Nodes without a common rail.
-    Missing,
+    MissingRails,
 }
 
-/// The job with mishaps that belongs to a seed: a random set of them.
+/// The job of a seed with a random set of faults.
 pub fn faulty(seed: u64) -> Setting {
-    with_windows(mishaps(Random::new(seed ^ 0xfa17), None), &mut Random::new(seed ^ 0x0ab1))
+    with_windows(random_faults(Random::new(seed ^ 0xfa17), None), &mut Random::new(seed ^ 0x0ab1))
 }
 
-/// A job with this fault alone, beside what frames over links put up with.
-pub fn only(seed: u64, fault: Single) -> Setting {
-    mishaps(Random::new(seed ^ 0x0417), Some(fault))
+/// A job with this fault only, besides the faults of frames that links tolerate.
+pub fn only(seed: u64, fault: SingleFault) -> Setting {
+    random_faults(Random::new(seed ^ 0x0417), Some(fault))
 }
 
-fn mishaps(mut random: Random, only: Option<Single>) -> Setting {
+fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     let nodes = match random.below(10) {
         0 => random.between(9, 16),
         1..4 => random.between(4, 8),
         _ => random.between(2, 4),
     } as u32;
-    let mut makes = makes(&mut random);
-    if only == Some(Single::Half) && makes.len() == 1 {
-        makes.push(makes[0]);
+    let mut rail_params = random_rails(&mut random);
+    if only == Some(SingleFault::LossyRail) && rail_params.len() == 1 {
+        rail_params.push(rail_params[0]);
     }
     let linked = match only {
         None => random.chance(700),
-        Some(Single::Toggles) => random.chance(500),
-        Some(fault) => matches!(fault, Single::Half | Single::Hosts),
+        Some(SingleFault::Toggles) => random.chance(500),
+        Some(fault) => matches!(fault, SingleFault::LossyRail | SingleFault::Hosts),
     };
     let mut links = linked.then(|| links(nodes, &mut random));
     let mut faults = if random.chance(300) { Faults::default() } else { Faults::reliable(&mut random) };
     if links.is_some() {
-        linkable(&mut makes, &mut random);
+        linkable(&mut rail_params, &mut random);
         loss(&mut faults, &mut random);
-    } else if faults.lend != 0 {
-        faults.unfetched = faults.unfetched.max(300); // few lend
+    } else if faults.expose != 0 {
+        faults.unreadable = faults.unreadable.max(300); // few rails expose bodies
     }
-    let mut wants = |fault: Single, permille| only.map_or_else(|| random.chance(permille), |one| one == fault);
+    let mut wants = |fault: SingleFault, permille| only.map_or_else(|| random.chance(permille), |one| one == fault);
     let [toggled, halved, stalls_out] =
-        [(Single::Toggles, 250), (Single::Half, 150), (Single::Stall, 200)].map(|(fault, chance)| wants(fault, chance));
-    let [hosts, misses] = [(Single::Hosts, 300), (Single::Missing, 150)].map(|(fault, chance)| wants(fault, chance));
-    faults.hosts = links.is_some() && (hosts || stalls_out);
-    if let Some(links) = links.as_mut().filter(|_| faults.hosts) {
+        [(SingleFault::Toggles, 250), (SingleFault::LossyRail, 150), (SingleFault::NodeStalls, 200)]
+            .map(|(fault, chance)| wants(fault, chance));
+    let [hosts, misses] =
+        [(SingleFault::Hosts, 300), (SingleFault::MissingRails, 150)].map(|(fault, chance)| wants(fault, chance));
+    faults.hosts_answer = links.is_some() && (hosts || stalls_out);
+    if let Some(links) = links.as_mut().filter(|_| faults.hosts_answer) {
         (links.patient, links.greetings) = (true, 6);
         links.dead_after =
             if stalls_out || only.is_some() { links.dead_after.min(100_000_000) } else { links.dead_after };
-        faults.rumours = random.pick(&[0, 5, 50]);
+        faults.false_refusals = random.pick(&[0, 5, 50]);
     }
-    // The longest faults are as long as links put up with, and longer.
+    // The longest faults last as long as links tolerate, and longer.
     let time = links.map_or(TIME, |links| links.dead_after.max(TIME));
     let mut mishap = |permille| random.chance(permille) && only.is_none();
     let [parts, stalls, outages, dies, calms] = [400, 400, 300, 400, 500].map(&mut mishap);
-    let rails = makes.len() as u32;
+    let rails = rail_params.len() as u32;
     if parts {
-        faults.partitions = some(&mut random, |random| partition(nodes, rails, time, random));
+        faults.partitions = one_to_four(&mut random, |random| partition(nodes, rails, time, random));
     }
     if stalls {
-        faults.stalls = some(&mut random, |random| (node(nodes, random), node(rails, random), window(time, random)));
+        faults.rail_stalls =
+            one_to_four(&mut random, |random| (node(nodes, random), node(rails, random), window(time, random)));
     }
     if outages {
-        faults.outages = some(&mut random, |random| outage(nodes, rails, time, random));
+        faults.outages = one_to_four(&mut random, |random| outage(nodes, rails, time, random));
     }
-    let dies = dies || only == Some(Single::Hosts);
-    let deaths = if dies { some(&mut random, |random| death(nodes, random)) } else { vec![] };
-    let toggles = if toggled { some(&mut random, |random| toggle(nodes, rails, time, random)) } else { vec![] };
+    let dies = dies || only == Some(SingleFault::Hosts);
+    let deaths = if dies { one_to_four(&mut random, |random| death(nodes, random)) } else { vec![] };
+    let toggles = if toggled { one_to_four(&mut random, |random| toggle(nodes, rails, time, random)) } else { vec![] };
     if halved && rails > 1 && links.is_some() {
         let rail = node(rails, &mut random);
-        makes[rail as usize].datagrams = true;
+        rail_params[rail as usize].datagrams = true;
         let at = random.length(time);
-        faults.half = Some((rail, (at, at + random.pick(&[1, 2, 4]) * time)));
+        faults.lossy_rail = Some((rail, (at, at + random.pick(&[1, 2, 4]) * time)));
     }
     if misses {
-        faults.missing = some(&mut random, |random| missing(nodes, rails, random));
+        faults.missing = one_to_four(&mut random, |random| missing(nodes, rails, random));
         faults.missing.retain(|missing| missing.one != missing.other);
     }
-    let stall = stalls_out.then(|| patience(&faults, &toggles, links));
-    if let (Some(links), Some(stall)) = (links.as_mut(), stall) {
-        // Who was never met is not given up as stalled.
+    let stall_timeout = stalls_out.then(|| patience(&faults, &toggles, links));
+    if let (Some(links), Some(stall)) = (links.as_mut(), stall_timeout) {
+        // A peer that was never connected is not given up as stalled.
         links.greetings = stall / links.dead_after + 1;
-        // With fewer, those that stand still may hold all of them, and answers to the others wait.
+        // With fewer slots, stalled nodes may hold all of them, and answers to other nodes wait.
         links.slots = links.slots.max(4 * nodes);
     }
-    let rests = stalls_out || (faults.hosts && links.is_some()) || random.chance(200);
-    if rests && only.is_none_or(|only| matches!(only, Single::Stall | Single::Hosts)) {
-        let patience = links.filter(|_| faults.hosts).map(|links| links.dead_after);
-        faults.rests = some(&mut random, |random| rest(nodes, patience, stall, random));
+    let rests = stalls_out || (faults.hosts_answer && links.is_some()) || random.chance(200);
+    if rests && only.is_none_or(|only| matches!(only, SingleFault::NodeStalls | SingleFault::Hosts)) {
+        let patience = links.filter(|_| faults.hosts_answer).map(|links| links.dead_after);
+        faults.node_stalls = one_to_four(&mut random, |random| rest(nodes, patience, stall_timeout, random));
     }
-    let mut severed = severed(nodes, &makes, links, &faults);
-    let rested = rested(nodes, &faults, stall, &mut severed);
-    let calm_at = calms.then(|| random.length(time));
+    let mut disconnected = disconnected(nodes, &rail_params, links, &faults);
+    let stalled_pairs = stalled_pairs(nodes, &faults, stall_timeout, &mut disconnected);
+    let faults_end_at = calms.then(|| random.length(time));
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64]);
-    let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[64, 1000, 10_000, 100_000]).min(fragment * 100);
     let comms = random.between(1, 3) as u32;
-    let wild = deaths.is_empty() && severed.is_empty();
+    let wild = deaths.is_empty() && disconnected.is_empty();
     let shape = Shape { nodes, messages: MESSAGES / 2, window, longest, comms, wild };
     let config = config(nodes, window, &mut random);
     let plan = Plan::new(shape, &mut random);
     let pace = random.pick(&[50, 500, 5000, 20_000]);
-    let quiet = quiet(config, makes, faults, plan, pace, random);
-    Setting { links, deaths, severed, rested, toggles, stall, calm_at, ..quiet }
+    let quiet = fault_free(config, rail_params, faults, plan, pace, random);
+    Setting { links, deaths, disconnected, stalled_pairs, toggles, stall_timeout, faults_end_at, ..quiet }
 }
 
-/// The pools of a job over links, each of which [`least`] can make as small as it may be.
+/// The pools of a job over links. [`smallest_pools`] can make each of them as small as possible.
 pub const POOLS: [&str; 10] = [
     "requests",
     "envelopes",
@@ -241,15 +253,15 @@ pub const POOLS: [&str; 10] = [
     "deliveries",
 ];
 
-/// A job with rails that lose, double, change and reorder frames, refuse them and stand still, until all of that stops; with
-/// one of the [`POOLS`] at its least, or with all of them. No node is lost.
-pub fn least(seed: u64, pool: Option<usize>) -> Setting {
+/// A job with rails that lose, duplicate, corrupt, reorder and refuse frames and are stalled, until these faults end.
+/// One of the [`POOLS`] is as small as possible, or all of them. No node is lost.
+pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
     let mut random = Random::new(seed ^ 0x1ea5);
     let small = |at: usize| pool.is_none_or(|pool| pool == at);
     let nodes = random.between(2, 4) as u32;
-    let mut makes = makes(&mut random);
-    linkable(&mut makes, &mut random);
-    for make in &mut makes {
+    let mut rail_params = random_rails(&mut random);
+    linkable(&mut rail_params, &mut random);
+    for make in &mut rail_params {
         make.slots = if small(5) { 1 } else { 16 };
         make.frames_kept = if small(6) { 1 } else { 8 };
     }
@@ -261,11 +273,11 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
     links.deliveries = if small(9) { 1 } else { 64 };
     let mut faults = Faults::reliable(&mut random);
     loss(&mut faults, &mut random);
-    let rails = makes.len() as u32;
-    // Too short to be taken for a death.
+    let rails = rail_params.len() as u32;
+    // Too short to be taken for a loss.
     let time = dead_after / 16;
     faults.partitions = vec![partition(nodes, rails, time, &mut random)];
-    faults.stalls = vec![(node(nodes, &mut random), node(rails, &mut random), window(time, &mut random))];
+    faults.rail_stalls = vec![(node(nodes, &mut random), node(rails, &mut random), window(time, &mut random))];
     let one = |at: usize, least: u32, plenty: u32| if small(at) { least } else { plenty };
     let config = Config {
         peers: nodes,
@@ -279,20 +291,21 @@ pub fn least(seed: u64, pool: Option<usize>) -> Setting {
         rma: towline_core::rma::Config::OFF,
         rdma: rdma::Config::OFF,
     };
-    let fragment = makes.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[64, 1000, 10_000]).min(fragment * 100);
     let shape = Shape { nodes, messages: MESSAGES / 4, window: config.requests, longest, comms: 2, wild: true };
     let plan = Plan::new(shape, &mut random);
-    let calm_at = Some(random.length(time * 4));
-    let setting = Setting { links: Some(links), calm_at, ..quiet(config, makes, faults, plan, 500, random) };
+    let faults_end_at = Some(random.length(time * 4));
+    let setting =
+        Setting { links: Some(links), faults_end_at, ..fault_free(config, rail_params, faults, plan, 500, random) };
     with_windows(setting, &mut Random::new(seed ^ 0x0517))
 }
 
-/// What a job is like, in a few lines.
+/// Describes a job in a few lines.
 pub fn describe(setting: &Setting) -> String {
-    let Setting { config, makes, links, faults, deaths, toggles, stall, calm_at, .. } = setting;
+    let Setting { config, rail_params, links, faults, deaths, toggles, stall_timeout, faults_end_at, .. } = setting;
     let nodes = setting.plan.programs.len();
     format!(
-        "{nodes} nodes, {config:?}\n{makes:?}\n{links:?}\n{faults:?}\n{deaths:?}, {toggles:?}, stall time-out {stall:?}, calm at {calm_at:?}"
+        "{nodes} nodes, {config:?}\n{rail_params:?}\n{links:?}\n{faults:?}\n{deaths:?}, {toggles:?}, stall time-out {stall_timeout:?}, faults end at {faults_end_at:?}"
     )
 }

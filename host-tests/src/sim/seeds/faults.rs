@@ -1,10 +1,10 @@
 //! Random faults, one at a time.
 
 use crate::random::Random;
-use crate::sim::job::{Death, Links, Toggle};
+use crate::sim::job::{Death, LinkParams, Toggle};
 use crate::sim::network::faults::{FOR_EVER, Faults, Missing, Outage, Partition, Window};
 
-/// Some of what may befall datagrams.
+/// Random faults of datagrams.
 pub(super) fn loss(faults: &mut Faults, random: &mut Random) {
     let mut one = |of: &[u32]| if random.chance(600) { random.pick(of) } else { 0 };
     faults.drop = one(&[5, 50, 100, 300]);
@@ -12,11 +12,11 @@ pub(super) fn loss(faults: &mut Faults, random: &mut Random) {
     faults.corrupt = one(&[5, 50, 100]);
 }
 
-/// Nanoseconds in which mishaps begin.
+/// Nanoseconds in which faults begin.
 pub(super) const TIME: u64 = 1 << 22;
 
-/// One to four of a kind.
-pub(super) fn some<T>(random: &mut Random, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
+/// One to four faults of a kind.
+pub(super) fn one_to_four<T>(random: &mut Random, mut one: impl FnMut(&mut Random) -> T) -> Vec<T> {
     (0..random.between(1, 4)).map(|_| one(random)).collect()
 }
 
@@ -58,18 +58,19 @@ pub(super) fn missing(nodes: u32, rails: u32, random: &mut Random) -> Missing {
     Missing { one: one.min(other), other: one.max(other), rail }
 }
 
-/// A stall time-out that is not reached but by a node that stands still: longer than all other silence together.
-pub(super) fn patience(faults: &Faults, toggles: &[Toggle], links: Option<Links>) -> u64 {
-    let windows = faults.partitions.iter().map(|part| part.window).chain(faults.stalls.iter().map(|stall| stall.2));
+/// A stall time-out that only a stalled node reaches: longer than all other silence together.
+pub(super) fn patience(faults: &Faults, toggles: &[Toggle], links: Option<LinkParams>) -> u64 {
     let windows =
-        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.half.map(|half| half.1));
+        faults.partitions.iter().map(|part| part.window).chain(faults.rail_stalls.iter().map(|stall| stall.2));
+    let windows =
+        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.lossy_rail.map(|half| half.1));
     let windows = windows.filter(|window| window.1 != FOR_EVER).map(|window| window.1 - window.0);
     let silence: u64 = windows.chain(toggles.iter().map(|toggle| toggle.span)).sum();
     2 * silence + links.map_or(TIME, |links| links.dead_after * 8)
 }
 
-/// With a stall time-out a rest is a fraction of it, or several times as long; else, where hosts answer, it may be longer than
-/// a silent link lives.
+/// A stall of a node. With a stall time-out it is a fraction of it, or several times as long. Otherwise, if hosts
+/// answer, it may be longer than a link tolerates silence.
 pub(super) fn rest(nodes: u32, patience: Option<u64>, stall: Option<u64>, random: &mut Random) -> (u32, Window) {
     let since = random.length(TIME / 2);
     let span = match (stall, patience) {

@@ -4,8 +4,8 @@ use towline_core::pml::{Config, rdma};
 use towline_core::rail::native::OneSided;
 
 use crate::random::Random;
-use crate::sim::job::Links;
-use crate::sim::network::faults::Make;
+use crate::sim::job::LinkParams;
+use crate::sim::network::faults::RailParams;
 
 /// Small limits, and numbers near their wrap.
 pub(super) fn config(nodes: u32, window: u32, random: &mut Random) -> Config {
@@ -25,7 +25,7 @@ pub(super) fn config(nodes: u32, window: u32, random: &mut Random) -> Config {
     }
 }
 
-/// Envelopes or units for all peers together: at times fewer than one for each, at times one, at times plenty.
+/// A number of envelopes or units for all peers together: fewer than one for each, one for each, or plenty.
 pub(super) fn share(random: &mut Random, nodes: u32) -> u32 {
     match random.below(4) {
         0 => 1,
@@ -35,16 +35,16 @@ pub(super) fn share(random: &mut Random, nodes: u32) -> u32 {
 }
 
 /// One to four rails, equal or not.
-pub(super) fn makes(random: &mut Random) -> Vec<Make> {
+pub(super) fn random_rails(random: &mut Random) -> Vec<RailParams> {
     let alike = random.chance(300);
-    let first = make(random);
-    (0..random.between(1, 4)).map(|_| if alike { first } else { make(random) }).collect()
+    let first = random_rail(random);
+    (0..random.between(1, 4)).map(|_| if alike { first } else { random_rail(random) }).collect()
 }
 
-pub(super) fn make(random: &mut Random) -> Make {
+pub(super) fn random_rail(random: &mut Random) -> RailParams {
     let eager_limit = random.pick(&[64, 100, 1024, 4096, 16_384]);
     let max_send_size = random.pick(&[64, 100, 1024, 8192, 65_536]);
-    Make {
+    RailParams {
         latency: random.pick(&[100, 100, 1000, 30_000]),
         bandwidth: random.pick(&[100, 1000, 10_000]),
         eager_limit,
@@ -59,9 +59,9 @@ pub(super) fn make(random: &mut Random) -> Make {
 }
 
 /// Links of all sizes, the smallest among them.
-pub(super) fn links(nodes: u32, random: &mut Random) -> Links {
+pub(super) fn links(nodes: u32, random: &mut Random) -> LinkParams {
     let window = random.pick(&[4, 8, 32, 256]);
-    Links {
+    LinkParams {
         usual: false,
         dead_after: random.pick(&[20_000_000, 100_000_000, 1_000_000_000]),
         least_timeout: random.pick(&[100_000, 400_000]),
@@ -75,9 +75,9 @@ pub(super) fn links(nodes: u32, random: &mut Random) -> Links {
     }
 }
 
-/// Rails that links can be put on: some of them lossy, and none with frames too short for a header of theirs.
-pub(super) fn linkable(makes: &mut [Make], random: &mut Random) {
-    for make in makes {
+/// Adapts rails for links: some are lossy, and all frames have room for a link's header.
+pub(super) fn linkable(rail_params: &mut [RailParams], random: &mut Random) {
+    for make in rail_params {
         make.datagrams = random.chance(700);
         make.eager_limit = make.eager_limit.max(128);
         make.max_send_size = make.max_send_size.max(128);

@@ -1,8 +1,8 @@
-//! Jobs by seed: a random shape, random limits, a random set of faults.
+//! Jobs by seed: a random size, random limits, and a random set of faults.
 
-mod cuts;
+mod disconnections;
 mod families;
 mod faults;
 mod limits;
 
-pub use families::{MESSAGES, POOLS, Single, describe, faulty, least, only, setting};
+pub use families::{MESSAGES, POOLS, SingleFault, describe, faulty, only, reliable, smallest_pools};

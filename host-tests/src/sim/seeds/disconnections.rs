@@ -1,22 +1,27 @@
-//! Which nodes may lose each other by the faults of a job.
+//! Computes which nodes may lose each other because of the faults of a job.
 
 use std::collections::BTreeSet;
 
-use crate::sim::job::Links;
-use crate::sim::network::faults::{Faults, Make, Window};
+use crate::sim::job::LinkParams;
+use crate::sim::network::faults::{Faults, RailParams, Window};
 
-/// Whether frames of a link that is down go by the others.
+/// Whether frames of a link that is down are sent over other links.
 pub(super) const FAILOVER: bool = true;
 
-/// The pairs of nodes that may lose each other by faults of their rails, and from when on.
-pub(super) fn severed(nodes: u32, makes: &[Make], links: Option<Links>, faults: &Faults) -> Vec<(u32, u32, u64)> {
-    let mut severed = vec![];
+/// The pairs of nodes that may lose each other because of faults of their rails, and since when.
+pub(super) fn disconnected(
+    nodes: u32,
+    rail_params: &[RailParams],
+    links: Option<LinkParams>,
+    faults: &Faults,
+) -> Vec<(u32, u32, u64)> {
+    let mut disconnected = vec![];
     for (one, other) in (0..nodes).flat_map(|one| (one..nodes).map(move |other| (one, other))) {
         let missing = |rail| faults.missing.iter().any(|missing| missing.holds(one, other, rail));
-        let rails = (0u32..).zip(makes).filter(|(rail, _)| !missing(*rail));
+        let rails = (0u32..).zip(rail_params).filter(|(rail, _)| !missing(*rail));
         let out: Vec<Vec<Window>> = rails.map(|(rail, make)| out(one, other, rail, *make, links, faults)).collect();
         if out.is_empty() {
-            severed.push((one, other, 0));
+            disconnected.push((one, other, 0));
             continue;
         }
         let starts = out.iter().flatten().map(|window| window.0);
@@ -26,13 +31,20 @@ pub(super) fn severed(nodes: u32, makes: &[Make], links: Option<Links>, faults: 
         } else {
             starts.min()
         };
-        severed.extend(since.map(|since| (one, other, since)));
+        disconnected.extend(since.map(|since| (one, other, since)));
     }
-    severed
+    disconnected
 }
 
-/// When a rail between two nodes may be down.
-pub(super) fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Links>, faults: &Faults) -> Vec<Window> {
+/// The windows in which a rail between two nodes may be down.
+pub(super) fn out(
+    one: u32,
+    other: u32,
+    rail: u32,
+    make: RailParams,
+    links: Option<LinkParams>,
+    faults: &Faults,
+) -> Vec<Window> {
     let ours = |node: u32| (node == one || node == other) && one != other;
     let outages = faults.outages.iter();
     let outages = outages.filter(|outage| ours(outage.node) && outage.rail.is_none_or(|other| other == rail));
@@ -41,14 +53,14 @@ pub(super) fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Lin
     let parts = faults.partitions.iter().filter(|part| {
         ours(part.from) && ours(part.to) && part.from != part.to && part.rail.is_none_or(|other| other == rail)
     });
-    let stalls = faults.stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
-    let rests = faults.rests.iter().filter(|rest| !faults.hosts && [one, other].contains(&rest.0));
-    let half = faults.half.iter().filter(|half| half.0 == rail).map(|half| half.1);
+    let stalls = faults.rail_stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
+    let rests = faults.node_stalls.iter().filter(|rest| !faults.hosts_answer && [one, other].contains(&rest.0));
+    let half = faults.lossy_rail.iter().filter(|half| half.0 == rail).map(|half| half.1);
     let silent = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(rests.map(|rest| rest.1));
     let mut silent: Vec<Window> = silent.chain(half).collect();
     let mut out = vec![];
     (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
-    // Those that are over soon enough are survived; several may come one after the other.
+    // Short ones are survived, but several may follow each other.
     if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
         out.extend(silent);
     }
@@ -56,24 +68,24 @@ pub(super) fn out(one: u32, other: u32, rail: u32, make: Make, links: Option<Lin
     out
 }
 
-/// Pairs that only a rest comes between, who stands still first; they are added to the others.
-pub(super) fn rested(
+/// The pairs that only a stall separates, the stalled node first. They are added to the disconnected pairs.
+pub(super) fn stalled_pairs(
     nodes: u32,
     faults: &Faults,
     stall: Option<u64>,
-    severed: &mut Vec<(u32, u32, u64)>,
+    disconnected: &mut Vec<(u32, u32, u64)>,
 ) -> BTreeSet<(u32, u32)> {
-    let mut rested = BTreeSet::new();
-    let before = severed.clone();
-    for (node, window) in &faults.rests {
+    let mut stalled_pairs = BTreeSet::new();
+    let before = disconnected.clone();
+    for (node, window) in &faults.node_stalls {
         let long = stall.is_some_and(|stall| window.1 - window.0 > stall);
         for other in (0..nodes).filter(|other| long && other != node) {
             let pair = (*node.min(&other), other.max(*node));
-            severed.push((pair.0, pair.1, window.0));
+            disconnected.push((pair.0, pair.1, window.0));
             if !before.iter().any(|(one, other, _)| (*one, *other) == pair) {
-                rested.insert((*node, other));
+                stalled_pairs.insert((*node, other));
             }
         }
     }
-    rested
+    stalled_pairs
 }

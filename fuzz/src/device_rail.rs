@@ -1,4 +1,4 @@
-//! A rail whose device reaches memory that the other ends have registered: a loopback rail, and copies when it is polled.
+//! A loopback rail with a device that accesses registered memory of the other ends. It copies when it is polled.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,25 +23,25 @@ const CAN: OneSided = OneSided {
 };
 
 /// An end of the mesh.
-pub struct WithDevice<'h> {
+pub struct DeviceRail<'h> {
     rail: Loopback<'h>,
     me: u32,
     attributes: Attributes,
     memory: Memory,
-    /// What is under way: on whose memory.
+    /// Operations in progress, with their targets.
     works: VecDeque<(Endpoint, Native, Cookie)>,
 }
 
 macro_rules! below {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
-            WithDevice { rail: $rail, .. } => $call,
+            DeviceRail { rail: $rail, .. } => $call,
         }
     };
 }
 
-impl<'h> WithDevice<'h> {
-    /// What such a rail says of itself, where the receiver's device gets or the sender's puts.
+impl<'h> DeviceRail<'h> {
+    /// The attributes of such a rail, if the receiver's device gets or the sender's device puts.
     pub fn attributes(attributes: Attributes, gets: bool) -> Attributes {
         let pipeline = Pipeline { gets, ..CAN.pipeline };
         Attributes { one_sided: OneSided { pipeline, ..CAN }, ..attributes }
@@ -79,7 +79,7 @@ impl<'h> WithDevice<'h> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Rail for WithDevice<'_> {
+impl Rail for DeviceRail<'_> {
     forward_rail!(below, except attributes, del_peer, poll);
 
     fn attributes(&self) -> &Attributes {
@@ -100,22 +100,22 @@ impl Rail for WithDevice<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for WithDevice<'_> {
+impl towline_core::rail::FastPath for DeviceRail<'_> {
     forward_rail!(FastPath: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for WithDevice<'_> {
+impl towline_core::rail::RequestCache for DeviceRail<'_> {
     forward_rail!(RequestCache: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for WithDevice<'_> {
+impl towline_core::rail::SingleCopy for DeviceRail<'_> {
     forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for WithDevice<'_> {
+impl towline_core::rail::DeviceMemory for DeviceRail<'_> {
     forward_rail!(DeviceMemory: below, except register, deregister, perform);
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
@@ -149,11 +149,11 @@ impl towline_core::rail::DeviceMemory for WithDevice<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for WithDevice<'_> {
+impl towline_core::rail::Failover for DeviceRail<'_> {
     forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for WithDevice<'_> {
+impl towline_core::rail::Liveness for DeviceRail<'_> {
     forward_rail!(Liveness: below);
 }

@@ -1,4 +1,5 @@
-//! A rail whose ends lend each other memory, as shared memory does: a loopback rail, and copies from where things lie.
+//! A loopback rail whose ends expose memory to each other, as shared-memory rails do. Reads copy from the exposed
+//! memory.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,19 +9,19 @@ use towline_core::forward_rail;
 use towline_core::rail::loopback::Rail as Loopback;
 use towline_core::rail::{Endpoint, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer};
 
-/// Who has lent what, until it is recalled.
+/// Exposed buffers and their owners, until they are revoked.
 type Loans = Vec<(u32, Option<Span>)>;
 
-/// What all ends have lent, and whether it can be fetched.
+/// The exposed buffers of all ends, and whether they can be read.
 #[derive(Clone, Debug, Default)]
-pub struct Lent {
+pub struct ExposedBuffers {
     all: Rc<RefCell<Loans>>,
-    /// Nothing can be.
+    /// No buffer can be read.
     pub refused: Rc<Cell<bool>>,
 }
 
-impl Lent {
-    /// What an end without such a rail has lent, under the number 1 if it is the first. Somebody keeps it until all is over.
+impl ExposedBuffers {
+    /// What an end without such a rail has exposed, under the number 1 if it is the first. Somebody keeps it until all is over.
     pub fn expose(&self, by: u32, body: Span) {
         self.all.borrow_mut().push((by, Some(body)));
     }
@@ -28,49 +29,49 @@ impl Lent {
 
 /// An end of the mesh.
 #[derive(Debug)]
-pub struct Lending<'h> {
+pub struct ExposingRail<'h> {
     rail: Loopback<'h>,
     me: u32,
-    lent: Lent,
+    exposed: ExposedBuffers,
 }
 
 macro_rules! below {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
-            Lending { rail: $rail, .. } => $call,
+            ExposingRail { rail: $rail, .. } => $call,
         }
     };
 }
 
-impl<'h> Lending<'h> {
+impl<'h> ExposingRail<'h> {
     /// The end with number `me`, whose peers' endpoints are their numbers.
-    pub fn new(rail: Loopback<'h>, me: u32, lent: Lent) -> Self {
-        Self { rail, me, lent }
+    pub fn new(rail: Loopback<'h>, me: u32, exposed: ExposedBuffers) -> Self {
+        Self { rail, me, exposed }
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Rail for Lending<'_> {
+impl Rail for ExposingRail<'_> {
     forward_rail!(below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for Lending<'_> {
+impl towline_core::rail::FastPath for ExposingRail<'_> {
     forward_rail!(FastPath: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for Lending<'_> {
+impl towline_core::rail::RequestCache for ExposingRail<'_> {
     forward_rail!(RequestCache: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for Lending<'_> {
+impl towline_core::rail::SingleCopy for ExposingRail<'_> {
     forward_rail!(SingleCopy: below, except expose, read_exposed, read_limit, revoke_exposed);
 
     fn expose(&mut self, _: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         body.as_contiguous()?;
-        let mut all = self.lent.all.borrow_mut();
+        let mut all = self.exposed.all.borrow_mut();
         all.push((self.me, Some(*body)));
         let mut loan = [0; REMOTE_BUFFER_BYTES];
         loan[..8].copy_from_slice(&(all.len() as u64).to_le_bytes());
@@ -79,13 +80,13 @@ impl towline_core::rail::SingleCopy for Lending<'_> {
 
     unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
         let number = u64::from_le_bytes(std::array::from_fn(|at| loan.0[at]));
-        let all = self.lent.all.borrow();
+        let all = self.exposed.all.borrow();
         let named = number.checked_sub(1).and_then(|at| all.get(at as usize)).copied();
         // Of the one who says so, and nobody else.
         let body = named.filter(|(by, _)| *by == from.0).and_then(|(_, body)| body);
-        let found = body.filter(|body| sink.len() <= body.len() && !self.lent.refused.get());
+        let found = body.filter(|body| sink.len() <= body.len() && !self.exposed.refused.get());
         let Some((base, len)) = found.and_then(|body| body.as_contiguous()) else { return false };
-        // SAFETY: who lent it keeps it until he is answered, or recalls it; the caller vouches for the sink.
+        // SAFETY: who exposed it keeps it until he is answered, or recalls it; the caller vouches for the sink.
         unsafe { sink.unpack(base, len) };
         true
     }
@@ -95,21 +96,26 @@ impl towline_core::rail::SingleCopy for Lending<'_> {
     }
 
     fn revoke_exposed(&mut self) {
-        self.lent.all.borrow_mut().iter_mut().filter(|lent| lent.0 == self.me).for_each(|lent| lent.1 = None);
+        self.exposed
+            .all
+            .borrow_mut()
+            .iter_mut()
+            .filter(|exposed| exposed.0 == self.me)
+            .for_each(|exposed| exposed.1 = None);
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for Lending<'_> {
+impl towline_core::rail::DeviceMemory for ExposingRail<'_> {
     forward_rail!(DeviceMemory: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for Lending<'_> {
+impl towline_core::rail::Failover for ExposingRail<'_> {
     forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for Lending<'_> {
+impl towline_core::rail::Liveness for ExposingRail<'_> {
     forward_rail!(Liveness: below);
 }

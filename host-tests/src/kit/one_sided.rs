@@ -1,4 +1,4 @@
-//! Checks of one-sided operations over modules, whether their rails do them themselves or they are emulated.
+//! The suite for one-sided operations over BTL modules, whether the rails support them or they are emulated.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,44 +10,44 @@ use towline_core::convertor::{Layout, Span};
 use towline_core::rail::{FullRail, Rail, Unreachable};
 use towline_core::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Denied, Failure, Registration, RemoteMemory};
 
-use super::accelerator::Far;
-use super::bench::Setup;
-use super::patience::Patience;
+use super::fake_accelerator::FakeAccelerator;
+use super::mesh::Setup;
+use super::wait_limit::WaitLimit;
 
-/// One test of each check.
+/// Makes one test of each check.
 #[macro_export]
-macro_rules! onesided_suite {
+macro_rules! one_sided_suite {
     ($setup:expr) => {
-        $crate::onesided_suite! { @each $setup;
-            b18_b19_b43_put_and_get_bring_exactly_the_bytes
-            b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone
-            b20_what_several_initiators_fetch_is_each_value_once
+        $crate::one_sided_suite! { @each $setup;
+            b18_b19_b43_put_and_get_transfer_exactly_the_bytes
+            b21_b22_b43_atomics_match_the_model_and_change_no_other_word
+            b20_each_fetched_value_is_seen_once
             b24_each_missing_right_refuses_its_operations
-            b38_accelerators_are_copied_from_here_and_not_touched_there
-            b25_what_is_deregistered_is_reached_no_more
-            b28_b44_what_is_flushed_is_there
-            b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later
+            b38_local_accelerator_memory_is_copied_and_remote_is_refused
+            b25_deregistered_memory_is_unreachable
+            b28_b44_flushed_operations_are_complete
+            b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later
         }
     };
     (@each $setup:expr; $($check:ident)*) => {
         $(#[test]
         fn $check() {
-            $crate::kit::onesided::$check($setup);
+            $crate::kit::one_sided::$check($setup);
         })*
     };
 }
 
-/// Modules that know each other.
+/// BTL modules that know each other.
 pub struct Modules<S: Setup<Rail: 'static>> {
     setup: S,
-    /// Each over a rail of its own.
+    /// The modules. Each has a rail of its own.
     pub modules: Vec<Btl<'static, S::Rail>>,
-    /// Endpoints, by module and other module.
+    /// Endpoints, by module and by other module.
     pub to: Vec<Vec<Option<EndpointId>>>,
     told: Vec<&'static Ends>,
 }
 
-/// Keeps what it is told: the word that the operation was begun with, and how it ended.
+/// Records completions: the context word of each operation, and its outcome.
 #[derive(Debug, Default)]
 struct Ends(RefCell<Vec<(usize, Result<u64, Failure>)>>);
 
@@ -57,7 +57,7 @@ impl<R: FullRail> Performed<R> for Ends {
     }
 }
 
-/// Words that live for ever. They are accessed by address alone.
+/// Memory that is never freed. It is accessed by address only.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
     /// The first byte.
@@ -67,21 +67,21 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Zeros.
+    /// Zeroed memory.
     pub fn new(len: usize) -> Self {
         Self { base: vec![0u64; len.div_ceil(8)].leak().as_mut_ptr().cast(), len }
     }
 
-    /// What is in it. Nothing is under way to it.
+    /// Its content. No operation on it may be in progress.
     pub fn bytes(self) -> Vec<u8> {
-        // SAFETY: memory of that length, which nobody writes to now.
+        // SAFETY: the memory has that length, and nothing writes to it now.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }.to_vec()
     }
 
-    /// Writes to all of it. Nothing is under way to it.
+    /// Fills it. No operation on it may be in progress.
     pub fn fill(self, byte: impl Fn(usize) -> u8) {
         for at in 0..self.len {
-            // SAFETY: within the memory, which nobody accesses now.
+            // SAFETY: within the memory, which nothing accesses now.
             unsafe { self.base.add(at).write(byte(at)) };
         }
     }
@@ -93,19 +93,19 @@ impl Memory {
     }
 }
 
-/// What is done to memory of a peer.
+/// An operation on memory of a peer.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
-    /// These bytes become the peer's.
+    /// Writes these bytes to the peer's memory.
     Put(Span),
-    /// The peer's bytes come here.
+    /// Reads the peer's bytes into this span.
     Get(Span),
-    /// A word is changed.
+    /// Changes a word of the peer.
     Atomic(Atomic, AtomicFlags),
 }
 
 impl<S: Setup<Rail: 'static>> Modules<S> {
-    /// So many, each of which knows all the others.
+    /// Makes `count` modules. Each knows all others.
     pub fn new(mut setup: S, count: usize) -> Self {
         let rma = rma::Config { regions: 8, operations: 8, window: 4 };
         let module = |rail: S::Rail| {
@@ -124,7 +124,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         all
     }
 
-    /// One gets to know another.
+    /// Introduces one module to another.
     fn introduce(&mut self, one: usize, other: usize) {
         let card = self.modules[other].rail().card().to_vec();
         let mut reached = [Err(Unreachable::NoCard)];
@@ -132,8 +132,8 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         self.to[one][other] = Some(reached[0].expect("it can be reached"));
     }
 
-    /// Two forget each other and meet anew.
-    pub fn meet_anew(&mut self, one: usize, other: usize) {
+    /// Lets two modules delete each other and connect again.
+    pub fn reconnect(&mut self, one: usize, other: usize) {
         for (one, other) in [(one, other), (other, one)] {
             let to = self.to(one, other);
             self.modules[one].del_procs(&[to]);
@@ -155,10 +155,10 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
 
     /// Rounds until that is so.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.progress();
-            assert!(!patience.is_over(came), "waited in vain: {what}");
+            assert!(!wait_limit.expired(came), "waited in vain: {what}");
         }
     }
 
@@ -195,12 +195,12 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         assert_eq!(begun, Ok(Outcome::Queued));
     }
 
-    /// What the operations ended with that are over by now.
+    /// The outcomes of the operations that have completed since the last call.
     pub fn ends(&self, at: usize) -> Vec<(usize, Result<u64, Failure>)> {
         self.told[at].0.borrow_mut().drain(..).collect()
     }
 
-    /// Does one operation.
+    /// Does one operation, and waits for it.
     pub fn perform(
         &mut self,
         way: [usize; 2],
@@ -219,9 +219,9 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
 
 const LENGTHS: [usize; 12] = [1, 8, 63, 220, 221, 700, 4096, 8256, 65_536, 65_537, 131_072, 300_001];
 
-/// Of any length, from and to any address, registered here or not: what is there afterwards is what was sent, and what lies
-/// beside it is what was there.
-pub fn b18_b19_b43_put_and_get_bring_exactly_the_bytes<S: Setup<Rail: 'static>>(setup: S) {
+/// Puts and gets of many lengths, at any address, with and without local registration. The bytes must be exact, and
+/// bytes beside them must not change.
+pub fn b18_b19_b43_put_and_get_transfer_exactly_the_bytes<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let [there, here, back] = [(); 3].map(|()| Memory::new(310_000));
     let (_, remote) = all.register(1, there, Access::ANY);
@@ -249,8 +249,8 @@ pub fn b18_b19_b43_put_and_get_bring_exactly_the_bytes<S: Setup<Rail: 'static>>(
     }
 }
 
-/// All operations, on words of all kinds.
-pub fn b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alone<S: Setup<Rail: 'static>>(setup: S) {
+/// All atomic operations, on words of all kinds.
+pub fn b21_b22_b43_atomics_match_the_model_and_change_no_other_word<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let words = Memory::new(32);
     let (_, remote) = all.register(1, words, Access::ANY);
@@ -268,7 +268,7 @@ pub fn b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alo
         if !atomic.takes(flags) {
             continue;
         }
-        // The half of a word that lies first, or the other.
+        // The first half of a word, or the second.
         let is_32 = flags.contains(AtomicFlags::BITS_32);
         let second = is_32 && turn % 2 == 1 && !swaps;
         let shift = if second == cfg!(target_endian = "little") { 32 } else { 0 };
@@ -287,8 +287,8 @@ pub fn b21_b22_b43_atomics_do_what_the_model_does_and_leave_the_words_beside_alo
     assert!(kinds > 120, "{kinds} of all");
 }
 
-/// Each value of a counter is seen by one, and what is added by compare and swap is all there.
-pub fn b20_what_several_initiators_fetch_is_each_value_once<S: Setup<Rail: 'static>>(setup: S) {
+/// Each value of a counter is returned to one initiator, and no increment by compare-and-swap is lost.
+pub fn b20_each_fetched_value_is_seen_once<S: Setup<Rail: 'static>>(setup: S) {
     const EACH: usize = 60;
     let mut all = Modules::new(setup, 4);
     let words = Memory::new(16);
@@ -328,7 +328,8 @@ pub fn b20_what_several_initiators_fetch_is_each_value_once<S: Setup<Rail: 'stat
     assert_eq!(words.bytes(), counts.as_flattened());
 }
 
-/// What a right is missing for is refused at the target and changes nothing; the rest is done, before and after.
+/// An operation without its right is denied by the target and changes nothing. Other operations are done before and
+/// after it.
 pub fn b24_each_missing_right_refuses_its_operations<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let sink = Memory::new(8);
@@ -359,22 +360,24 @@ pub fn b24_each_missing_right_refuses_its_operations<S: Setup<Rail: 'static>>(se
     assert!(all.modules[0].is_reachable(all.to(0, 1)), "nobody is lost for that");
 }
 
-/// Local memory may be an accelerator's, which copies. Memory of peers that devices alone can touch is not touched where none does.
-pub fn b38_accelerators_are_copied_from_here_and_not_touched_there<S: Setup<Rail: 'static>>(setup: S) {
+/// Local memory may belong to an accelerator, which copies it. Operations on accelerator memory of a peer are denied if
+/// no device can access it.
+pub fn b38_local_accelerator_memory_is_copied_and_remote_is_refused<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
-    let far = Far::default();
+    let far = FakeAccelerator::default();
     let layout = Layout::bytes(1000).expect("it is short").on(&far).expect("it is on none yet");
     let (source, sink, there) = (Memory::new(1000), Memory::new(1000), Memory::new(1000));
     source.fill(|at| at as u8 | 1);
     // SAFETY: the layout fits the memory, and outlives the operations.
-    let [from, to] = [source, sink].map(|memory| unsafe { Span::laid_out(Far::name(memory.base), &layout) });
+    let [from, to] =
+        [source, sink].map(|memory| unsafe { Span::laid_out(FakeAccelerator::name(memory.base), &layout) });
     let (kept, remote) = all.register(1, there, Access::ANY);
     assert_eq!(all.perform([0, 1], What::Put(from), &remote, 0, None), Ok(0));
     assert_eq!(all.perform([0, 1], What::Get(to), &remote, 0, None), Ok(0));
     assert!(there.bytes() == source.bytes() && sink.bytes() == source.bytes());
     assert!(far.copied.load(Relaxed) >= 2000, "touched by somebody else");
     all.modules[1].deregister_mem(kept).expect("it is registered");
-    let named = Memory { base: Far::name(there.base), ..there };
+    let named = Memory { base: FakeAccelerator::name(there.base), ..there };
     let (_, remote) = all.register(1, named, Access::ANY | Access::ACCELERATOR);
     let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
     for what in [What::Put(sink.part(0, 8)), What::Get(sink.part(0, 8)), add] {
@@ -384,8 +387,8 @@ pub fn b38_accelerators_are_copied_from_here_and_not_touched_there<S: Setup<Rail
     assert!(there.bytes() == source.bytes() && sink.bytes() == source.bytes());
 }
 
-/// What was deregistered is changed by nobody who still has its handle. Where a device refuses, the connection may end for it.
-pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setup: S) {
+/// Deregistered memory cannot be accessed with an old handle. If a device refuses, the connection may break.
+pub fn b25_deregistered_memory_is_unreachable<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let (sink, source) = (Memory::new(8), Memory::new(8));
     source.fill(|_| 9);
@@ -397,10 +400,10 @@ pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setu
         all.modules[1].deregister_mem(first).expect("it is registered");
         let end = all.perform([0, 1], what, &stale, 0, None);
         assert!(end.is_err(), "{end:?}");
-        // The same memory again, and the same slot: another generation.
+        // The same memory and the same slot again, with another generation.
         let (second, remote) = all.register(1, words, Access::ANY);
         if !all.modules[0].is_reachable(all.to(0, 1)) {
-            all.meet_anew(0, 1);
+            all.reconnect(0, 1);
         }
         assert_eq!(all.perform([0, 1], add, &remote, 0, None), Ok(1), "nothing was done by the old handle");
         assert_eq!(sink.bytes(), [0; 8]);
@@ -408,8 +411,8 @@ pub fn b25_what_is_deregistered_is_reached_no_more<S: Setup<Rail: 'static>>(setu
     }
 }
 
-/// When operations are flushed, whoever looks at the memory finds them, and their callbacks were made.
-pub fn b28_b44_what_is_flushed_is_there<S: Setup<Rail: 'static>>(setup: S) {
+/// After a flush the memory has the results of all operations, and all callbacks were called.
+pub fn b28_b44_flushed_operations_are_complete<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let (there, here) = (Memory::new(1 << 17), Memory::new(1 << 17));
     let (_, remote) = all.register(1, there, Access::ANY);
@@ -433,8 +436,9 @@ pub fn b28_b44_what_is_flushed_is_there<S: Setup<Rail: 'static>>(setup: S) {
     }
 }
 
-/// Operations that are under way when their peer is removed end, each once; local memory is the user's from then on.
-pub fn b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later<S: Setup<Rail: 'static>>(setup: S) {
+/// Operations in progress on a peer that is deleted complete exactly once. From then on the local memory belongs to the
+/// user again.
+pub fn b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later<S: Setup<Rail: 'static>>(setup: S) {
     let mut all = Modules::new(setup, 2);
     let there = Memory::new(200_000);
     there.fill(|at| at as u8 | 1);
@@ -450,7 +454,7 @@ pub fn b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later<S
             all.begin([0, 1], What::Get(sink.part(0, len)), &remote, 0, Some(locals[word]), word);
         }
         (0..round * 3).for_each(|_| _ = all.progress());
-        all.meet_anew(0, 1);
+        all.reconnect(0, 1);
         all.until("they are over", |all| all.modules[0].flush(None));
         let mut ends = all.ends(0);
         ends.sort_unstable_by_key(|(word, _)| *word);
@@ -460,7 +464,7 @@ pub fn b5_b18_operations_on_a_peer_that_is_removed_end_and_touch_nothing_later<S
             removed += u32::from(end.is_err());
         }
         sinks.iter().for_each(|sink| sink.fill(|_| 0));
-        // They meet again, and more goes to and fro.
+        // The modules connect again, and do more operations.
         let (again, remote) = all.register(1, there, Access::ANY);
         let add = What::Atomic(Atomic::Op(AtomicOp::Add, 1 << 8), AtomicFlags::empty());
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! A mesh of rails under test, all driven by one thread.
+//! A mesh of rails under test. One thread drives all of them.
 
 use std::collections::HashMap;
 use std::thread;
@@ -10,25 +10,25 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 
-use super::patience::Patience;
+use super::wait_limit::WaitLimit;
 
-/// Makes the rails that are tested.
+/// A setup, which makes the rails to test.
 pub trait Setup {
     /// The kind of rail.
     type Rail: FullRail;
 
-    /// `count` rails that can reach each other, none of which knows a peer yet.
+    /// Makes `count` rails that can reach each other and know no peer yet.
     fn rails(&mut self, count: usize) -> Vec<Self::Rail>;
 
-    /// Rails that each node of a transport gets from this setup, by so many calls of [`rails`](Self::rails).
+    /// Number of rails of each node of a transport. Each call of [`rails`](Self::rails) gives one.
     fn links(&self) -> usize {
         1
     }
 
-    /// The time that the next poll is told. Called once before each round of polls, so virtual time may move here.
+    /// The time for the next poll. It is called before each round of polls, so virtual time may advance here.
     fn now(&mut self) -> Instant;
 
-    /// Ends a rail as the end of its process would. `false` where no rail of this kind can be lost to the others.
+    /// Ends a rail as the end of its process would. `false` if other rails cannot lose a rail of this kind.
     fn leave(&mut self, rail: Self::Rail) -> bool {
         drop(rail);
         true
@@ -39,32 +39,32 @@ pub trait Setup {
         HEAD
     }
 
-    /// Whether the wait handle of `rail` is ready; `None` where the rail has none.
+    /// Whether the wait handle of `rail` is ready. `None` if the rail has none.
     fn ready(&mut self, _rail: &Self::Rail) -> Option<bool> {
         None
     }
 }
 
-/// A frame that was taken in.
+/// A received frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// Who sent it.
+    /// The sender.
     pub from: Peer,
     /// Its active-message tag.
     pub tag: u8,
-    /// Bytes of it that came with the event.
+    /// Number of bytes that came with the event.
     pub valid: usize,
-    /// All of it.
+    /// The whole frame.
     pub bytes: Vec<u8>,
 }
 
-/// One rail of the mesh and what it reported so far.
+/// One rail of the mesh, and its events so far.
 pub struct End<R> {
     /// The rail itself.
     pub rail: R,
-    /// Its endpoints, by number of the other end; its own is never used.
+    /// Its endpoints, by the number of the other end. The one for itself is never used.
     pub to: Vec<Endpoint>,
-    /// Frames taken in, in the order of their completion.
+    /// Received frames, in the order of their completion.
     pub got: Vec<Received>,
     /// Cookies of [`Event::Sent`].
     pub sent: Vec<Cookie>,
@@ -74,20 +74,20 @@ pub struct End<R> {
     cookies: u64,
 }
 
-/// Rails that know each other, and the setup they came from.
-pub struct Bench<S: Setup> {
+/// A mesh: rails that know each other, and their setup.
+pub struct Mesh<S: Setup> {
     /// The setup.
     pub setup: S,
     /// The ends.
     pub ends: Vec<End<S::Rail>>,
 }
 
-/// How the ends name each other: unlike endpoints, so that mixing them up shows.
+/// The name of an end. It differs from endpoint numbers, so that mixing them up is noticed.
 pub fn peer(end: usize) -> Peer {
     Peer(end as u32 * 3 + 5)
 }
 
-impl<S: Setup> Bench<S> {
+impl<S: Setup> Mesh<S> {
     /// `count` ends, each of which has added all the others.
     pub fn new(mut setup: S, count: usize) -> Self {
         let rails = setup.rails(count);
@@ -101,14 +101,14 @@ impl<S: Setup> Bench<S> {
             pending: HashMap::new(),
             cookies: 1 << 32,
         });
-        let mut bench = Self { setup, ends: ends.collect() };
+        let mut mesh = Self { setup, ends: ends.collect() };
         for one in 0..count {
             for other in 0..one {
-                bench.introduce(one, other);
-                bench.introduce(other, one);
+                mesh.introduce(one, other);
+                mesh.introduce(other, one);
             }
         }
-        bench
+        mesh
     }
 
     /// Adds `other` as a peer of `one`.
@@ -118,7 +118,7 @@ impl<S: Setup> Bench<S> {
         self.ends[one].to[other] = added.expect("rails of one setup reach each other");
     }
 
-    /// The promises of the rails.
+    /// The attributes of the rails.
     pub fn attributes(&self) -> Attributes {
         *self.ends[0].rail.attributes()
     }
@@ -131,13 +131,13 @@ impl<S: Setup> Bench<S> {
         }
     }
 
-    /// One event of one end, raw.
+    /// Polls one end. The event is not handled.
     pub fn poll(&mut self, end: usize) -> Option<Event> {
         let now = self.setup.now();
         self.ends[end].rail.poll(now)
     }
 
-    /// Polls every end once and takes in what came; whether anything did.
+    /// Polls every end once, and handles the events. Whether there was one.
     pub fn round(&mut self) -> bool {
         let mut any = false;
         for end in 0..self.ends.len() {
@@ -146,7 +146,7 @@ impl<S: Setup> Bench<S> {
         any
     }
 
-    /// Polls one end and takes in what came; whether anything did.
+    /// Polls one end, and handles the event. Whether there was one.
     pub fn step(&mut self, end: usize) -> bool {
         let event = self.poll(end);
         if let Some(event) = event {
@@ -158,28 +158,28 @@ impl<S: Setup> Bench<S> {
     /// Polls all ends until `done`.
     ///
     /// # Panics
-    /// If that does not come about.
+    /// If this does not happen in time.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.round();
-            assert!(!patience.is_over(came), "waited in vain: {what}");
+            assert!(!wait_limit.expired(came), "this did not happen in time: {what}");
         }
     }
 
-    /// Polls all ends until nothing more comes.
-    pub fn settle(&mut self) {
+    /// Polls all ends until there are no more events.
+    pub fn run_until_idle(&mut self) {
         let mut idle = 0;
-        self.until("the rails fall silent", |bench| {
-            idle = if bench.round() { 0 } else { idle + 1 };
+        self.until("the rails become idle", |mesh| {
+            idle = if mesh.round() { 0 } else { idle + 1 };
             idle > 2000
         });
     }
 
-    /// Sends one frame by way of a grant, once.
+    /// Sends one frame through a grant, with one attempt.
     ///
     /// # Errors
-    /// What the rail answers.
+    /// The error of the rail.
     pub fn try_send(&mut self, from: usize, to: usize, shape: Shape, bytes: &[u8]) -> Result<Sent, SendError> {
         let end = &mut self.ends[from];
         let endpoint = end.to[to];
@@ -192,10 +192,10 @@ impl<S: Setup> Bench<S> {
         Ok(end.rail.commit(ticket))
     }
 
-    /// Sends one frame by way of a grant, and polls while the rail is busy.
+    /// Sends one frame through a grant, and polls while the rail is busy.
     pub fn send(&mut self, from: usize, to: usize, lane: Lane, tag: u8, header: usize, bytes: &[u8]) {
         let shape = Shape { tag, lane, header: header as u8, len: bytes.len() as u32 };
-        self.until("a frame is accepted", |bench| match bench.try_send(from, to, shape, bytes) {
+        self.until("a frame is accepted", |mesh| match mesh.try_send(from, to, shape, bytes) {
             Ok(sent) => {
                 assert_ne!(sent, Sent::InPlace, "a grant has no body to leave in place");
                 true
@@ -205,15 +205,15 @@ impl<S: Setup> Bench<S> {
         });
     }
 
-    /// Polls one end until it names a frame, which is not taken in; the other ends run as usual.
+    /// Polls one end until it reports a frame, which is not handled. The other ends run as usual.
     pub fn frame(&mut self, end: usize) -> Frame {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         loop {
             for other in (0..self.ends.len()).filter(|other| *other != end) {
                 self.step(other);
             }
             let event = self.poll(end);
-            assert!(!patience.is_over(event.is_some()), "waited in vain for a frame");
+            assert!(!wait_limit.expired(event.is_some()), "no frame arrived in time");
             match event {
                 Some(Event::Frame(frame)) => return frame,
                 Some(event) => self.ends[end].take(event),
@@ -222,10 +222,10 @@ impl<S: Setup> Bench<S> {
         }
     }
 
-    /// Polls until all of a held frame is in, and copies it out. Frames that come meanwhile are taken in.
+    /// Polls until a held frame has arrived completely, and copies it. Other frames that arrive are handled.
     pub fn read_all(&mut self, end: usize, frame: &Frame) -> Vec<u8> {
         let mut bytes = vec![0; frame.len as usize];
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         loop {
             let count = self.ends[end].rail.read(frame.id, 0, &mut bytes);
             assert!(count <= bytes.len());
@@ -233,7 +233,7 @@ impl<S: Setup> Bench<S> {
                 return bytes;
             }
             let came = self.round();
-            assert!(!patience.is_over(came), "waited in vain for the body of a frame");
+            assert!(!wait_limit.expired(came), "the body of a frame did not arrive in time");
         }
     }
 }
@@ -245,7 +245,7 @@ impl<R: FullRail> End<R> {
         Cookie(self.cookies)
     }
 
-    /// Takes in what an event brings.
+    /// Handles an event.
     pub fn take(&mut self, event: Event) {
         match event {
             Event::Frame(frame) => self.take_frame(&frame),
@@ -261,7 +261,7 @@ impl<R: FullRail> End<R> {
         }
     }
 
-    /// Takes in a frame: what came with the event from there, the rest by delivery behind it.
+    /// Receives a frame: the head from the event, the rest by a delivery.
     pub fn take_frame(&mut self, frame: &Frame) {
         let (len, valid) = (frame.len as usize, usize::from(frame.valid));
         assert!(valid <= len.min(HEAD), "more valid bytes than the frame or its head has");
@@ -283,7 +283,7 @@ impl<R: FullRail> End<R> {
         }
     }
 
-    /// Deliveries that were asked for and are not done.
+    /// Number of deliveries that are not complete.
     pub fn pending(&self) -> usize {
         self.pending.len()
     }

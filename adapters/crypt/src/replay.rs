@@ -1,40 +1,42 @@
-//! Which numbers have come, where each may come once, in about any order.
+//! Replay protection for numbered datagrams.
 
-/// Numbers behind the highest that are remembered.
+/// Number of remembered numbers below the highest one.
 const BITS: u64 = 2048;
 const WORDS: usize = BITS as usize / 64;
 
-/// A window over the numbers of datagrams (RFC 6479): each is taken once, and those that are too old never.
+/// A replay window over the numbers of datagrams (RFC 6479). It accepts each number once, and never a number that is
+/// more than 2048 behind the highest.
 ///
 /// ```
-/// let mut window = towline_crypt::Window::new();
+/// let mut window = towline_crypt::ReplayWindow::new();
 /// assert!(window.is_new(7));
-/// window.take(7);
+/// window.accept(7);
 /// assert!(!window.is_new(7), "sent again");
-/// window.take(10_000);
-/// assert!(!window.is_new(8), "who knows");
+/// window.accept(10_000);
+/// assert!(!window.is_new(8), "too old to tell");
 /// assert!(window.is_new(9_999));
 /// ```
 #[derive(Clone, Debug)]
-pub struct Window {
-    /// One beyond the highest number that has come.
+pub struct ReplayWindow {
+    /// One more than the highest accepted number.
     top: u64,
     bits: [u64; WORDS],
 }
 
-impl Default for Window {
+impl Default for ReplayWindow {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Window {
-    /// Of which no number has come.
+impl ReplayWindow {
+    /// A window that has accepted no number.
     pub const fn new() -> Self {
         Self { top: 0, bits: [0; WORDS] }
     }
 
-    /// Whether a number has not come before. To be asked first; only what turns out to be genuine is [taken](Self::take).
+    /// Whether a number is new. The caller asks first, and [accepts](Self::accept) the number only after it has found
+    /// the datagram to be genuine.
     #[inline]
     pub const fn is_new(&self, number: u64) -> bool {
         if number >= self.top {
@@ -43,9 +45,9 @@ impl Window {
         self.top - number <= BITS && self.bits[word(number)] & bit(number) == 0
     }
 
-    /// A number has come.
+    /// Accepts a number.
     #[inline]
-    pub fn take(&mut self, number: u64) {
+    pub fn accept(&mut self, number: u64) {
         if number >= self.top && number != u64::MAX {
             let gap = number - self.top;
             if gap >= BITS {
@@ -78,18 +80,18 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// As a set would have it, as far back as it is remembered.
+        /// Compares the window with a set, as far back as the window remembers.
         #[test]
-        fn each_number_is_taken_once(start in 0u64..1 << 40, steps in prop::collection::vec((0u64..5000, any::<bool>()), 1..300)) {
-            let (mut window, mut seen, mut top) = (Window::new(), HashSet::new(), start);
-            window.take(start);
+        fn each_number_is_accepted_once(start in 0u64..1 << 40, steps in prop::collection::vec((0u64..5000, any::<bool>()), 1..300)) {
+            let (mut window, mut seen, mut top) = (ReplayWindow::new(), HashSet::new(), start);
+            window.accept(start);
             seen.insert(start);
             for (step, ahead) in steps {
                 let number = if ahead { top + step } else { top.saturating_sub(step) };
                 let within = number >= top || top - number < BITS;
                 prop_assert_eq!(window.is_new(number), within && !seen.contains(&number) , "{} of {}", number, top);
                 if window.is_new(number) {
-                    window.take(number);
+                    window.accept(number);
                     seen.insert(number);
                     top = top.max(number);
                 }
@@ -99,10 +101,10 @@ mod tests {
 
     #[test]
     fn the_last_number_is_never_used() {
-        let mut window = Window::new();
+        let mut window = ReplayWindow::new();
         assert!(!window.is_new(u64::MAX));
-        window.take(u64::MAX);
-        window.take(u64::MAX - 1);
+        window.accept(u64::MAX);
+        window.accept(u64::MAX - 1);
         assert!(!window.is_new(u64::MAX - 1) && !window.is_new(u64::MAX));
     }
 }

@@ -1,30 +1,30 @@
-//! How long a check waits for what does not come.
+//! The limit for which a check waits for an event.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Idle rounds, of virtual time or real, after which a check may give up waiting ...
+/// Number of idle rounds after which a check may give up ...
 const IDLE: u32 = 400_000;
 
-/// ... once it was idle for so long, too: a rail in real time may have to send again what was lost, and a busy machine makes it
-/// think that the way is long.
+/// ... if it was also idle for this time. A rail in real time may have to resend lost frames, and on a busy machine it
+/// estimates a long round-trip time.
 const SPAN: Duration = Duration::from_secs(20);
 
-/// Rounds after which what is never idle is taken to run in circles.
+/// Number of rounds after which a check gives up although it is never idle.
 const ROUNDS: u32 = 50_000_000;
 
 /// Counts the rounds of one wait.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct WaitLimit {
     rounds: u32,
     idle: u32,
-    /// Since when nothing came, looked at now and then.
+    /// Since when nothing has arrived. It is updated now and then.
     since: Option<Instant>,
 }
 
-impl Patience {
-    /// Another round, in which something came or nothing. `true`: it is time to give up.
-    pub fn is_over(&mut self, came: bool) -> bool {
+impl WaitLimit {
+    /// Counts a round. `came` says that something arrived in it. Whether the limit has passed.
+    pub fn expired(&mut self, came: bool) -> bool {
         self.rounds += 1;
         if came {
             (self.idle, self.since) = (0, None);

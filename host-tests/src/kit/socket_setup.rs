@@ -1,4 +1,4 @@
-//! Setups of rails whose wait handle is a descriptor, in the time of this machine.
+//! A setup of rails whose wait handle is a descriptor, in real time.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Instant as Clock;
@@ -6,10 +6,10 @@ use std::time::Instant as Clock;
 use towline_core::rail::{FullRail, HEAD};
 use towline_core::time::Instant;
 
-use super::bench::Setup;
+use super::mesh::Setup;
 
-/// Rails of one process, made one by one.
-pub struct Sockets<R, M> {
+/// Rails of one process.
+pub struct SocketSetup<R, M> {
     start: Clock,
     make: M,
     handle: fn(&R) -> BorrowedFd<'_>,
@@ -19,29 +19,29 @@ pub struct Sockets<R, M> {
     made: usize,
 }
 
-impl<R: FullRail, M: FnMut(u32, u8) -> R> Sockets<R, M> {
-    /// `make(rank, link)` makes a rail, of which `handle` knows the wait handle.
+impl<R: FullRail, M: FnMut(u32, u8) -> R> SocketSetup<R, M> {
+    /// `make(rank, link)` makes a rail, and `handle` gives its wait handle.
     pub fn new(make: M, handle: fn(&R) -> BorrowedFd<'_>) -> Self {
         Self { start: Clock::now(), make, handle, turn: Box::new(|| {}), links: 1, longest_header: HEAD, made: 0 }
     }
 
-    /// With a network of our own, which is called before each look at the rails.
-    pub fn through(self, turn: impl FnMut() + 'static) -> Self {
+    /// Adds a simulated network, which is called before each poll.
+    pub fn with_network(self, turn: impl FnMut() + 'static) -> Self {
         Self { turn: Box::new(turn), ..self }
     }
 
-    /// Of rails whose headers are no longer than this.
-    pub fn headers(self, longest_header: usize) -> Self {
+    /// Sets the longest header of the rails.
+    pub fn with_longest_header(self, longest_header: usize) -> Self {
         Self { longest_header, ..self }
     }
 
-    /// With so many rails for each node of a transport.
-    pub fn linked(self, links: usize) -> Self {
+    /// Sets the number of rails of each node of a transport.
+    pub fn with_links(self, links: usize) -> Self {
         Self { links, ..self }
     }
 }
 
-impl<R: FullRail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
+impl<R: FullRail, M: FnMut(u32, u8) -> R> Setup for SocketSetup<R, M> {
     type Rail = R;
 
     fn rails(&mut self, count: usize) -> Vec<R> {
@@ -66,7 +66,7 @@ impl<R: FullRail, M: FnMut(u32, u8) -> R> Setup for Sockets<R, M> {
     fn ready(&mut self, rail: &R) -> Option<bool> {
         (self.turn)();
         let mut handle = libc::pollfd { fd: (self.handle)(rail).as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // The kernel may take a moment to move what was sent. SAFETY: one descriptor, valid for the call.
+        // The kernel may take a moment to deliver. SAFETY: one descriptor, valid for the call.
         Some(unsafe { libc::poll(&mut handle, 1, 10) } > 0)
     }
 }

@@ -1,42 +1,43 @@
-//! A network that loses, doubles, reorders and spoils datagrams, by seed: sockets on the loopback to which rails send what is
-//! for each other.
+//! A network that loses, duplicates, reorders and corrupts datagrams, by seed. It consists of sockets on the loopback
+//! interface, through which rails send to each other.
 
 use std::net::{SocketAddr, UdpSocket};
 
 use crate::random::Random;
 
-/// Datagrams that one turn takes from each socket at most.
-const TURN: usize = 64;
+/// Most datagrams that are taken from each socket at a time.
+const BATCH: usize = 64;
 
-/// What happens to datagrams on their way, each in a thousand.
+/// The faults of datagrams, each per mille.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Faults {
     /// It is lost.
     pub lose: u32,
-    /// It comes twice.
-    pub double: u32,
-    /// It comes some turns later.
+    /// It arrives twice.
+    pub duplicate: u32,
+    /// It arrives some turns later.
     pub delay: u32,
-    /// One bit of it is turned.
-    pub spoil: u32,
+    /// One bit of it is flipped.
+    pub corrupt: u32,
 }
 
-/// One socket for each rail: what is sent there goes to that rail, from the socket of whoever sent it.
-pub struct Relay {
+/// The network. It has one socket for each rail: datagrams to that socket are forwarded to the rail, from the socket of
+/// the sender.
+pub struct LossyNetwork {
     ends: Vec<(UdpSocket, Option<SocketAddr>)>,
     faults: Faults,
     random: Random,
-    /// Turns to wait, from whom, to whom, what.
+    /// Delayed datagrams: turns to wait, sender, receiver, and bytes.
     late: Vec<(u64, usize, usize, Vec<u8>)>,
-    /// What was lost, doubled, delayed, spoilt.
+    /// Number of lost, duplicated, delayed and corrupted datagrams.
     pub done: [u64; 4],
 }
 
-impl Relay {
-    /// Between `count` rails.
+impl LossyNetwork {
+    /// A network of `count` rails.
     ///
     /// # Panics
-    /// Where this host has no loopback.
+    /// If this host has no loopback interface.
     pub fn new(count: usize, faults: Faults, seed: u64) -> Self {
         let socket = || {
             let socket = UdpSocket::bind("127.0.0.1:0").expect("a loopback");
@@ -52,7 +53,7 @@ impl Relay {
         }
     }
 
-    /// Where others are to send to what is for this rail.
+    /// The address at which other rails send to this one.
     ///
     /// # Panics
     /// If there is no such rail.
@@ -60,63 +61,64 @@ impl Relay {
         self.ends[rail].0.local_addr().expect("a bound socket")
     }
 
-    /// Where this rail really is.
+    /// Sets the address of the rail itself.
     pub fn connect(&mut self, rail: usize, at: SocketAddr) {
         self.ends[rail].1 = Some(at);
     }
 
-    /// Other faults from now on.
+    /// Changes the faults.
     pub fn set(&mut self, faults: Faults) {
         self.faults = faults;
     }
 
-    /// Passes on what came.
-    pub fn turn(&mut self) {
+    /// Forwards the datagrams that have arrived.
+    pub fn forward_all(&mut self) {
         let mut late = std::mem::take(&mut self.late);
         late.retain_mut(|(turns, from, to, bytes)| {
             *turns -= 1;
             if *turns == 0 {
-                self.pass(*from, *to, bytes);
+                self.forward(*from, *to, bytes);
             }
             *turns != 0
         });
         self.late = late;
         let mut bytes = [0; 1 << 16];
         for to in 0..self.ends.len() {
-            for _ in 0..TURN {
+            for _ in 0..BATCH {
                 let Ok((len, sender)) = self.ends[to].0.recv_from(&mut bytes) else { break };
                 let Some(from) = self.ends.iter().position(|(_, at)| *at == Some(sender)) else { continue };
-                self.judge(from, to, &mut bytes[..len]);
+                self.decide(from, to, &mut bytes[..len]);
             }
         }
     }
 
-    fn judge(&mut self, from: usize, to: usize, bytes: &mut [u8]) {
-        let Faults { lose, double, delay, spoil } = self.faults;
-        let [lose, double, delay, spoil] = [lose, double, delay, spoil].map(|chance| self.random.chance(chance));
-        for (done, it) in self.done.iter_mut().zip([lose, double, delay, spoil]) {
+    fn decide(&mut self, from: usize, to: usize, bytes: &mut [u8]) {
+        let Faults { lose, duplicate, delay, corrupt } = self.faults;
+        let [lose, duplicate, delay, corrupt] =
+            [lose, duplicate, delay, corrupt].map(|chance| self.random.chance(chance));
+        for (done, it) in self.done.iter_mut().zip([lose, duplicate, delay, corrupt]) {
             *done += u64::from(it);
         }
         if lose {
             return;
         }
-        if spoil && !bytes.is_empty() {
+        if corrupt && !bytes.is_empty() {
             let bit = self.random.below(bytes.len() as u64 * 8) as usize;
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        if double {
-            self.pass(from, to, bytes);
+        if duplicate {
+            self.forward(from, to, bytes);
         }
         if delay {
             self.late.push((1 + self.random.below(20), from, to, bytes.to_vec()));
         } else {
-            self.pass(from, to, bytes);
+            self.forward(from, to, bytes);
         }
     }
 
-    fn pass(&self, from: usize, to: usize, bytes: &[u8]) {
+    fn forward(&self, from: usize, to: usize, bytes: &[u8]) {
         if let Some(at) = self.ends[to].1 {
-            // A closed port is that rail's affair.
+            // A closed port is not an error of the network.
             let _ = self.ends[from].0.send_to(bytes, at);
         }
     }

@@ -1,4 +1,4 @@
-//! Transports under test: some nodes in one thread, over rails of any kind, each behind a recorder.
+//! Matching transports under test: several nodes in one thread, over rails of any kind, each wrapped in a recorder.
 
 use std::cell::RefCell;
 use std::ptr::NonNull;
@@ -11,11 +11,11 @@ use towline_core::pml::{Config, Rails, rdma};
 use towline_core::rail::{Attributes, FullRail, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 
-use super::bench::Setup;
-use super::patience::Patience;
+use super::mesh::Setup;
 use super::recorder::{Log, Recorder};
+use super::wait_limit::WaitLimit;
 
-/// Communicators that each node has room for.
+/// Number of communicators for which each node has room.
 const COMMS: u32 = 4;
 
 /// The rails of one node.
@@ -54,27 +54,28 @@ pub const CONFIG: Config = Config {
     rdma: rdma::Config { messages: 4, ..rdma::Config::OFF },
 };
 
-/// The nodes, all of which know each other, and themselves where the rails can do that; they share the communicator `world`.
+/// The nodes. All of them know each other, and themselves if the rails support that. They share the communicator
+/// `world`.
 pub struct World<S: Setup> {
     setup: S,
     /// The transports.
     pub nodes: Vec<Engine<S::Rail>>,
     /// Context 1, in which rank and node are the same.
     pub world: Vec<Comm>,
-    /// What went through the rails: by node, then by link.
+    /// The records of the rails, by node and then by link.
     pub logs: Vec<Vec<Rc<RefCell<Log>>>>,
     /// Whether nodes can send to themselves.
     pub own: bool,
 }
 
 impl<S: Setup> World<S> {
-    /// `count` nodes with as many rails each as the setup says.
+    /// Makes `count` nodes, with as many rails each as the setup says.
     pub fn new(setup: S, count: usize, config: Config) -> Self {
         let links = setup.links();
         Self::with_links(setup, count, links, config, |_, _| {})
     }
 
-    /// `count` nodes with `links` rails each; `change(link, attributes)` says what the rails tell of themselves.
+    /// Makes `count` nodes with `links` rails each. `change(link, attributes)` may change the attributes of the rails.
     pub fn with_links(
         setup: S,
         count: usize,
@@ -82,12 +83,12 @@ impl<S: Setup> World<S> {
         config: Config,
         change: impl Fn(usize, &mut Attributes),
     ) -> Self {
-        let mut world = Self::strangers(setup, count, links, config, change);
+        let mut world = Self::unconnected(setup, count, links, config, change);
         for node in 0..count {
             for other in 0..count {
                 let added = world.introduce(node, other);
                 if node == other {
-                    // Many rails do not lead back to where they come from.
+                    // Many rails cannot send to their own node.
                     world.own &= added.is_ok();
                 } else {
                     added.expect("rails of one setup reach each other");
@@ -97,8 +98,8 @@ impl<S: Setup> World<S> {
         world
     }
 
-    /// The same, but no node knows another.
-    pub fn strangers(
+    /// Makes nodes that do not know each other.
+    pub fn unconnected(
         mut setup: S,
         count: usize,
         links: usize,
@@ -121,10 +122,10 @@ impl<S: Setup> World<S> {
         world
     }
 
-    /// Makes `other` known to `node`.
+    /// Introduces `other` to `node`.
     ///
     /// # Errors
-    /// What the transport answers.
+    /// The error of the transport.
     pub fn introduce(&mut self, node: usize, other: usize) -> Result<(), Unreachable> {
         let cards = self.cards(other);
         let params = self.nodes[other].params();
@@ -137,51 +138,51 @@ impl<S: Setup> World<S> {
         self.nodes[node].pml().rails().0.iter().map(|rail| rail.card().to_vec()).collect()
     }
 
-    /// The time, which moves on.
+    /// The current time.
     pub fn now(&mut self) -> Instant {
         self.setup.now()
     }
 
-    /// The setup and the first two nodes, to drive one by hand while the other is in a call.
+    /// The setup and the first two nodes, to drive one node while the other is in a blocking call.
     pub fn pair(&mut self) -> (&mut S, &mut Engine<S::Rail>, &mut Engine<S::Rail>) {
         let (first, second) = self.nodes.split_at_mut(1);
         (&mut self.setup, &mut first[0], &mut second[0])
     }
 
-    /// Progress at every node, once; how many events there were.
+    /// Makes progress at every node once. Gives the number of events.
     pub fn round(&mut self) -> u32 {
         let now = self.setup.now();
         self.nodes.iter_mut().map(|node| node.progress(now)).sum()
     }
 
-    /// Progress until `done`.
+    /// Makes progress until `done`.
     ///
     /// # Panics
-    /// If that does not come about.
+    /// If this does not happen in time.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut patience = Patience::default();
+        let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.round() > 0;
-            if patience.is_over(came) {
+            if wait_limit.expired(came) {
                 let counters: Vec<_> = self.nodes.iter().map(|node| *node.counters()).collect();
-                panic!("waited in vain: {what}; {counters:#?}");
+                panic!("this did not happen in time: {what}; {counters:#?}");
             }
         }
     }
 
-    /// Progress until nothing happens any more.
-    pub fn settle(&mut self) {
+    /// Makes progress until nothing happens any more.
+    pub fn run_until_idle(&mut self) {
         let mut idle = 0;
-        self.until("the nodes fall silent", |world| {
+        self.until("the nodes become idle", |world| {
             idle = if world.round() > 0 { 0 } else { idle + 1 };
             idle > 2000
         });
     }
 
-    /// The outcome of a request, with progress at every node.
+    /// Waits for a request, with progress at every node.
     ///
     /// # Errors
-    /// That outcome.
+    /// The failure of the request.
     pub fn finish(&mut self, node: usize, request: Request) -> Result<Status, Failure> {
         let mut outcome = None;
         self.until("a request is over", |world| {
@@ -191,10 +192,10 @@ impl<S: Setup> World<S> {
         outcome.expect("it is over")
     }
 
-    /// Ends a send.
+    /// Waits for a send.
     ///
     /// # Errors
-    /// How it failed.
+    /// The failure of the send.
     pub fn finish_send(&mut self, node: usize, sending: Sending) -> Result<(), Failure> {
         match sending {
             Sending::Complete => Ok(()),
@@ -202,33 +203,33 @@ impl<S: Setup> World<S> {
         }
     }
 
-    /// Begins a send in `world`. The bytes must stay as they are until it is over; no check lets go of them earlier.
+    /// Begins a send in `world`. The bytes must stay unchanged until it completes, which every check ensures.
     pub fn isend(&mut self, node: usize, to: usize, tag: u32, mode: Mode, bytes: &[u8]) -> Sending {
         self.isend_span(node, to, tag, mode, Span::of(bytes))
     }
 
-    /// The same from memory of any kind.
+    /// Begins a send from a span.
     pub fn isend_span(&mut self, node: usize, to: usize, tag: u32, mode: Mode, data: Span) -> Sending {
         let comm = self.world[node];
-        // SAFETY: as said above.
+        // SAFETY: every check ensures what the documentation says.
         let sent = unsafe { self.nodes[node].isend(comm, to as u32, tag, mode, data) };
         sent.expect("a send within the limits is accepted")
     }
 
-    /// Posts a receive in `world`. The room must stay until it is over; no check lets go of it earlier.
+    /// Posts a receive in `world`. The buffer must stay valid until it completes, which every check ensures.
     pub fn irecv(&mut self, node: usize, source: Source, tag: Tag, room: &mut [u8]) -> Request {
         self.irecv_span(node, source, tag, Span::contiguous(room.as_mut_ptr(), room.len()))
     }
 
-    /// The same into memory of any kind.
+    /// Posts a receive into a span.
     pub fn irecv_span(&mut self, node: usize, source: Source, tag: Tag, sink: Span) -> Request {
         let comm = self.world[node];
-        // SAFETY: as said above.
+        // SAFETY: every check ensures what the documentation says.
         let posted = unsafe { self.nodes[node].irecv(comm, source, tag, sink) };
         posted.expect("a receive within the limits is accepted")
     }
 
-    /// Sends one message and receives it, and compares.
+    /// Sends one message, receives it, and compares the bytes.
     pub fn exchange(&mut self, from: usize, to: usize, tag: u32, bytes: &[u8]) {
         let mut room = vec![0; bytes.len()];
         let receive = self.irecv(to, Source::Rank(from as u32), Tag::Is(tag), &mut room);
@@ -239,9 +240,10 @@ impl<S: Setup> World<S> {
         assert!(room == bytes, "{} bytes with tag {tag} were changed", bytes.len());
     }
 
-    /// Nothing is taken of any node's pools, and nobody counted what honest peers do not do.
-    pub fn all_is_given_back(&mut self) {
-        self.settle();
+    /// Checks that all pools of all nodes are unused, and that no node has counted something that honest peers do not
+    /// cause.
+    pub fn assert_all_released(&mut self) {
+        self.run_until_idle();
         for (node, engine) in self.nodes.iter_mut().enumerate() {
             assert_eq!(engine.pml().used(), [0, 0, 0], "requests, envelopes, units of node {node}");
             let counters = engine.counters();
@@ -257,7 +259,7 @@ fn engine<R: FullRail>(set: Vec<Recorder<R>>, config: Config) -> Engine<R> {
     let bytes = Engine::<R>::bytes(&config, COMMS, &attributes);
     let memory = vec![0u64; bytes.div_ceil(8) + 1].leak();
     let len = memory.len() * 8;
-    // SAFETY: the memory is fresh zeros, and leaked to this engine alone.
+    // SAFETY: the memory is fresh zeros, and is leaked for this engine only.
     let mut arena = unsafe { Arena::from_zeroed(NonNull::from(memory).cast(), len) };
     Mtl::new(config, COMMS, &mut arena, Links(set)).expect("the arena has what the configuration takes")
 }
