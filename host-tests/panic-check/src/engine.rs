@@ -202,9 +202,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
         24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
-        3 => {
-            keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters()))
-        }
+        3 => keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters())),
         4 => {
             pml.purge(any(0));
             pml.drain_caches();
