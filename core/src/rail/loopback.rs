@@ -63,7 +63,7 @@ struct Queue {
 
 impl<'m> Hub<'m> {
     /// A mesh of `ends` rails, whose queues hold `slots` frames of up to `frame` bytes each. At least 3 slots are made,
-    /// of which two are kept for control frames, and at least [`HEAD`](crate::rail::HEAD) bytes a frame.
+    /// of which two are kept for control frames, and at least [`HEAD`] bytes a frame.
     ///
     /// # Errors
     /// [`OutOfMemory`] where the arena is too small; [`Hub::cost`] tells how large it must be.
