@@ -13,6 +13,6 @@ pub mod recorder;
 pub mod socket_setup;
 mod wait_limit;
 
-/// Time for which a link of a kit in real time waits for a silent peer. No peer of a kit dies silently, and on a busy machine
-/// a peer may get its turn late.
-pub const LINK_TIMEOUT: towline_core::time::Duration = towline_core::time::Duration::from_secs(300);
+/// Time for which a link of a kit in real time waits for a silent peer. It is long because a peer may get its turn late on a busy
+/// machine. It is shorter than the limit of a check, since a network that loses frames can lose every goodbye of a peer.
+pub const LINK_TIMEOUT: towline_core::time::Duration = towline_core::time::Duration::from_secs(20);
