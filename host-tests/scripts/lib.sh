@@ -166,8 +166,6 @@ fetch_debian_library() {
 }
 
 # cargo_for TARGET SUBCOMMAND ARGS...: cargo for another target: with the active toolchain if it has the target, else with
-# Everything is built once: what a second build would use, and all of the debug information but lines, costs time and room.
-export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 # Debian's compiler, which has the target's library with it or builds it from source.
 cargo_for() {
     local triple=$1 subcommand=$2 library=core sysroot

@@ -156,11 +156,8 @@ fn a_connection_that_breaks_in_the_middle_of_a_body_raises_no_signal() {
     assert_eq!(send(&mut world.rails[0], to, &memory, 1).unwrap().0, Sent::InPlace);
     let mut handles = [libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
     // SAFETY: the argument is a slice of descriptors.
-    assert_eq!(
-        unsafe { libc::poll(handles.as_mut_ptr(), 1, 10_000) },
-        1,
-        "bytes to read, which the test leaves unread"
-    );
+    let ready = unsafe { libc::poll(handles.as_mut_ptr(), 1, 10_000) };
+    assert_eq!(ready, 1, "bytes to read, which the test leaves unread");
     // An orderly end first, then a reset: the next send reports a broken pipe.
     stream.shutdown(Shutdown::Write).unwrap();
     drop(stream);
