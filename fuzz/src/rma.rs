@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::module::{Btl, Config, Performance, Performed, Terms};
+use towline_core::btl::module::{Btl, Config, RmaCompletion, RmaCompleted, RmaParams};
 use towline_core::convertor::Span;
 use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
@@ -118,11 +118,11 @@ fn module<'m>(
 
 /// Keeps what it is told.
 #[derive(Debug, Default)]
-struct Told(RefCell<Vec<Performance>>);
+struct Told(RefCell<Vec<RmaCompletion>>);
 
-impl<R: towline_core::rail::FullRail> Performed<R> for Told {
-    fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
-        self.0.borrow_mut().push(*performance);
+impl<R: towline_core::rail::FullRail> RmaCompleted<R> for Told {
+    fn rma_completed(&self, _: &mut Btl<'_, R>, completion: &RmaCompletion) {
+        self.0.borrow_mut().push(*completion);
     }
 }
 
@@ -154,8 +154,8 @@ impl Honest<'_> {
         }
         let at = usize::from(at) % LEN;
         let len = usize::from(len) % (LEN - at);
-        let (target, remote, terms) =
-            (self.target, self.remote, Terms { callback: Some(self.told as _), ..Terms::NONE });
+        let (target, remote, params) =
+            (self.target, self.remote, RmaParams { callback: Some(self.told as _), ..RmaParams::NONE });
         let mut under_way = UnderWay { value: 0, sink: vec![0; len], expected: vec![0; len], _data: vec![what; len] };
         let sink = Span::contiguous(under_way.sink.as_mut_ptr(), len);
         let begun = match what % 3 {
@@ -163,12 +163,12 @@ impl Honest<'_> {
                 let source = Span::of(&under_way._data);
                 self.bytes()[at..at + len].fill(what);
                 // SAFETY: the data is kept until the operation is told.
-                unsafe { self.btl.put(target, source, &remote, at as u64, terms) }
+                unsafe { self.btl.put(target, source, &remote, at as u64, params) }
             }
             1 => {
                 under_way.expected = self.bytes()[at..at + len].to_vec();
                 // SAFETY: the sink is kept until the operation is told.
-                unsafe { self.btl.get(target, sink, &remote, at as u64, terms) }
+                unsafe { self.btl.get(target, sink, &remote, at as u64, params) }
             }
             _ => {
                 let place = &mut self.model[at / 8];
@@ -178,7 +178,7 @@ impl Honest<'_> {
                 };
                 under_way.value = *place;
                 *place = atomic.of_word(*place, AtomicFlags::empty());
-                self.btl.atomic(target, atomic, AtomicFlags::empty(), &remote, (at / 8 * 8) as u64, terms)
+                self.btl.atomic(target, atomic, AtomicFlags::empty(), &remote, (at / 8 * 8) as u64, params)
             }
         };
         begun.expect("there is a slot, and it is within the memory");
@@ -192,9 +192,9 @@ impl Honest<'_> {
 
     fn progress(&mut self) {
         self.btl.progress(Instant::ZERO);
-        for performance in self.told.0.borrow_mut().drain(..) {
+        for completion in self.told.0.borrow_mut().drain(..) {
             let under_way = self.under_way.take().expect("told once");
-            assert_eq!(performance.status, Ok(under_way.value));
+            assert_eq!(completion.status, Ok(under_way.value));
             assert_eq!(under_way.sink, under_way.expected);
         }
     }
