@@ -1,8 +1,8 @@
-//! The module exchange: what comes from peers, and the board.
+//! The module exchange: what comes from peers, and the store.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::modex::{
-    Board, BoardConfig, Component, Edition, Instances, Modex, Set, SetWriter, Version, entry_size,
+    Store, StoreConfig, Component, Stamp, Instances, Modex, Set, SetWriter, Version, entry_size,
 };
 use towline_core::time::Instant;
 
@@ -13,7 +13,7 @@ pub fn reach() {
     let mut room = [0; 4096];
     parse(bytes(&mut room));
     write(bytes(&mut room));
-    let _ = board(&mut Arena::new(bytes(&mut room)));
+    let _ = store(&mut Arena::new(bytes(&mut room)));
 }
 
 fn component() -> Component<'static> {
@@ -24,7 +24,7 @@ fn component() -> Component<'static> {
 fn parse(input: &[u8]) {
     match Set::parse(input) {
         Ok(set) => {
-            keep((set.rank(), set.edition(), set.len(), set.is_empty(), set.find(&component())));
+            keep((set.rank(), set.stamp(), set.len(), set.is_empty(), set.find(&component())));
             for entry in set.entries() {
                 keep(entry);
             }
@@ -48,46 +48,46 @@ fn write(room: &mut [u8]) {
     keep(entry_size(&component(), any(0)));
     keep((component().corresponds(&component()), component().is_valid()));
     say(component());
-    if let Some(mut writer) = SetWriter::new(room, any(0), any(Edition { incarnation: 0, revision: 0 })) {
+    if let Some(mut writer) = SetWriter::new(room, any(0), any(Stamp { incarnation: 0, revision: 0 })) {
         while let Ok(()) = writer.entry(&component(), any(0), bytes(&mut data)) {}
         keep(writer.finish());
     }
 }
 
-fn board(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
-    let config = any(BoardConfig::default());
+fn store(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    let config = any(StoreConfig::default());
     keep(config.memory());
-    let mut board = Board::new(config, arena)?;
+    let mut store = Store::new(config, arena)?;
     let mut room = [0; 256];
     loop {
         match any(0) {
-            0 => keep((board.revision(), board.encoded_len(), board.rank(), board.size())),
-            1 => keep(board.encode(bytes(&mut room))),
-            2 => match board.absorb(bytes(&mut room)) {
-                Ok(absorbed) => keep(absorbed),
+            0 => keep((store.revision(), store.encoded_len(), store.rank(), store.size())),
+            1 => keep(store.encode(bytes(&mut room))),
+            2 => match store.merge(bytes(&mut room)) {
+                Ok(merged) => keep(merged),
                 Err(error) => say(error),
             },
-            3 => match board.send(&component(), bytes(&mut room)) {
+            3 => match store.send(&component(), bytes(&mut room)) {
                 Ok(()) => {}
                 Err(error) => {
                     keep(error.blame());
                     say(error);
                 }
             },
-            4 => match board.recv(&component(), any(0), bytes(&mut room)) {
+            4 => match store.recv(&component(), any(0), bytes(&mut room)) {
                 Ok(len) => keep(len),
                 Err(error) => say(error),
             },
-            5 => match board.recv_nb(&component(), any(0)) {
+            5 => match store.recv_nb(&component(), any(0)) {
                 Ok(watch) => keep(watch),
                 Err(error) => say(error),
             },
-            6 => keep(board.next_change()),
-            7 => match board.exchange(Instant::from_nanos(any(0)), Instant::from_nanos(any(0))) {
+            6 => keep(store.next_change()),
+            7 => match store.exchange(Instant::from_nanos(any(0)), Instant::from_nanos(any(0))) {
                 Ok(exchange) => keep(exchange),
                 Err(error) => say(error),
             },
-            8 => board.finalize(),
+            8 => store.finalize(),
             _ => return Ok(()),
         }
     }
