@@ -145,7 +145,10 @@ impl towline_core::rail::DeviceMemory for DeviceRail<'_> {
             let memory = self.memory.borrow();
             let (_, base, len, _) = memory[region.0 as usize].expect("registered memory of this rail");
             let first = local.base as usize;
-            assert!(base <= first && first + local.len as usize <= base + len as usize, "the operation uses memory outside of its registration");
+            assert!(
+                base <= first && first + local.len as usize <= base + len as usize,
+                "the operation uses memory outside of its registration"
+            );
         }
         self.operations.push_back((on, *native, cookie));
         Ok(None)

@@ -202,7 +202,8 @@ impl<'m> Node<'m> {
                     self.in_place.swap_remove(at);
                 }
                 Event::Delivered(Cookie(cookie)) => {
-                    let at = self.pending.iter().position(|delivery| delivery.0 == cookie).expect("it is reported once");
+                    let at =
+                        self.pending.iter().position(|delivery| delivery.0 == cookie).expect("it is reported once");
                     let (_, from, bytes) = self.pending.swap_remove(at);
                     self.record(from, bytes.into_vec());
                 }

@@ -8,7 +8,8 @@ use towline_crypt::{Cipher, Handshake, MESSAGE, ReplayWindow, TAG};
 const KEY: [u8; 32] = [0x5a; 32];
 
 /// The first message of a handshake. An input may contain it.
-static QUESTION: LazyLock<[u8; MESSAGE]> = LazyLock::new(|| Handshake::begin(&KEY).expect("the system gives random bytes").1);
+static QUESTION: LazyLock<[u8; MESSAGE]> =
+    LazyLock::new(|| Handshake::begin(&KEY).expect("the system gives random bytes").1);
 
 fn pair() -> (Cipher, Cipher) {
     let (handshake, question) = Handshake::begin(&KEY).expect("the system gives random bytes");
@@ -22,10 +23,16 @@ pub fn run(data: &[u8]) {
     if let Record::Whole(len) = record::look(data) {
         assert!((TAG + 1..=record::LONGEST).contains(&len) && len + record::PREFIX <= data.len());
         let (_, mut right) = pair();
-        assert!(record::open(&mut right, data, len, &mut vec![0; PLAIN + TAG]).is_err(), "the record was not sealed with the key");
+        assert!(
+            record::open(&mut right, data, len, &mut vec![0; PLAIN + TAG]).is_err(),
+            "the record was not sealed with the key"
+        );
     }
     if let Some(question) = data.first_chunk::<MESSAGE>() {
-        assert!(Handshake::answer(&KEY, question).is_err() || question == &*QUESTION, "the message was made without the key");
+        assert!(
+            Handshake::answer(&KEY, question).is_err() || question == &*QUESTION,
+            "the message was made without the key"
+        );
     }
     stream(data);
     datagrams(data);

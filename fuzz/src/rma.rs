@@ -94,7 +94,10 @@ pub fn run(data: &[u8]) {
     assert!(honest.in_progress.is_none() && honest.btl.flush(None), "an operation did not complete");
     target.del_procs(&[target_endpoints[HOSTILE as usize]]);
     honest.btl.del_procs(&[initiator_endpoints[HOSTILE as usize]]);
-    assert!(target.dump(None, false).to_string().contains(r#""answers":[0,6]"#), "resources are still in use: {target:?}");
+    assert!(
+        target.dump(None, false).to_string().contains(r#""answers":[0,6]"#),
+        "resources are still in use: {target:?}"
+    );
     assert_eq!(registered.map(|it| target.deregister_mem(it)), Ok(Ok(())));
     assert_eq!(window, honest.model, "the memory differs from the model's");
 }

@@ -147,7 +147,8 @@ impl Scenario {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             // All ranks can write to control segments. The hostile rank can write to its own rings only.
-            let is_writable = !name.contains(&format!("{VICTIM}-{HONEST}")) && !name.contains(&format!("{HONEST}-{VICTIM}"));
+            let is_writable =
+                !name.contains(&format!("{VICTIM}-{HONEST}")) && !name.contains(&format!("{HONEST}-{VICTIM}"));
             if is_writable
                 && !self.files.iter().any(|(known, _)| *known == path)
                 && let Ok(file) = File::options().write(true).open(&path)

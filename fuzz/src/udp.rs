@@ -30,7 +30,9 @@ pub fn run(data: &[u8]) {
         Ok(Datagram::Sealed { index, number, sealed }) => {
             assert_eq!([&sealed_prefix(index, number)[..], sealed].concat(), data);
         }
-        Ok(Datagram::Hello(bytes)) => assert!(Hello::decode(bytes, &key).is_err(), "the hello's code was made without the key"),
+        Ok(Datagram::Hello(bytes)) => {
+            assert!(Hello::decode(bytes, &key).is_err(), "the hello's code was made without the key")
+        }
         Err(_) => {}
     }
     if let Ok((content, frame)) = read_inner(data) {
