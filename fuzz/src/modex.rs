@@ -1,4 +1,4 @@
-//! Publications of peers, well-formed, changed and raw: compares the board of one process with the sets.
+//! Sets that peers publish: well-formed, changed and arbitrary. Compares the board of one process with the sets.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
@@ -9,7 +9,7 @@ use towline_core::modex::{
 const ME: u32 = 1;
 const CONFIG: BoardConfig = BoardConfig { me: ME, size: 3, incarnation: 2, components: 3, bytes: 200 };
 
-/// Feeds one input: as a set, as instances, and as a history of a board.
+/// Runs one input as a set, as instances, and as a sequence of calls of a board.
 pub fn run(data: &[u8]) {
     if let Ok(set) = Set::parse(data) {
         assert_eq!(written(&set, data.len()), data);
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(back[..length], *data);
     }
     let mut memory = vec![0; CONFIG.memory()];
-    let mut board = Board::new(CONFIG, &mut Arena::new(&mut memory)).expect("the configuration says how much");
+    let mut board = Board::new(CONFIG, &mut Arena::new(&mut memory)).expect("the memory is large enough");
     let mut data = Unstructured::new(data);
     while !data.is_empty() {
         if step(&mut board, &mut data).is_err() {
@@ -51,12 +51,12 @@ fn step(board: &mut Board<'_>, data: &mut Unstructured<'_>) -> Result<()> {
             }
         }
         4 => {
-            // Watching claims a component, where one is left.
+            // A watch occupies an entry for its component, if one is free.
             let _watch = board.recv_nb(&component(data)?, u32::arbitrary(data)? % 5);
         }
         _ => {
             let changes = std::iter::from_fn(|| board.next_change()).take(100).count();
-            assert!(changes <= (CONFIG.size * CONFIG.components) as usize, "a change is reported over and over");
+            assert!(changes <= (CONFIG.size * CONFIG.components) as usize, "a change is reported again and again");
         }
     }
     Ok(())
@@ -72,7 +72,8 @@ fn absorb(board: &mut Board<'_>, bytes: &[u8]) {
     assert_ne!(set.rank(), ME);
     for entry in set.entries() {
         let got = received(board, &entry.component, set.rank());
-        // An entry of a known revision is not read again, so a peer that lies about it is shown what it said first.
+        // The board does not read an entry of a known revision again. So it keeps the first bytes of a peer that sends
+        // different bytes under one revision.
         assert!(got.is_some());
         if verdict == Absorbed::Restarted {
             assert_eq!(got.as_deref(), Some(entry.data));
@@ -80,7 +81,7 @@ fn absorb(board: &mut Board<'_>, bytes: &[u8]) {
     }
 }
 
-/// What this process publishes is well-formed and written as announced, whatever came in.
+/// Checks that the own set is well-formed and has the announced length, whatever peers sent.
 fn check_own_set(board: &Board<'_>) {
     let mut own = vec![0; board.encoded_len()];
     assert_eq!(board.encode(&mut own), Ok(own.len()));
@@ -110,7 +111,7 @@ fn set(data: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut writer = SetWriter::new(&mut into, u32::arbitrary(data)? % 4, edition).expect("the header fits");
     for _ in 0..u8::arbitrary(data)? % 5 {
         let (component, revision, bytes) = (component(data)?, u8::arbitrary(data)?, bytes(data)?);
-        // A component that is not valid does not come into the set.
+        // The writer refuses an invalid component.
         let _put = writer.entry(&component, revision.into(), &bytes);
     }
     let length = writer.finish();

@@ -1,5 +1,5 @@
-//! A rail of which nothing is known: it answers anything at any time. What cannot panic over it cannot panic over any
-//! rail, whatever the rail does.
+//! A rail of which the optimiser knows nothing: it returns any result at any time. Code that cannot panic over this rail
+//! cannot panic over any rail.
 
 use towline_core::convertor::Span;
 use towline_core::rail::access::Access;
@@ -13,7 +13,7 @@ use towline_core::time::Instant;
 
 use crate::{any, keep};
 
-/// See the [module](self).
+/// A rail of which the optimiser knows nothing. See the [module](self).
 #[derive(Debug)]
 pub struct Opaque;
 
@@ -171,8 +171,8 @@ impl towline_core::rail::SingleCopy for Opaque {
         some(RemoteBuffer(any([0; REMOTE_BUFFER_BYTES])))
     }
 
-    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
-        keep((from, loan, sink));
+    unsafe fn read_exposed(&mut self, from: Endpoint, remote: &RemoteBuffer, sink: Span) -> bool {
+        keep((from, remote, sink));
         any(true)
     }
 
@@ -258,8 +258,8 @@ impl towline_core::rail::Liveness for Opaque {
         any(true)
     }
 
-    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
-        keep((to, what));
+    fn give_up(&mut self, to: Endpoint, scope: GiveUp) -> bool {
+        keep((to, scope));
         any(true)
     }
 }
