@@ -20,8 +20,8 @@ pub struct Config {
     pub window: u32,
     /// How many frames to all peers together may be unacknowledged. A link with several peers gives one peer no more slots than
     /// are free then: half of them if the others have none; silent peers leave one part in their number plus one. A quarter is
-    /// spared for peers that have none yet, one for each. With four times as many slots as peers, no peer is held up by silent
-    /// ones, whatever their number. Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
+    /// spared for peers that have none yet, one for each. With four times as many slots as peers, silent peers delay no other
+    /// peer, whatever their number. Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
     pub slots: u32,
     /// The same for control frames, beyond `slots`. Here a half is spared.
     pub control_slots: u32,

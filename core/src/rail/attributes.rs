@@ -160,7 +160,7 @@ impl Attributes {
             if !self.capabilities.contains(Capabilities::ACCELERATOR_GET) {
                 can.get = Reach::NONE;
             }
-            // Memory of an accelerator is always registered, since only the registration tells what it is.
+            // Memory of an accelerator is always registered, since only the registration tells the device whose memory it is.
             (can.put.local_registration, can.get.local_registration) = (0, 0);
             can.atomics = AtomicSupport::empty();
             can.pipeline.least = self.accelerator.rdma_limit;

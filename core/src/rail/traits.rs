@@ -75,7 +75,7 @@ pub trait Rail {
 
     /// As [`send`](Self::send), for a body whose checksum is in the header, so that the other end accepts no other body. A rail
     /// that would copy the body may give the memory itself to the device instead, and count the body as copied. Then the device
-    /// may read the memory, and send what it finds there, after the caller was told that the body is read no more.
+    /// may read the memory, and send the bytes that it finds there, after the caller was told that the body is not read any more.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -139,7 +139,7 @@ pub trait Rail {
     }
 
     /// Tells the rail that the caller is about to sleep on the rail's wait handle. `true`: there is nothing to do now, and
-    /// whatever arrives will make the handle ready. `false`: there is something to do, so the caller polls first.
+    /// any arrival will make the handle ready. `false`: there is something to do, so the caller polls first.
     fn arm(&mut self) -> bool;
 }
 
@@ -259,8 +259,8 @@ pub trait SingleCopy: Rail {
 /// One-sided operations by the rail's device on registered memory. See [`native`](crate::rail::native) for the contract. By
 /// default a rail has no such device.
 pub trait DeviceMemory: Rail {
-    /// Registers memory with the device, for one-sided operations of peers, and as local memory of this side's operations. Peers
-    /// get the key in whatever way. See [`native`](crate::rail::native) for the contract of this method and the next two.
+    /// Registers memory with the device, for one-sided operations of peers, and as local memory of this side's operations. The
+    /// user gives the key to peers. See [`native`](crate::rail::native) for the contract of this method and the next two.
     ///
     /// # Errors
     /// [`NativeError`]: nothing is registered then.

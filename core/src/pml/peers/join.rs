@@ -71,7 +71,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let header = size_of::<wire::Match>() as u32;
         if state.status == PeerStatus::Lost {
-            self.drop_peer(peer.0, true); // what is left of its messages would take from its new credit
+            self.drop_peer(peer.0, true); // the rest of its messages would use its new credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
         // All starts anew if the peer was lost before. Only its place in the work list stays.

@@ -94,7 +94,7 @@ impl<R: Rails> Pml<'_, R> {
         Some((peer.route.rail as usize, Endpoint(peer.route.endpoint)))
     }
 
-    /// Whether all rails to a peer have handed over what was committed.
+    /// Whether all rails to a peer have sent all committed frames.
     pub(in crate::pml) fn drained(&self, to: u32) -> bool {
         self.peer_links(to).all(|link| {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));

@@ -26,7 +26,7 @@ pub(in crate::pml) struct PostingOrder {
     debt: u32,
 }
 
-/// What receives are ordered by: source and posting number.
+/// The order of receives: source and posting number.
 type Key = (u32, u64);
 
 /// A side of a node.
@@ -64,7 +64,7 @@ impl PostingOrder {
         steps
     }
 
-    /// Drops the tree if nobody needs it and the work of building it has been earned back. Returns whether it is still kept.
+    /// Drops the tree if it is not needed and has saved the work of building it. Returns whether it is still kept.
     pub(in crate::pml) fn drop_if_idle(&mut self, pool: &mut Pool<'_, RequestState>) -> bool {
         if self.kept && !self.needed && self.debt == 0 {
             self.kept = false;
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Few receives are looked at, in whatever order they are asked for and end.
+    /// Few receives are visited, regardless of the order of asks and completions.
     #[test]
     fn p27_steps_are_few_at_any_depth() {
         const COUNT: u32 = 20_000;

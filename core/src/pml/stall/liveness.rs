@@ -1,11 +1,11 @@
-//! What is known of a peer's progress.
+//! The state of a peer's liveness.
 
 use zerocopy::FromZeros;
 
 /// A peer is given up after this many checks without a sign of life.
 pub(in crate::pml) const CHECKS: u8 = 4;
 
-/// What is known of a peer's progress: marks, and the number of checks in a row without a sign of life.
+/// The state of a peer's liveness: marks, and the number of checks in a row without an answer.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(transparent)]
 pub(crate) struct PeerLiveness(u8);

@@ -11,7 +11,7 @@ use crate::rail::*;
 use crate::time::Instant;
 use std::{boxed::Box, cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
 
-/// What the rail does with the next frame.
+/// The rail's reaction to the next frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Pass,
@@ -23,7 +23,7 @@ pub enum Answer {
     Unreachable,
 }
 
-/// What the device does with the next operation.
+/// The device's reaction to the next operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
     /// At once.
@@ -34,7 +34,7 @@ pub enum Device {
     NotAvailable,
 }
 
-/// What a test sets and sees.
+/// Settings of a test, and events that the test observes.
 #[derive(Debug, Default)]
 pub struct Script {
     pub answers: VecDeque<Answer>,
