@@ -163,7 +163,7 @@ impl Rail {
     }
 }
 
-/// What the rail tells the engine of itself.
+/// The rail's attributes, for the engine.
 fn attributes(config: &Config) -> Attributes {
     let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     Attributes {

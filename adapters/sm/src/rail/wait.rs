@@ -26,7 +26,7 @@ impl Rail {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        // The next poll finds out what ended the sleep.
+        // The next poll finds the event that ended the sleep.
         if let Some(pipe) = &self.pipe {
             let _ = rustix::event::poll(&mut [PollFd::new(pipe, PollFlags::IN)], timeout.as_ref());
         } else {

@@ -1,8 +1,8 @@
-//! The action that a hello calls for, by what is known of its sender.
+//! The action for a received hello, depending on the state of the connection to its sender.
 
 use crate::wire::hello::{Hello, HelloKind};
 
-/// What is known of the peer that sent a hello.
+/// The known state of the connection to the peer that sent a hello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownConnection {
     /// The numbers of the connection: our own, and the peer's, which is zero while it is not known.

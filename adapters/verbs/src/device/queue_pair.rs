@@ -87,7 +87,7 @@ impl QueuePair {
     /// Posts a work request, in the memory of one element or of none.
     ///
     /// # Safety
-    /// The element's memory exists and is registered, and nobody else uses it as far as the device writes to it, until the device
+    /// The element's memory exists and is registered, and no other code uses it as far as the device writes to it, until the device
     /// reports the completion of this work request or of a later one, or the queue pair is destroyed. The same holds for the work
     /// requests that follow in `request.next`, which have their elements already.
     #[inline]

@@ -211,7 +211,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Completes what has ended so far, since it belongs to the earlier incarnation.
+    /// Completes the operations that have ended so far, since they belong to the earlier incarnation.
     pub fn end_previous_incarnation(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         for taken in &mut self.nodes[node as usize].taken {
             taken.wait = 0;

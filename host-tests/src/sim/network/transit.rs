@@ -1,4 +1,4 @@
-//! What happens to a frame between its sender and its receiver.
+//! The transit of a frame from its sender to its receiver.
 
 use std::cmp::Reverse;
 
