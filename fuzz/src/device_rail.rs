@@ -8,7 +8,9 @@ use std::rc::Rc;
 use towline_core::forward_rail;
 use towline_core::rail::loopback::Rail as Loopback;
 use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
-use towline_core::rail::{Attributes, Cookie, Endpoint, Event, Rail};
+use towline_core::rail::{
+    Attributes, Cookie, DeviceMemory, Endpoint, Event, Failover, FastPath, Liveness, Rail, RequestCache, SingleCopy,
+};
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
@@ -104,22 +106,22 @@ impl Rail for DeviceRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for DeviceRail<'_> {
+impl FastPath for DeviceRail<'_> {
     forward_rail!(FastPath: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for DeviceRail<'_> {
+impl RequestCache for DeviceRail<'_> {
     forward_rail!(RequestCache: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for DeviceRail<'_> {
+impl SingleCopy for DeviceRail<'_> {
     forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for DeviceRail<'_> {
+impl DeviceMemory for DeviceRail<'_> {
     forward_rail!(DeviceMemory: below, except register, deregister, perform);
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
@@ -156,11 +158,11 @@ impl towline_core::rail::DeviceMemory for DeviceRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for DeviceRail<'_> {
+impl Failover for DeviceRail<'_> {
     forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for DeviceRail<'_> {
+impl Liveness for DeviceRail<'_> {
     forward_rail!(Liveness: below);
 }

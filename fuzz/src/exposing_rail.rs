@@ -7,7 +7,10 @@ use std::rc::Rc;
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
 use towline_core::rail::loopback::Rail as Loopback;
-use towline_core::rail::{Endpoint, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer};
+use towline_core::rail::{
+    DeviceMemory, Endpoint, Failover, FastPath, Liveness, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, RequestCache,
+    SingleCopy,
+};
 
 /// Exposed buffers with their owners. A revoked buffer is `None`.
 type Buffers = Vec<(u32, Option<Span>)>;
@@ -57,17 +60,17 @@ impl Rail for ExposingRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for ExposingRail<'_> {
+impl FastPath for ExposingRail<'_> {
     forward_rail!(FastPath: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for ExposingRail<'_> {
+impl RequestCache for ExposingRail<'_> {
     forward_rail!(RequestCache: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for ExposingRail<'_> {
+impl SingleCopy for ExposingRail<'_> {
     forward_rail!(SingleCopy: below, except expose, read_exposed, read_limit, revoke_exposed);
 
     fn expose(&mut self, _: Endpoint, body: &Span) -> Option<RemoteBuffer> {
@@ -108,16 +111,16 @@ impl towline_core::rail::SingleCopy for ExposingRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for ExposingRail<'_> {
+impl DeviceMemory for ExposingRail<'_> {
     forward_rail!(DeviceMemory: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for ExposingRail<'_> {
+impl Failover for ExposingRail<'_> {
     forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for ExposingRail<'_> {
+impl Liveness for ExposingRail<'_> {
     forward_rail!(Liveness: below);
 }

@@ -505,15 +505,15 @@ impl Rail for Wire {
     }
 }
 
-impl crate::rail::Liveness for Wire {
+impl Liveness for Wire {
     fn ask_host(&mut self, _: Endpoint) -> Option<Instant> {
         let state = self.shared.borrow();
         state.hosts_answer.then(|| Instant::from_nanos(state.now))
     }
 }
 
-impl crate::rail::FastPath for Wire {}
-impl crate::rail::RequestCache for Wire {}
-impl crate::rail::SingleCopy for Wire {}
-impl crate::rail::DeviceMemory for Wire {}
-impl crate::rail::Failover for Wire {}
+impl FastPath for Wire {}
+impl RequestCache for Wire {}
+impl SingleCopy for Wire {}
+impl DeviceMemory for Wire {}
+impl Failover for Wire {}

@@ -450,7 +450,7 @@ impl Rail for Link {
     }
 }
 
-impl crate::rail::Failover for Link {
+impl Failover for Link {
     unsafe fn send_migrated(
         &mut self,
         _: Endpoint,
@@ -518,8 +518,8 @@ impl crate::rail::Failover for Link {
     }
 }
 
-impl crate::rail::FastPath for Link {}
-impl crate::rail::RequestCache for Link {}
-impl crate::rail::SingleCopy for Link {}
-impl crate::rail::DeviceMemory for Link {}
-impl crate::rail::Liveness for Link {}
+impl FastPath for Link {}
+impl RequestCache for Link {}
+impl SingleCopy for Link {}
+impl DeviceMemory for Link {}
+impl Liveness for Link {}

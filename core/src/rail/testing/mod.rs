@@ -365,7 +365,7 @@ impl Rail for Scripted {
     }
 }
 
-impl crate::rail::SingleCopy for Scripted {
+impl SingleCopy for Scripted {
     fn expose(&mut self, _: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let mut script = self.script.borrow_mut();
         let (base, _) = body.as_contiguous().filter(|_| script.lends)?;
@@ -405,7 +405,7 @@ impl crate::rail::SingleCopy for Scripted {
     }
 }
 
-impl crate::rail::DeviceMemory for Scripted {
+impl DeviceMemory for Scripted {
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         if self.script.borrow_mut().registers.pop_front() == Some(false) {
             return Err(NativeError::NotAvailable);
@@ -446,17 +446,17 @@ impl crate::rail::DeviceMemory for Scripted {
     }
 }
 
-impl crate::rail::Failover for Scripted {
+impl Failover for Scripted {
     fn claim(&mut self, _: Endpoint, _: Origin) -> Option<Claim> {
         self.script.borrow().moved.then_some(Claim::New)
     }
 }
 
-impl crate::rail::Liveness for Scripted {
+impl Liveness for Scripted {
     fn is_connected(&self, _: Endpoint) -> bool {
         !self.script.borrow().unmet
     }
 }
 
-impl crate::rail::FastPath for Scripted {}
-impl crate::rail::RequestCache for Scripted {}
+impl FastPath for Scripted {}
+impl RequestCache for Scripted {}
