@@ -46,7 +46,7 @@ pub enum Error {
         /// A description of the wrong message.
         what: String,
     },
-    /// A rank has ended, so this rank waits in vain for its part of a collective step.
+    /// A rank has ended, so this rank cannot complete a collective step that needs it.
     PeerGone {
         /// The rank that has ended.
         rank: u32,

@@ -26,7 +26,7 @@ use crate::wire::framing::MAX_FRAME;
 pub struct Config {
     /// The job of this process. Not secret.
     pub job: u64,
-    /// Rank of this process in the job. Peers are told apart by it.
+    /// Rank of this process in the job. It identifies this process to its peers.
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,

@@ -127,7 +127,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let mut ack = Ack { kind: kind as u8, words: words as u8, from: U16::new(from as u16), ..Ack::new_zeroed() };
         let bits = self.received_bits(at);
         for (index, word) in ack.bits.iter_mut().take(words as usize).enumerate() {
-            // Beyond the highest number, the ring of bits begins anew.
+            // Beyond the highest number, the ring of bits starts again.
             let start = index as u64 * 64;
             let most = left.saturating_sub(start);
             let mask = if most >= 64 { u64::MAX } else { (1u64 << (most & 63)).wrapping_sub(1) };

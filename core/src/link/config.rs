@@ -48,8 +48,8 @@ pub struct Config {
     pub initial_timeout: Duration,
     /// The most time before a tail loss probe, after several were not acknowledged.
     pub most_timeout: Duration,
-    /// A peer that owes an answer and gives no sign of life for so long is down. A peer that is probed is asked more than 45
-    /// times in that time: where 30 % of the frames are lost in each direction, all of that fails once in 10^13 times.
+    /// A peer that owes an answer and sends none for this time is down. In that time it gets more than 45 probes: if 30 % of the
+    /// frames are lost in each direction, all of these fail once in 10^13 times.
     pub dead_after: Duration,
     /// Silence alone is no failure: the peer may compute without a thread that answers for it, and the rail below tells when it is
     /// lost. Then a link is [`Event::Silent`](crate::rail::Event::Silent) after `dead_after`, and down when

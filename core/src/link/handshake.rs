@@ -65,7 +65,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return;
         }
         if remote != 0 && session != remote && path.session.known_to_peer {
-            // The peer has deleted this side, and added it anew.
+            // The peer has deleted this side, and added it again.
             return self.set_down(at, DownReason::Closed);
         }
         if session != remote {

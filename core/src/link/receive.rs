@@ -163,7 +163,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame counts as received. Its sender is told soon.
+    /// A frame counts as received. It will be acknowledged soon.
     pub(super) fn mark_received(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
         let any_migrated = self.peers.paths.get(at as usize).is_some_and(|path| path.receive.migrated != 0);

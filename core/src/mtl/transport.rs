@@ -438,8 +438,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The peer because of which nothing may come from `source`, now or ever: a receive or a probe that finds no message now would
-    /// wait in vain.
+    /// The peer because of which no message may come from `source`, now or ever: a receive or a probe that finds no message now
+    /// would never complete.
     ///
     /// - For a rank: its peer, if it was lost, even if it has rejoined since the communicator was made.
     /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).

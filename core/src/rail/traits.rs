@@ -347,9 +347,9 @@ pub trait Failover: Rail {
 
 /// Whether a peer and its host still answer. By default a rail cannot tell.
 pub trait Liveness: Rail {
-    /// Asks the host of a peer for a sign of life that takes no process there, and returns when the last one arrived. So a peer
-    /// whose process is stopped is not taken for lost as long as its host answers. `None`: there was none, or this rail cannot
-    /// ask.
+    /// Probes the host of a peer, which answers without a process, and returns when its last answer arrived. So a peer whose
+    /// process is stopped does not count as lost as long as its host answers. `None`: there was no answer, or this rail cannot
+    /// probe hosts.
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
         let _ = of;
         None
@@ -372,8 +372,8 @@ pub trait Liveness: Rail {
         true
     }
 
-    /// Declares a peer, or a link to it, failed, since other rails know it; this rail has not noticed it. Whether it counts as
-    /// failed from now on. No event tells of it.
+    /// Declares a peer or a link to it as failed. Other rails have detected the failure, and this rail has not. Returns whether it
+    /// counts as failed from now on. No event reports it.
     ///
     /// - [`GiveUp::Peer`]: deletes the peer as [`del_peer`](Rail::del_peer) does, but without a goodbye. If the peer is there
     ///   after all, it must take this for a failure, not for an orderly end. Always `true`.

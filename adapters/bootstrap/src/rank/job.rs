@@ -45,7 +45,7 @@ pub struct Job {
     fence_open: u32,
     pub(super) watches: Vec<(Name, u32)>,
     pub(super) changes: VecDeque<Change>,
-    /// Ranks that were restarted and have published anew, with their new incarnation; not yet returned by
+    /// Ranks that were restarted and have published again, with their new incarnation; not yet returned by
     /// `next_restart`.
     restarts: VecDeque<(u32, u32)>,
     ends: Ends,
@@ -155,7 +155,7 @@ impl Job {
     }
 
     /// The incarnation of the process from which this rank has the publications of `rank`, or `None` before they have
-    /// arrived. It rises when `rank` was restarted and has published anew.
+    /// arrived. It rises when `rank` was restarted and has published again.
     pub fn incarnation_of(&self, rank: u32) -> Option<u32> {
         if rank == self.rank() {
             return Some(self.incarnation);

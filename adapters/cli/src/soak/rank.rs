@@ -212,7 +212,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         }
     }
 
-    /// Accepts the killed rank again, and begins anew with other messages.
+    /// Accepts the killed rank again, and continues with other messages.
     fn rejoin(&mut self) -> Result<()> {
         self.check_messages()?;
         let Some(dead) = self.victim.take() else { return Ok(()) };

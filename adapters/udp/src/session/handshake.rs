@@ -15,7 +15,7 @@ use crate::wire::hello::{Hello, NONCE, Nonce, Stage};
 pub(crate) struct SessionHandshake {
     /// The constant part of this end's hellos: all but stage, nonce and echo.
     base: Hello,
-    /// The challenge for the next session. It is drawn anew for each session, so no hello makes two sessions.
+    /// The challenge for the next session. Each session has a new one, so no hello makes two sessions.
     next: Nonce,
     /// The other end's challenge, if the other end has answered `next`.
     answered: Option<Nonce>,

@@ -24,7 +24,7 @@ pub(crate) enum HelloAction {
     Broken,
     /// The peer does not know a connection that was never used: another one is made.
     Reconnect,
-    /// The peer is told that there is no such connection.
+    /// The peer is notified that there is no such connection.
     RejectUnknown,
     /// A connection is made for the peer.
     Accept,
@@ -32,7 +32,7 @@ pub(crate) enum HelloAction {
     Connect,
     /// The hello belongs to the connection that is known.
     Confirm,
-    /// The peer has begun anew: our connection is replaced.
+    /// The peer has started a new connection, which replaces ours.
     Replace,
 }
 

@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Suspends a link for the reason `mark`, or ends that.
     pub(in crate::pml) fn set_suspended(&mut self, peer: u32, rail: usize, mark: u8, suspended: bool) {
-        // A link that comes back must not catch up with the bytes that others carried meanwhile.
+        // A link that is up again must not catch up with the bytes that others carried meanwhile.
         let least = self.peer_links(peer).filter(|link| link.suspended == 0).map(|link| link.share).min();
         let Some(link) = self.peer_links_mut(peer).iter_mut().find(|link| link.is_of(rail)) else { return };
         if suspended {

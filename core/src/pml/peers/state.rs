@@ -62,7 +62,7 @@ pub(crate) struct PeerState {
     pub out_of_order: OptSlot,
     /// Whether the peer makes progress.
     pub liveness: PeerLiveness,
-    /// Low byte of `next_in` at the last check for a sign of life.
+    /// Low byte of `next_in` at the last check for an answer.
     pub seen_in: u8,
     /// The answer that is to be sent back waits until all messages before this number have come: its low half.
     pub reject_at: u16,

@@ -14,11 +14,12 @@
 //! *Answers.* Any frame from the peer counts as an answer, and so does progress of frames that were sent to it. The engine also
 //! asks for one, by a credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK) (a *keepalive*), which an engine answers as soon as
 //! it makes progress. So a process that waits for a late message is safe from being given up by a peer that waits, too. Keepalives
-//! and replies take all links in use, since one of them may be dead unnoticed. When a link is found to be down, the count of checks
-//! starts again. Checks do not count while no keepalive can leave because the first connection to the peer is still being made.
+//! and replies take all links in use, since one of them may have failed without being noticed. When a link is found to be down, the
+//! count of checks starts again. Checks do not count while no keepalive can leave because the first connection to the peer is still
+//! being made.
 //!
-//! *The end.* A peer without a sign of life for four checks is lost as [`Lost::Stalled`](crate::rail::Lost::Stalled), in every way
-//! as if its rail had reported it. It is told, if possible; for it this process is lost then
+//! *The end.* A peer without an answer for four checks is lost as [`Lost::Stalled`](crate::rail::Lost::Stalled), in every way
+//! as if its rail had reported it. The peer is notified, if possible, and this process is then lost for it
 //! ([`Lost::Broken`](crate::rail::Lost::Broken)).
 //!
 //! *Why checks and not time.* Time alone proves nothing: this process may have been stopped itself. So checks count. Each comes a
