@@ -107,7 +107,7 @@ impl CongestionWindow {
         }
     }
 
-    /// The `lost`-th of `sent` transmissions is lost. Whether that is the first loss of a round trip.
+    /// The `lost`-th of `sent` transmissions is lost. Returns whether that is the first loss of a round trip.
     pub fn on_loss(&mut self, lost: u64, sent: u64, most: u32) -> bool {
         if lost <= self.recovered {
             return false;

@@ -45,7 +45,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_at(at, due);
     }
 
-    /// Tells the peer which unacknowledged numbers are gaps, and which have migrated. Whether that was sent.
+    /// Tells the peer which unacknowledged numbers are gaps, and which have migrated. Returns whether that was sent.
     pub(super) fn send_gaps(&mut self, at: u32) -> bool {
         let sent =
             self.send_gap_numbers(at, Kind::Gaps, GAP) && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
@@ -103,7 +103,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Remembers the number of a migrated frame. Whether there was room.
+    /// Remembers the number of a migrated frame. Returns whether there was room.
     fn remember_migrated(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return false };
         let count = path.receive.migrated;

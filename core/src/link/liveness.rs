@@ -234,7 +234,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         false
     }
 
-    /// Takes a silent link for dead, even if the peer's host answers. Whether the link is down now.
+    /// Declares a silent link as failed, even if the peer's host answers. Returns whether the link is down now.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
         let due = self.silent_at(at).is_some_and(|due| due <= self.clock.now);
         let was_up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
@@ -278,7 +278,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends a probe, or a hello to a peer that does not know this side. Whether it was sent.
+    /// Sends a probe, or a hello to a peer that does not know this side. Returns whether it was sent.
     fn send_probe(&mut self, at: u32) -> bool {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return false };
         if !path.session.known_to_peer {

@@ -231,9 +231,9 @@ pub trait SingleCopy: Rail {
         None
     }
 
-    /// Copies the first bytes of a peer's exposed buffer into `sink`, as many as the sink takes. Whether that was possible: if
-    /// not, the bytes have to arrive in frames, and the sink's contents are void. The buffer's description comes from a peer that
-    /// may lie. A forged one yields bytes of that peer's own memory, or none.
+    /// Copies the first bytes of a peer's exposed buffer into `sink`, as many as the sink takes. Returns whether that was possible:
+    /// if not, the bytes have to arrive in frames, and the sink's contents are void. The buffer's description comes from a peer
+    /// that may be hostile. A forged one yields bytes of that peer's own memory, or none.
     ///
     /// # Safety
     /// The sink's memory is writable, and no one else accesses it, until this returns.

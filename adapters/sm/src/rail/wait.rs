@@ -61,7 +61,7 @@ impl Rail {
         rustix::fs::open(&path, flags, Mode::empty()).map_err(refused)
     }
 
-    /// Announces sleep unless there is work. Whether it is announced.
+    /// Announces sleep unless there is work. Returns whether it is announced.
     pub(super) fn announce_sleep(&mut self) -> bool {
         // The next poll begins with maintenance, which withdraws the announcement.
         self.armed = true;

@@ -107,8 +107,8 @@ impl QueuePair {
         self.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_ERR, ffi::ibv_qp_attr_mask(0))
     }
 
-    /// Destroys it. Whether the device accesses no memory by it from here on. It is not used afterwards except to drop it: all
-    /// callers own it.
+    /// Destroys it. Returns whether the device accesses no memory by it from here on. It is not used afterwards except to drop it:
+    /// all callers own it.
     pub fn destroy(&mut self) -> bool {
         // SAFETY: made once, and destroyed once.
         self.exists = self.exists && unsafe { ffi::ibv_destroy_qp(self.queue.as_ptr()) } != 0;

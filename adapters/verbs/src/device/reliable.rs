@@ -97,7 +97,7 @@ impl ReliableQueuePair {
         self.pair.set_error()
     }
 
-    /// Destroys it. Whether that worked; if not, the device may go on reading the send buffers, which stay mapped.
+    /// Destroys it. Returns whether that succeeded; if not, the device may go on reading the send buffers, which stay mapped.
     pub fn destroy(mut self) -> bool {
         self.pair.destroy()
     }

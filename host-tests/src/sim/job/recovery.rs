@@ -39,7 +39,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Receives all messages that are there. Whether there was one.
+    /// Receives all messages that are there. Returns whether there was one.
     pub fn receive_everything(&mut self) -> bool {
         self.wake_all();
         let mut any = false;
