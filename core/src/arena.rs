@@ -2,7 +2,7 @@
 //!
 //! All state of the core lives in tables cut from an [`Arena`]; nothing is allocated afterwards. The block must be
 //! zeroed, and every table starts as zeros, so a host can hand in a fresh private mapping: pages of a pool that are
-//! never used are never touched, and a table for 100,000 peers costs only what is used of it.
+//! never used are never touched, and a table for 100,000 peers costs only the memory of its used part.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -53,15 +53,15 @@ impl<'m> Arena<'m> {
     /// Cuts off a table of `count` zeroed items.
     ///
     /// # Errors
-    /// [`OutOfMemory`] with what was asked and what is left; the arena is unchanged then.
+    /// [`OutOfMemory`] with the requested and the remaining bytes; the arena is unchanged then.
     pub fn table<T: FromZeros>(&mut self, count: usize) -> Result<&'m mut [T], OutOfMemory> {
         let pad = self.next.as_ptr().align_offset(align_of::<T>());
         let bytes = count.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(pad));
         let Some((bytes, left)) = bytes.and_then(|bytes| Some((bytes, self.left.checked_sub(bytes)?))) else {
             return Err(OutOfMemory { asked: count.saturating_mul(size_of::<T>()), left: self.left });
         };
-        // SAFETY: `bytes`, which includes `pad`, is at most what is left of the block, so both results stay inside it
-        // or one past its end.
+        // SAFETY: `bytes`, which includes `pad`, is at most the rest of the block, so both results stay inside the block or
+        // one past its end.
         let (table, next) = unsafe { (self.next.add(pad), self.next.add(bytes)) };
         self.next = next;
         self.left = left;
@@ -83,10 +83,10 @@ impl<'m> Arena<'m> {
         Ok(unsafe { table.assume_init_mut() })
     }
 
-    /// Cuts off a table and makes its items one by one, from what is left. Items are never dropped.
+    /// Takes memory for a table, and creates its items one by one, with the rest of the arena. Items are never dropped.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the table does not fit, or as `make` says; what was cut off by then is lost.
+    /// [`OutOfMemory`] if the table does not fit, or the error of `make`. The memory taken by then is lost.
     pub fn each<T>(
         &mut self,
         count: usize,
@@ -105,8 +105,9 @@ impl<'m> Arena<'m> {
         self.left
     }
 
-    /// Bytes that a table of `count` items takes at most, for summing up a budget: its size up to a multiple of 8, and
-    /// what its alignment may cost beyond that. A block that does not begin at a multiple of 8 needs up to 7 more.
+    /// Maximum number of bytes that a table of `count` items needs, for summing up a budget: its size, rounded up to a
+    /// multiple of 8, and the bytes that its alignment may cost beyond that. A block that does not begin at a multiple of 8
+    /// needs up to 7 more.
     pub const fn cost<T>(count: usize) -> usize {
         let size = count.saturating_mul(size_of::<T>());
         let rounded = if size > usize::MAX - 8 { size } else { size.next_multiple_of(8) };

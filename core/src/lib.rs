@@ -5,14 +5,14 @@
 //! adapters (shared memory, TCP, verbs, DPU firmware) implement. Nothing in here calls up: rails are polled, floors
 //! return verdicts and events. `ARCHITECTURE.md` beside this crate tells the whole story; `WIRE.md` gives the bytes.
 //!
-//! | floor | module | what lives there |
+//! | floor | module | content |
 //! |---|---|---|
 //! | 4 | [`mtl`] | matching transport: communicators, modes, send, receive, probe, cancel |
 //! | 3 | [`pml`] | requests, matching, MPI order, credits, scheduling over rails |
 //! | 2 | [`ptl`], [`btl`] | the fragments of one message on one rail; the BTL face: modules, descriptors, active messages, selection |
 //! | 1 | [`link`](mod@link), [`rma`] | the reliable link; one-sided operations: registration, emulation, atomics |
 //! | 0.5 | [`rail`] | the path to a peer: the rail trait and its extensions, attributes, loopback, forwarding, stacking |
-//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | what all floors use |
+//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | used by all floors |
 #![no_std]
 #![deny(missing_docs)]
 

@@ -1,7 +1,7 @@
 //! Slots of one kind, taken and given back in constant time, named by slot and generation.
 //!
-//! A [`Handle`] may travel to a peer and come back: whoever presents it gets the slot only while the slot is still in
-//! the use that the handle was given out for. A stale, forged or out-of-range handle finds nothing.
+//! A [`Handle`] may be sent to a peer and come back. It gives access to the slot only as long as the slot is in the use for
+//! which the handle was made. A stale, forged or out-of-range handle finds nothing.
 //!
 //! ```
 //! use towline_core::{arena::Arena, pool::Pool};
@@ -59,7 +59,7 @@ impl Handle {
     }
 }
 
-/// One slot: the item and what the pool keeps with it. Public for `size_of` only.
+/// One slot: the item and the pool's data about it. Public for `size_of` only.
 #[derive(FromZeros, Debug)]
 #[repr(C)]
 pub struct Slot<T> {

@@ -25,19 +25,19 @@ fn main() {
     let [(to_one, from_other), (to_other, from_one)] = [channel(), channel()];
     let [one, other] = namespaces;
     let end = Instant::now() + Duration::from_secs(seconds);
-    let receiver = std::thread::spawn(move || receive(&mut End::new(1, other, &to_one, &from_one), end));
-    send(&mut End::new(0, one, &to_other, &from_other), end);
+    let receiver = std::thread::spawn(move || receive(&mut Side::new(1, other, &to_one, &from_one), end));
+    send(&mut Side::new(0, one, &to_other, &from_other), end);
     receiver.join().expect("the receiver succeeds");
 }
 
 /// One end of the link.
-struct End {
+struct Side {
     link: Link<'static, Rail, Crc32c>,
     to: Endpoint,
     begun: Instant,
 }
 
-impl End {
+impl Side {
     fn new(rank: u32, namespace: Option<String>, to_peer: &Sender<Vec<u8>>, from_peer: &Receiver<Vec<u8>>) -> Self {
         if let Some(name) = &namespace {
             let file = std::fs::File::open(format!("/var/run/netns/{name}")).expect("a network namespace");
@@ -66,7 +66,7 @@ impl End {
     }
 }
 
-fn send(side: &mut End, end: Instant) {
+fn send(side: &mut Side, end: Instant) {
     let len = side.link.attributes().max_send_size;
     let body = vec![7; len as usize - 8].leak();
     let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 8, len };
@@ -94,7 +94,7 @@ fn send(side: &mut End, end: Instant) {
     );
 }
 
-fn receive(side: &mut End, end: Instant) {
+fn receive(side: &mut Side, end: Instant) {
     let mut sink = vec![0; side.link.attributes().max_send_size as usize].into_boxed_slice();
     let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
     let (mut bytes, mut pending, mut begun) = (0u64, 0u64, None);

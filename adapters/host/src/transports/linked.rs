@@ -57,7 +57,7 @@ impl<R: FullRail> Linked<R> {
         self.link.raw()
     }
 
-    /// What happened on the link so far.
+    /// The link's counts of events so far.
     pub const fn counters(&self) -> &Counters {
         self.link.counters()
     }

@@ -296,7 +296,7 @@ impl Link {
                 let pending = self.pending.get_mut(&number)?;
                 pending.whole = true;
                 let (skip, sink, cookie) = pending.wanted?;
-                // SAFETY: the sink was given until the end of the delivery is told.
+                // SAFETY: the sink was given until the end of the delivery is reported.
                 unsafe { sink.unpack(pending.bytes[skip..].as_ptr(), pending.bytes.len() - skip) };
                 self.receive(number);
                 Some(Event::Delivered(cookie))

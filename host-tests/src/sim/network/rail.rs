@@ -262,7 +262,8 @@ impl SimRail {
                 let (sink, skip, cookie) = packet.sink.take()?;
                 let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
                 if planted != Some(PlantedBug::SinkUnwritten) {
-                    // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
+                    // SAFETY: the caller of the delivery keeps the sink writable until its end is reported; the packet does not
+                    // overlap it.
                     unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
                 }
                 state.discard(at);
@@ -543,7 +544,8 @@ impl SingleCopy for SimRail {
             return false;
         };
         state.counts.read_exposed += 1;
-        // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
+        // SAFETY: the caller guarantees that the sink is valid. The owner of the exposed body keeps it until the end is reported,
+        // or until the owner deletes this peer.
         unsafe { transfer(lent.body, sink) };
         true
     }
