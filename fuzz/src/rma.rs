@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::module::{Btl, Config, RmaCompletion, RmaCompleted, RmaParams};
+use towline_core::btl::module::{Btl, Config, RmaCompleted, RmaCompletion, RmaParams};
 use towline_core::convertor::Span;
 use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
@@ -159,7 +159,7 @@ impl Honest<'_> {
         }
         let at = usize::from(at) % LEN;
         let len = usize::from(len) % (LEN - at);
-        let (target, remote, terms) =
+        let (target, remote, params) =
             (self.target, self.remote, RmaParams { callback: Some(self.completions as _), ..RmaParams::NONE });
         let mut operation = Operation { value: 0, sink: vec![0; len], expected: vec![0; len], _data: vec![what; len] };
         let sink = Span::contiguous(operation.sink.as_mut_ptr(), len);
@@ -168,12 +168,12 @@ impl Honest<'_> {
                 let source = Span::of(&operation._data);
                 self.bytes()[at..at + len].fill(what);
                 // SAFETY: the data is kept until the operation's completion is reported.
-                unsafe { self.btl.put(target, source, &remote, at as u64, terms) }
+                unsafe { self.btl.put(target, source, &remote, at as u64, params) }
             }
             1 => {
                 operation.expected = self.bytes()[at..at + len].to_vec();
                 // SAFETY: the sink is kept until the operation's completion is reported.
-                unsafe { self.btl.get(target, sink, &remote, at as u64, terms) }
+                unsafe { self.btl.get(target, sink, &remote, at as u64, params) }
             }
             _ => {
                 let place = &mut self.model[at / 8];

@@ -7,8 +7,8 @@ use towline_core::btl::active::Received;
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{
-    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, RmaCompletion, RmaCompleted,
-    RmaParams,
+    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, RmaCompleted,
+    RmaCompletion, RmaParams,
 };
 use towline_core::convertor::Span;
 use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
@@ -161,7 +161,7 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
     keep((remote.len(), remote.is_empty(), remote.base()));
     format_error(any(NativeError::Busy).blame(), any(NativeError::Busy));
     while any(true) {
-        let terms = RmaParams { registration: any(None), callback: Some(&CALLBACKS as _), context: any([0; 2]) };
+        let params = RmaParams { registration: any(None), callback: Some(&CALLBACKS as _), context: any([0; 2]) };
         let begun = match any(0) {
             // SAFETY: never run; for the linker only.
             0 => unsafe { btl.put(any(to), local, &remote, any(0), params) },
