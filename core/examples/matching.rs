@@ -1,4 +1,4 @@
-//! What a match costs against the depth of the queues, beside a plain list.
+//! Measures the cost of a match depending on the depth of the queues, and compares it with a plain list.
 //!
 //! `cargo run --release -p towline-core --example matching [depth]` prints nanoseconds and steps of one match with so
 //! many receives posted (or messages unexpected), the counterpart arriving in posting order and in random order. Each
@@ -29,7 +29,7 @@ fn main() {
     }
 }
 
-/// One row group: which queue, and what else is posted.
+/// One group of rows: which queue is measured, and which other receives are posted.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,
@@ -91,7 +91,7 @@ fn posted(orders: &[Vec<u32>], rounds: u32, key: impl Fn(u32) -> Key, wildcards:
     };
     with_matcher(depth, |mut matcher| {
         if wildcards {
-            // None of them accepts what arrives, yet every search has to ask them.
+            // None of them accepts an arriving message, but every search has to check them.
             matcher.post(depth, Pattern { context: 1, source: ANY, tag: u32::MAX - 1 });
             matcher.post(depth + 1, Pattern { context: 1, source: u32::MAX - 1, tag: ANY });
             matcher.post(depth + 2, Pattern { context: 2, source: ANY, tag: ANY });
@@ -133,7 +133,7 @@ fn figures(start: Instant, matcher: &Matcher<'_>) -> (f64, f64) {
     (elapsed / counters.matches as f64, counters.steps as f64 / counters.matches as f64)
 }
 
-/// A list linked by index, searched from the front: what a match costs where nothing is hashed.
+/// The cost of a match without hashing: a list linked by index, which is searched from the front.
 fn plain_list(orders: &[Vec<u32>], rounds: u32, key: impl Fn(u32) -> Key) -> (f64, f64) {
     struct Entry {
         pattern: Pattern,

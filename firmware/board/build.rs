@@ -1,4 +1,4 @@
-//! Puts the linker script where the linker finds it.
+//! Adds this folder to the linker's search path, so that the linker finds its script.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Cards of peers, as input to rails and the engine, and lists of interfaces.
+//! Input to rails and the engine as cards of peers, and lists of interfaces.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -24,11 +24,11 @@ const CONFIG: Config = Config {
     rdma: towline_core::pml::rdma::Config::OFF,
 };
 
-/// Runs one input, as it is and applied to a real card. Its first byte chooses the parser. The real card must still be
-/// accepted afterwards.
+/// Runs one input twice: as a card of its own, and as changes to a genuine card. Its first byte chooses the parser. The
+/// genuine card must still be accepted afterwards.
 pub fn run(data: &[u8]) {
-    let Some((what, rest)) = data.split_first() else { return };
-    match what % 4 {
+    let Some((parser, rest)) = data.split_first() else { return };
+    match parser % 4 {
         0 => SM.with_borrow_mut(|rails| rail(rails, rest)),
         1 => TCP.with_borrow_mut(|rails| rail(rails, rest)),
         2 => engine(rest),
@@ -49,13 +49,13 @@ thread_local! {
 }
 
 fn rail<R: FullRail>([rail, other]: &mut [R; 2], data: &[u8]) {
-    let real = other.card().to_vec();
-    for card in [data, &laid_over(&real, data)] {
+    let genuine = other.card().to_vec();
+    for card in [data, &changed(&genuine, data)] {
         if let Ok(endpoint) = rail.add_peer(PEER, card) {
             rail.del_peer(endpoint);
         }
     }
-    let endpoint = rail.add_peer(PEER, &real).expect("a real card");
+    let endpoint = rail.add_peer(PEER, &genuine).expect("a genuine card");
     rail.del_peer(endpoint);
 }
 
@@ -63,18 +63,18 @@ fn engine(data: &[u8]) {
     let mut memory = vec![0; Hub::cost(2, 4, 256)];
     let hub = Hub::new(&mut Arena::new(&mut memory), 2, 4, 256).expect("cost is enough");
     let mut memory = vec![0; CONFIG.bytes(&[&Hub::attributes(256)])];
-    let end = hub.rail(0).expect("an end for each");
-    let mut engine = Pml::new(CONFIG, &mut Arena::new(&mut memory), [end]).expect("the configuration says how much");
-    let real = engine.params();
-    for params in [data, &laid_over(&real, data), &real] {
+    let end = hub.rail(0).expect("the mesh has this end");
+    let mut engine = Pml::new(CONFIG, &mut Arena::new(&mut memory), [end]).expect("the memory is large enough");
+    let genuine = engine.params();
+    for params in [data, &changed(&genuine, data), &genuine] {
         let added = engine.add_peer(PEER, params, |_, rail| rail.add_peer(PEER, &PEER.0.to_le_bytes()));
-        assert!(added.is_ok() || params != real);
+        assert!(added.is_ok() || params != genuine);
         engine.del_peer(PEER);
     }
 }
 
 /// A card with some bytes changed: each two bytes of `changes` give the position and the change.
-fn laid_over(card: &[u8], changes: &[u8]) -> Vec<u8> {
+fn changed(card: &[u8], changes: &[u8]) -> Vec<u8> {
     let mut card = card.to_vec();
     for pair in changes.as_chunks::<2>().0 {
         if let Some(byte) = card.get_mut(usize::from(pair[0])) {
@@ -84,7 +84,7 @@ fn laid_over(card: &[u8], changes: &[u8]) -> Vec<u8> {
     card
 }
 
-/// Lines: an address, another one, and entries of a list.
+/// Reads the input as lines: two addresses, then the entries of a list of interfaces.
 fn lists(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();

@@ -1,26 +1,27 @@
-//! Valid and invalid layouts, and windows on them: compares the convertor with a list of byte positions.
+//! Valid and invalid layouts, and ranges of their packed bytes. Compares the convertor with a list of byte positions.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::convertor::{Layout, LayoutError, Piece, Span, transfer};
 
-/// Layouts of more bytes, or spread over more, are built but not walked.
-const MOST_BYTES: u64 = 2048;
-const MOST_ROOM: i64 = 1 << 16;
+/// The largest layout whose bytes are checked. Larger layouts are only built.
+const MAX_BYTES: u64 = 2048;
+/// The largest distance between the bounds of a layout whose bytes are checked.
+const MAX_EXTENT: i64 = 1 << 16;
 
-/// The parts of a layout.
+/// The description of a layout.
 #[derive(Debug)]
 enum Tree {
     Bytes(u64),
     Vector(u64, u64, i64),
     Strided(u64, i64, Box<Tree>),
-    /// With the natural extent, or another.
+    /// Number of copies, extent (`None`: the natural one), and the layout that is repeated.
     Repeat(u64, Option<i64>, Box<Tree>),
     Pieces(Vec<(i64, Tree)>),
 }
 
-/// Keeps layouts alive as long as others refer to them.
+/// Owns layouts that other layouts refer to.
 #[derive(Default)]
-struct Home<'l> {
+struct Storage<'l> {
     layouts: typed_arena::Arena<Layout<'l>>,
     pieces: typed_arena::Arena<Piece<'l>>,
 }
@@ -44,32 +45,32 @@ impl Tree {
         })
     }
 
-    fn build<'l>(&self, home: &'l Home<'l>) -> std::result::Result<Layout<'l>, LayoutError> {
+    fn build<'l>(&self, storage: &'l Storage<'l>) -> std::result::Result<Layout<'l>, LayoutError> {
         match self {
             Self::Bytes(len) => Layout::bytes(*len),
             Self::Vector(count, block, stride) => Layout::vector(*count, *block, *stride),
             Self::Strided(count, stride, inner) => {
-                Layout::strided(*count, *stride, home.layouts.alloc(inner.build(home)?))
+                Layout::strided(*count, *stride, storage.layouts.alloc(inner.build(storage)?))
             }
             Self::Repeat(count, extent, inner) => {
-                let inner = inner.build(home)?;
+                let inner = inner.build(storage)?;
                 let inner = extent.map_or(inner, |extent| inner.with_extent(extent));
-                Layout::repeat(*count, home.layouts.alloc(inner))
+                Layout::repeat(*count, storage.layouts.alloc(inner))
             }
             Self::Pieces(pieces) => {
                 let mut built = Vec::new();
                 for (at, tree) in pieces {
                     built.push(match tree {
                         Self::Bytes(len) => Piece::bytes(*at, *len),
-                        tree => Piece::of(*at, home.layouts.alloc(tree.build(home)?)),
+                        tree => Piece::of(*at, storage.layouts.alloc(tree.build(storage)?)),
                     });
                 }
-                Layout::pieces(home.pieces.alloc_extend(built))
+                Layout::pieces(storage.pieces.alloc_extend(built))
             }
         }
     }
 
-    /// The position of each packed byte, of a layout that could be built and is small.
+    /// The position of each packed byte. For small layouts that could be built.
     fn positions(&self) -> Vec<i64> {
         let repeated = |count: u64, step: i64, inner: &[i64]| match inner {
             [] => Vec::new(),
@@ -87,13 +88,13 @@ impl Tree {
                 repeated(*count, extent.unwrap_or_else(natural), &inner)
             }
             Self::Pieces(pieces) => {
-                pieces.iter().flat_map(|(by, tree)| tree.positions().into_iter().map(move |at| at + by)).collect()
+                pieces.iter().flat_map(|(start, tree)| tree.positions().into_iter().map(move |at| at + start)).collect()
             }
         }
     }
 }
 
-/// Mostly small, now and then near a power of two.
+/// Reads a number that is mostly small and sometimes near a power of two.
 fn count(data: &mut Unstructured<'_>) -> Result<u64> {
     Ok(distance(data)?.unsigned_abs())
 }
@@ -103,39 +104,39 @@ fn distance(data: &mut Unstructured<'_>) -> Result<i64> {
     Ok(if shift < 200 { small } else { small.wrapping_shl(u32::from(shift)) })
 }
 
-/// Builds one layout or two, and walks them in windows of all kinds.
+/// Builds one or two layouts, and packs and unpacks ranges of them.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let Ok(windows) = <[(u8, u8); 4]>::arbitrary(&mut data) else { return };
-    let (home, other_home) = (Home::default(), Home::default());
+    let (storage, other_storage) = (Storage::default(), Storage::default());
     let Ok(tree) = Tree::read(&mut data, 0) else { return };
-    let Ok(layout) = tree.build(&home) else { return };
+    let Ok(layout) = tree.build(&storage) else { return };
     let (low, high) = layout.bounds();
     assert!(low <= high && layout.size() <= i64::MAX as u64);
     assert_eq!(layout.fits(0, 0).is_ok(), layout.size() == 0);
     let Some(mut memory) = Memory::of(&tree, &layout) else { return };
     memory.check(&layout, &windows);
     let Ok(other) = Tree::read(&mut data, 0) else { return };
-    let Ok(sink) = other.build(&other_home) else { return };
+    let Ok(sink) = other.build(&other_storage) else { return };
     if let Some(sink_memory) = Memory::of(&other, &sink) {
         memory.check_transfer(&layout, &sink, sink_memory);
     }
 }
 
-/// Just the memory that a layout reaches, so that the sanitizer sees any access beside it.
+/// Exactly the memory that a layout reaches, so that the sanitizer detects any access outside of it.
 struct Memory {
     bytes: Box<[u8]>,
     /// Index into `bytes` of each packed byte.
     places: Vec<usize>,
-    /// Where the layout's origin is, counted from the first of the bytes.
+    /// The layout's origin, as an offset from the first element of `bytes`. It may lie outside of `bytes`.
     origin: i64,
 }
 
 impl Memory {
-    /// None where the layout is too large to walk.
+    /// The memory of a layout. `None` if the layout is larger than [`MAX_BYTES`] or [`MAX_EXTENT`].
     fn of(tree: &Tree, layout: &Layout<'_>) -> Option<Self> {
         let (low, high) = layout.bounds();
-        if layout.size() > MOST_BYTES || high - low > MOST_ROOM {
+        if layout.size() > MAX_BYTES || high - low > MAX_EXTENT {
             return None;
         }
         let positions = tree.positions();
@@ -145,7 +146,7 @@ impl Memory {
         let places: Vec<usize> = positions.iter().map(|at| (at - low) as usize).collect();
         let mut seen = vec![false; (high - low) as usize];
         let overlap = places.iter().any(|place| std::mem::replace(&mut seen[*place], true));
-        assert!(!overlap || layout.overlaps(), "an overlap went unnoticed");
+        assert!(!overlap || layout.overlaps(), "an overlap was not detected");
         if layout.is_one_run() {
             assert!(places.windows(2).all(|pair| pair[1] == pair[0] + 1));
         }
@@ -157,7 +158,7 @@ impl Memory {
     }
 
     fn span(&mut self, layout: &Layout<'_>) -> Span {
-        // SAFETY: the callers keep the layout as long as the span.
+        // SAFETY: the callers use the span only while the layout exists.
         unsafe { Span::laid_out(self.bytes.as_mut_ptr().wrapping_offset(self.origin as isize), layout) }
     }
 
@@ -168,7 +169,7 @@ impl Memory {
         assert_eq!(pack(all), expected);
         let (mut span, mut start, mut end) = (all, 0, expected.len());
         for (from, len) in windows {
-            // Windows of windows, in steps that also reach beyond the end.
+            // Ranges within ranges, some of which reach beyond the end.
             span = span.window((*from).into(), u64::from(*len) * 8);
             start = end.min(start + usize::from(*from));
             end = end.min(start + usize::from(*len) * 8);
@@ -180,7 +181,7 @@ impl Memory {
             });
             assert!(runs.eq(self.places[start..end].iter().copied()));
         }
-        // In fragments, backwards: what lies between the bytes stays.
+        // Unpacks fragments from the last to the first. Bytes that do not belong to the layout must not change.
         let step = usize::from(windows[0].1) + 1;
         let message: Vec<u8> = (0..expected.len()).map(|i| (i * 5 + 1) as u8).collect();
         let mut after = self.bytes.clone();
@@ -189,7 +190,7 @@ impl Memory {
             for (byte, place) in part.iter().zip(&self.places[first..]) {
                 after[*place] = *byte;
             }
-            // SAFETY: the memory is alive, and the message is another.
+            // SAFETY: both the layout's memory and the message exist, and they do not overlap.
             let took = unsafe { all.window(first as u64, step as u64).unpack(part.as_ptr(), part.len()) };
             assert_eq!(took, part.len());
         }
@@ -201,7 +202,7 @@ impl Memory {
         for (read, write) in self.places.iter().zip(&to.places) {
             after[*write] = self.bytes[*read];
         }
-        // SAFETY: both memories are alive and apart.
+        // SAFETY: both memories exist, and they do not overlap.
         let count = unsafe { transfer(self.span(layout), to.span(sink)) };
         assert_eq!(count, layout.size().min(sink.size()));
         assert_eq!(to.bytes, after);
@@ -210,7 +211,7 @@ impl Memory {
 
 fn pack(span: Span) -> Vec<u8> {
     let mut packed = vec![0; span.len() as usize];
-    // SAFETY: the span's memory is alive, and `packed` is another of the span's length.
+    // SAFETY: the span's memory exists. `packed` has the span's length and does not overlap it.
     let len = unsafe { span.pack(packed.as_mut_ptr(), packed.len()) };
     assert_eq!(len, packed.len());
     packed

@@ -1,4 +1,5 @@
-//! A loopback rail with a device that accesses registered memory of the other ends. It copies when it is polled.
+//! A loopback rail with a device that accesses registered memory of the other ends. The device copies the bytes of an
+//! operation when the rail is polled.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,15 +8,19 @@ use std::rc::Rc;
 use towline_core::forward_rail;
 use towline_core::rail::loopback::Rail as Loopback;
 use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
-use towline_core::rail::{Attributes, Cookie, Endpoint, Event, Rail};
+use towline_core::rail::{
+    Attributes, Cookie, DeviceMemory, Endpoint, Event, Failover, FastPath, Liveness, Rail, RequestCache, SingleCopy,
+};
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
-/// Registered memory of all ends: of which, where, how long, and what may be done to it.
+/// Registered memory of all ends, by its number: the owning end, the address, the length in bytes, and the permitted
+/// kinds of access. Deregistered memory is `None`.
 pub type Memory = Rc<RefCell<Vec<Option<(u32, usize, u64, Access)>>>>;
 
-/// Messages from 200 bytes on are moved, but for the first 50 of their rest, in pieces of 150.
-const CAN: OneSided = OneSided {
+/// The device transfers messages of at least 200 bytes, in pieces of 150. Frames carry the first 50 bytes that follow the
+/// first fragment.
+const CAPABILITIES: OneSided = OneSided {
     put: Reach { limit: 1000, alignment: 1, local_registration: 100 },
     get: Reach { limit: 1000, alignment: 1, local_registration: 100 },
     pipeline: Pipeline { least: 200, by_frames: 50, piece: 150, gets: false },
@@ -29,7 +34,7 @@ pub struct DeviceRail<'h> {
     attributes: Attributes,
     memory: Memory,
     /// Operations in progress, with their targets.
-    works: VecDeque<(Endpoint, Native, Cookie)>,
+    operations: VecDeque<(Endpoint, Native, Cookie)>,
 }
 
 macro_rules! below {
@@ -41,22 +46,22 @@ macro_rules! below {
 }
 
 impl<'h> DeviceRail<'h> {
-    /// The attributes of such a rail, if the receiver's device gets or the sender's device puts.
+    /// The attributes of such a rail. The receiver's device gets if `gets` is true; otherwise the sender's device puts.
     pub fn attributes(attributes: Attributes, gets: bool) -> Attributes {
-        let pipeline = Pipeline { gets, ..CAN.pipeline };
-        Attributes { one_sided: OneSided { pipeline, ..CAN }, ..attributes }
+        let pipeline = Pipeline { gets, ..CAPABILITIES.pipeline };
+        Attributes { one_sided: OneSided { pipeline, ..CAPABILITIES }, ..attributes }
     }
 
-    /// The end with number `me`, whose peers' endpoints are their numbers.
+    /// The end with number `me`. The endpoint of each peer must have the peer's number.
     pub fn new(rail: Loopback<'h>, me: u32, memory: Memory, gets: bool) -> Self {
         let attributes = Self::attributes(*rail.attributes(), gets);
-        Self { rail, me, attributes, memory, works: VecDeque::new() }
+        Self { rail, me, attributes, memory, operations: VecDeque::new() }
     }
 
-    fn reach(&self, on: Endpoint, native: &Native) -> Result<u64, NativeError> {
+    fn execute(&self, on: Endpoint, native: &Native) -> Result<u64, NativeError> {
         let number = u64::from_le_bytes(std::array::from_fn(|at| native.key.0[at]));
         let all = self.memory.borrow();
-        // A connection leads to one end, and its memory alone.
+        // An endpoint gives access to the memory of its own peer only.
         let found = all.get(number as usize).copied().flatten().filter(|(owner, ..)| *owner == on.0);
         let (_, base, len, access) = found.ok_or(NativeError::Refused)?;
         let (local, right) = match native.work {
@@ -69,9 +74,10 @@ impl<'h> DeviceRail<'h> {
         }
         let at = (base + native.offset as usize) as *mut u8;
         match native.work {
-            // SAFETY: it is registered, and whoever began this keeps the local memory until it is told or forgets the peer.
+            // SAFETY: the remote memory is registered. The initiator keeps the local memory until it takes the
+            // completion or deletes the peer.
             Work::Put(_) => unsafe { at.copy_from(local.base, local.len as usize) },
-            // SAFETY: the same.
+            // SAFETY: as for a put.
             _ => unsafe { local.base.copy_from(at, local.len as usize) },
         }
         Ok(0)
@@ -87,35 +93,35 @@ impl Rail for DeviceRail<'_> {
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
-        self.works.retain(|work| work.0 != endpoint);
+        self.operations.retain(|operation| operation.0 != endpoint);
         self.rail.del_peer(endpoint);
     }
 
     fn poll(&mut self, now: Instant) -> Option<Event> {
-        if let Some((on, native, cookie)) = self.works.pop_front() {
-            return Some(Event::Performed(cookie, self.reach(on, &native)));
+        if let Some((on, native, cookie)) = self.operations.pop_front() {
+            return Some(Event::Performed(cookie, self.execute(on, &native)));
         }
         self.rail.poll(now)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for DeviceRail<'_> {
+impl FastPath for DeviceRail<'_> {
     forward_rail!(FastPath: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for DeviceRail<'_> {
+impl RequestCache for DeviceRail<'_> {
     forward_rail!(RequestCache: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for DeviceRail<'_> {
+impl SingleCopy for DeviceRail<'_> {
     forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for DeviceRail<'_> {
+impl DeviceMemory for DeviceRail<'_> {
     forward_rail!(DeviceMemory: below, except register, deregister, perform);
 
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
@@ -128,32 +134,35 @@ impl towline_core::rail::DeviceMemory for DeviceRail<'_> {
     }
 
     fn deregister(&mut self, region: Region) {
-        self.memory.borrow_mut()[region.0 as usize].take().expect("it is registered once");
+        self.memory.borrow_mut()[region.0 as usize].take().expect("memory that is registered");
     }
 
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
-        if self.works.len() >= 2 {
+        if self.operations.len() >= 2 {
             return Err(NativeError::Busy);
         }
         if let Work::Put(local) | Work::Get(local) = native.work
             && let Some(region) = local.region
         {
             let memory = self.memory.borrow();
-            let (_, base, len, _) = memory[region.0 as usize].expect("memory of this rail, which is registered");
+            let (_, base, len, _) = memory[region.0 as usize].expect("registered memory of this rail");
             let first = local.base as usize;
-            assert!(base <= first && first + local.len as usize <= base + len as usize, "other memory was registered");
+            assert!(
+                base <= first && first + local.len as usize <= base + len as usize,
+                "the operation uses memory outside of its registration"
+            );
         }
-        self.works.push_back((on, *native, cookie));
+        self.operations.push_back((on, *native, cookie));
         Ok(None)
     }
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for DeviceRail<'_> {
+impl Failover for DeviceRail<'_> {
     forward_rail!(Failover: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for DeviceRail<'_> {
+impl Liveness for DeviceRail<'_> {
     forward_rail!(Liveness: below);
 }

@@ -1,9 +1,9 @@
-//! Frames of a hostile peer, during the traffic of an honest one.
+//! Frames of a hostile peer to an engine, during the traffic of an honest peer.
 //!
-//! Three ends of two meshes: the victim, which is an engine with two rails; an honest engine; and a hostile end without
-//! an engine, which sends what the input says and knows the handles that the victim gave it. The hostile peer may spoil
-//! its own messages. It must not access memory that was not given to it, must not stop, lose, duplicate or change a
-//! message between the other two, and must not make the victim keep anything after it is deleted.
+//! Two meshes have three ends each. The victim is an engine with two rails. The honest peer is an engine too. The hostile
+//! peer has no engine: the input determines its frames, and it knows the handles that the victim sent to it. The hostile
+//! peer may corrupt its own messages. It must not access memory that was not offered to it. It must not stop, lose,
+//! duplicate or change a message between the other two. After it is deleted, the victim must hold no resources for it.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
@@ -40,9 +40,9 @@ const CONFIG: Config = Config {
     rma: towline_core::rma::Config::OFF,
     rdma: rdma::Config { messages: 3, kept_pins: 0, windows: false },
 };
-/// Sends under way between the engines, so that requests are left for receives.
-const MOST_SENDS: usize = 4;
-/// Contexts and tags that the engines use; the hostile peer uses these and others.
+/// Sends of one engine that may be in progress, so that requests are left for receives.
+const MAX_SENDS: usize = 4;
+/// Contexts and tags that the engines use. The hostile peer uses these and others.
 const CONTEXTS: u32 = 2;
 const TAGS: u32 = 3;
 
@@ -52,17 +52,17 @@ pub fn run(data: &[u8]) {
     let mut memory = [(); RAILS].map(|()| vec![0; Hub::cost(ENDS, SLOTS, FRAME)]);
     let hubs =
         memory.each_mut().map(|memory| Hub::new(&mut Arena::new(memory), ENDS, SLOTS, FRAME).expect("cost is enough"));
-    // One in two inputs has the receivers' devices get.
+    // For every second input length, the receivers' devices get. Otherwise the senders' devices put.
     let gets = data.len() % 2 == 1;
     let attributes = DeviceRail::attributes(Hub::attributes(FRAME), gets);
     let bytes = CONFIG.bytes(&[&attributes; RAILS]);
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
     let registered: [Memory; RAILS] = Default::default();
-    let node = |me, other, room| {
+    let node = |me, other, memory| {
         let rails = std::array::from_fn(|at| {
-            DeviceRail::new(hubs[at].rail(me).expect("an end for each"), me, registered[at].clone(), gets)
+            DeviceRail::new(hubs[at].rail(me).expect("the mesh has this end"), me, registered[at].clone(), gets)
         });
-        Node::new(rails, CONFIG, other, room)
+        Node::new(rails, CONFIG, other, memory)
     };
     let mut victim = node(VICTIM, HONEST, &mut one);
     let mut honest = node(HONEST, VICTIM, &mut other);
@@ -132,7 +132,7 @@ fn finish<'m>(victim: &mut Node<'m>, honest: &mut Node<'m>) {
     victim.cancel_all();
     honest.cancel_all();
     for round in 0.. {
-        assert!(round < 2000, "stand-still: {:?} {:?}", victim.engine.counters(), honest.engine.counters());
+        assert!(round < 2000, "no progress: {:?} {:?}", victim.engine.counters(), honest.engine.counters());
         victim.progress();
         honest.progress();
         if victim.is_done() && honest.is_done() {
@@ -146,61 +146,62 @@ fn finish<'m>(victim: &mut Node<'m>, honest: &mut Node<'m>) {
         node.progress();
         assert!(node.pending.is_empty());
     }
-    // Answers and credit that are still on their way.
+    // Acknowledgements and credit that have not arrived yet.
     for _ in 0..20 {
         victim.progress();
         honest.progress();
     }
-    assert_eq!((victim.engine.used(), honest.engine.used()), ([0; 3], [0; 3]), "something was kept");
-    assert_eq!((victim.engine.pins(), honest.engine.pins()), ([0; 2], [0; 2]), "memory stays registered");
+    assert_eq!((victim.engine.used(), honest.engine.used()), ([0; 3], [0; 3]), "resources are still in use");
+    assert_eq!((victim.engine.pins(), honest.engine.pins()), ([0; 2], [0; 2]), "memory is still registered");
 }
 
-/// An engine, with the operations of its user.
+/// An engine and its user's operations.
 struct Node<'m> {
     engine: Pml<'m, [DeviceRail<'m>; RAILS]>,
     /// The other engine.
     other: u32,
     pending: Vec<Pending>,
-    taken: Vec<Message>,
-    /// What the other engine sent and was not received yet.
+    /// Messages that a matched probe took and that are not received yet.
+    probed: Vec<Message>,
+    /// Messages that the other engine sent and that are not received yet, with their tags.
     due: Vec<(u32, Box<[u8]>)>,
-    /// Tells messages apart.
+    /// Number of sends. The content of a message depends on it, so that messages differ.
     count: u8,
 }
 
 struct Pending {
     request: Request,
-    /// The memory of a receive; none for a send.
+    /// The memory of a receive; `None` for a send.
     sink: Option<Box<[u8]>>,
-    /// The memory of a send, which must stay.
+    /// The memory of a send, which must be kept until the send is complete.
     _data: Option<Box<[u8]>>,
-    /// A receive for anything from the other engine in this context.
+    /// The context, if this is a receive for any message of the other engine in that context.
     any_in: Option<u32>,
 }
 
 impl<'m> Node<'m> {
     fn new(rails: [DeviceRail<'m>; RAILS], config: Config, other: u32, memory: &'m mut [u8]) -> Self {
-        let engine = Pml::new(config, &mut Arena::new(memory), rails).expect("the configuration says how much");
-        Self { engine, other, pending: Vec::new(), taken: Vec::new(), due: Vec::new(), count: 0 }
+        let engine = Pml::new(config, &mut Arena::new(memory), rails).expect("the memory is large enough");
+        Self { engine, other, pending: Vec::new(), probed: Vec::new(), due: Vec::new(), count: 0 }
     }
 
     fn add(&mut self, peer: u32, params: &[u8]) {
-        let reach = |_, rail: &mut DeviceRail<'m>| rail.add_peer(Peer(peer), &peer.to_le_bytes());
-        self.engine.add_peer(Peer(peer), params, reach).expect("the peer can be reached");
+        let connect = |_, rail: &mut DeviceRail<'m>| rail.add_peer(Peer(peer), &peer.to_le_bytes());
+        self.engine.add_peer(Peer(peer), params, connect).expect("the peer is reachable");
     }
 
     fn send(&mut self, to: u32, receiver: &mut Self, data: &mut Unstructured<'_>) -> Result<()> {
         let (context, tag, mode) = (context(data)?, tag(data)?, u8::arbitrary(data)?);
         let len = usize::from(u16::arbitrary(data)? % 900);
-        if self.pending.iter().filter(|pending| pending.sink.is_none()).count() >= MOST_SENDS {
+        if self.pending.iter().filter(|pending| pending.sink.is_none()).count() >= MAX_SENDS {
             return Ok(());
         }
-        // A ready send may fail by right, so it goes to the hostile peer only.
+        // A ready send fails if no receive is posted, so only the hostile peer gets one.
         let modes = [Mode::Standard, Mode::Synchronous, Mode::Complete, Mode::Buffered, Mode::Ready];
         let mode = modes[usize::from(mode) % if to == HOSTILE { 5 } else { 4 }];
         self.count = self.count.wrapping_add(1);
         let bytes: Box<[u8]> = (0..len).map(|i| (i as u8).wrapping_mul(7).wrapping_add(self.count)).collect();
-        // SAFETY: the bytes are kept until the outcome is taken.
+        // SAFETY: the bytes are kept until the result is taken.
         let sending = unsafe { self.engine.isend(Peer(to), context, tag, mode, Span::of(&bytes)) };
         if sending.is_ok() && to == self.other {
             receiver.due.push((tag, bytes.clone()));
@@ -217,7 +218,7 @@ impl<'m> Node<'m> {
     fn receive(&mut self, source: u32, data: &mut Unstructured<'_>) -> Result<()> {
         let tag = if bool::arbitrary(data)? { ANY } else { tag(data)? };
         let pattern = Pattern { context: context(data)?, source, tag };
-        // At least a byte, which tells messages apart.
+        // At least one byte, so that messages can be distinguished.
         self.post(pattern, 1 + usize::from(u16::arbitrary(data)? % 900), None);
         Ok(())
     }
@@ -225,7 +226,7 @@ impl<'m> Node<'m> {
     fn post(&mut self, pattern: Pattern, len: usize, any_in: Option<u32>) {
         let mut sink: Box<[u8]> = vec![0; len].into();
         let span = Span::contiguous(sink.as_mut_ptr(), len);
-        // SAFETY: the sink is kept until the outcome is taken.
+        // SAFETY: the sink is kept until the result is taken.
         if let Ok(request) = unsafe { self.engine.irecv(pattern, span) } {
             if len.is_multiple_of(2) {
                 self.engine.notify(request);
@@ -237,35 +238,35 @@ impl<'m> Node<'m> {
     fn probe(&mut self, source: u32, data: &mut Unstructured<'_>) -> Result<()> {
         let pattern = Pattern { context: context(data)?, source, tag: ANY };
         if let Some(envelope) = self.engine.iprobe(pattern)
-            && let Ok(Some((message, taken))) = self.engine.improbe(pattern)
+            && let Ok(Some((message, probed))) = self.engine.improbe(pattern)
         {
-            assert_eq!(taken, envelope);
-            self.taken.push(message);
+            assert_eq!(probed, envelope);
+            self.probed.push(message);
         }
-        self.receive_taken();
+        self.receive_probed();
         Ok(())
     }
 
-    fn receive_taken(&mut self) {
-        while let Some(message) = self.taken.pop() {
+    fn receive_probed(&mut self) {
+        while let Some(message) = self.probed.pop() {
             let mut sink: Box<[u8]> = vec![0; 900].into();
             let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
-            // SAFETY: the sink is kept until the outcome is taken.
+            // SAFETY: the sink is kept until the result is taken.
             match unsafe { self.engine.imrecv(message, span) } {
                 Ok(request) => self.pending.push(Pending { request, sink: Some(sink), _data: None, any_in: None }),
                 Err((towline_core::pml::Refusal::Busy, message)) => {
-                    self.taken.push(message);
+                    self.probed.push(message);
                     return;
                 }
-                // It was the hostile peer's, which was deleted.
+                // A message of the hostile peer, which was deleted.
                 Err(_) => {}
             }
         }
     }
 
-    /// One receive for anything from the other engine in each context, unless there is one.
+    /// Posts in each context a receive for any message of the other engine, unless there is one already.
     fn receive_any(&mut self) {
-        self.receive_taken();
+        self.receive_probed();
         for context in 0..CONTEXTS {
             if self.pending.iter().all(|pending| pending.any_in != Some(context)) {
                 self.post(Pattern { context, source: self.other, tag: ANY }, 900, Some(context));
@@ -283,71 +284,71 @@ impl<'m> Node<'m> {
         self.engine.progress(Instant::ZERO);
         while let Some(request) = self.engine.next_completed() {
             let known = self.pending.iter().any(|pending| pending.request == request);
-            assert!(known, "announced, and not under way");
+            assert!(known, "the engine reported a completed request that is not in progress");
         }
         let (engine, due, other) = (&mut self.engine, &mut self.due, self.other);
         self.pending.retain(|pending| {
-            let Some(outcome) = engine.test(pending.request) else { return true };
+            let Some(result) = engine.test(pending.request) else { return true };
             if let Some(sink) = &pending.sink {
-                received(due, other, sink, outcome);
+                received(due, other, sink, result);
             }
             false
         });
     }
 
-    /// Whether all that the other engine sent is here, and all that was sent has gone.
+    /// Whether all messages of the other engine are received and all sends are complete.
     fn is_done(&self) -> bool {
-        self.due.is_empty() && self.taken.is_empty() && self.pending.iter().all(|pending| pending.sink.is_some())
+        self.due.is_empty() && self.probed.is_empty() && self.pending.iter().all(|pending| pending.sink.is_some())
     }
 }
 
-/// Finds what was received among what the other engine sent.
-fn received(due: &mut Vec<(u32, Box<[u8]>)>, other: u32, sink: &[u8], outcome: std::result::Result<Status, Failure>) {
-    let status = match outcome {
+/// Removes a received message from the messages that the other engine sent.
+fn received(due: &mut Vec<(u32, Box<[u8]>)>, other: u32, sink: &[u8], result: std::result::Result<Status, Failure>) {
+    let status = match result {
         Ok(status) | Err(Failure::Truncated(status)) => status,
         Err(Failure::Cancelled | Failure::PeerFailed(Peer(HOSTILE))) => return,
         Err(failure) => panic!("{failure:?}"),
     };
     assert!(status.delivered <= sink.len() as u64 && status.delivered <= status.received);
     let got = &sink[..status.delivered as usize];
-    assert!(sink[got.len()..].iter().all(|byte| *byte == 0), "bytes behind the message's end");
+    assert!(sink[got.len()..].iter().all(|byte| *byte == 0), "the receive wrote bytes after the end of the message");
     if status.peer.0 != other {
         return;
     }
     let place = due.iter().position(|(tag, sent)| {
         *tag == status.tag && sent.len() as u64 == status.received && sent[..got.len()] == *got
     });
-    due.remove(place.expect("a message that was not sent, was received before, or was spoilt"));
+    due.remove(place.expect("a message that was sent, is unchanged, and was not received before"));
 }
 
 /// The end without an engine.
 struct Hostile<'h> {
     rails: [Rail<'h>; RAILS],
-    /// By each rail.
+    /// The victim's endpoint on each rail.
     victim: [Endpoint; RAILS],
-    /// Handles of the victim's, as it sent them.
+    /// Handles that the victim sent.
     handles: Vec<u64>,
-    /// What it was offered, and has not said a word on.
+    /// Offers of the victim that this end has not answered.
     offers: Vec<wire::Offer>,
     sequence: u32,
-    /// Memory of its own, which the victim's device may reach: its number.
+    /// The number of this end's own registered memory, which the victim's device may access.
     own: u64,
-    _room: Box<[u8]>,
-    /// Of each rail.
+    _memory: Box<[u8]>,
+    /// The registered memory of all ends, for each rail.
     registered: [Memory; RAILS],
-    /// All that it was ever offered: by which rail, and the number.
+    /// All memory that the victim ever offered: the rail, and the number of the memory.
     keys: Vec<(usize, u64)>,
 }
 
 impl<'h> Hostile<'h> {
     fn new(hubs: &'h [Hub<'h>; RAILS], registered: [Memory; RAILS], sequence: u32) -> Self {
-        let mut rails = hubs.each_ref().map(|hub| hub.rail(HOSTILE).expect("an end for each"));
-        let reach = |rail: &mut Rail<'h>| rail.add_peer(Peer(VICTIM), &VICTIM.to_le_bytes());
-        let victim = rails.each_mut().map(|rail| reach(rail).expect("the victim can be reached"));
-        let mut room: Box<[u8]> = vec![0x5a; 1000].into();
-        // The first of each, so that its number is the same.
+        let mut rails = hubs.each_ref().map(|hub| hub.rail(HOSTILE).expect("the mesh has this end"));
+        let connect = |rail: &mut Rail<'h>| rail.add_peer(Peer(VICTIM), &VICTIM.to_le_bytes());
+        let victim = rails.each_mut().map(|rail| connect(rail).expect("the victim is reachable"));
+        let mut memory: Box<[u8]> = vec![0x5a; 1000].into();
+        // It is the first registered memory of each rail, so its number is 0 on all of them.
         for registered in &registered {
-            registered.borrow_mut().push(Some((HOSTILE, room.as_mut_ptr() as usize, 1000, Access::ANY)));
+            registered.borrow_mut().push(Some((HOSTILE, memory.as_mut_ptr() as usize, 1000, Access::ANY)));
         }
         Self {
             rails,
@@ -356,13 +357,13 @@ impl<'h> Hostile<'h> {
             offers: Vec::new(),
             sequence,
             own: 0,
-            _room: room,
+            _memory: memory,
             registered,
             keys: Vec::new(),
         }
     }
 
-    /// Takes what the victim sent, and notes its handles.
+    /// Receives the victim's frames, and records its handles and offers.
     fn listen(&mut self) {
         for rail in 0..RAILS {
             while let Some(Event::Frame(frame)) = self.rails[rail].poll(Instant::ZERO) {
@@ -392,7 +393,7 @@ impl<'h> Hostile<'h> {
         }
     }
 
-    /// Its device writes to memory that it was offered, now or long ago, if that is registered still.
+    /// This end's device writes to memory that the victim offered at any time, if it is still registered.
     fn write(&mut self, choice: u8) {
         let Some((rail, key)) = self.keys.iter().rev().nth(usize::from(choice) % self.keys.len().max(1)) else {
             return;
@@ -401,12 +402,12 @@ impl<'h> Hostile<'h> {
         if let Some((VICTIM, base, len, access)) = registered.get(*key as usize).copied().flatten()
             && access.contains(Access::REMOTE_WRITE)
         {
-            // SAFETY: registered memory is there, and whoever registered it lets peers write to it.
+            // SAFETY: registered memory exists, and its owner permits peers to write to it.
             unsafe { (base as *mut u8).write_bytes(choice | 1, len as usize) };
         }
     }
 
-    /// A frame with a header of some kind, more or less right.
+    /// Sends a frame with a header of any kind. Most fields are plausible.
     fn send_header(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         let kind = u8::arbitrary(data)? % 15;
         match kind {
@@ -446,7 +447,7 @@ impl<'h> Hostile<'h> {
                 self.send(header, data)
             }
             11 => {
-                // Mostly on what it was offered.
+                // Mostly a report on an offer of the victim.
                 let offer = self.offers.pop().filter(|_| !data.is_empty());
                 let (offset, len) = match offer {
                     Some(offer) => (offer.offset.get(), offer.len.get()),
@@ -474,7 +475,7 @@ impl<'h> Hostile<'h> {
         common.flags |= flags & 0x0f;
         common.envelopes.set((credit >> 4).into());
         common.units.set((credit & 15).into());
-        // Control frames have none: mostly it is so.
+        // Control frames have no body. Some of these do, to test that they are refused.
         let body = u8::arbitrary(data)?;
         let body = usize::from(if header.as_bytes().len() > 40 && body < 200 { 0 } else { body });
         let mut frame = header.as_bytes().to_vec();
@@ -484,7 +485,7 @@ impl<'h> Hostile<'h> {
         Ok(())
     }
 
-    /// A frame of any bytes, for any tag.
+    /// Sends a frame of arbitrary bytes with an arbitrary tag.
     fn send_raw(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         let tag = if bool::arbitrary(data)? { tags::PML } else { u8::arbitrary(data)? };
         let (header, len) = (u8::arbitrary(data)?, u8::arbitrary(data)?);
@@ -504,7 +505,7 @@ impl<'h> Hostile<'h> {
         }
     }
 
-    /// Mostly the number that is due.
+    /// A sequence number, mostly the next one.
     fn number(&mut self, data: &mut Unstructured<'_>) -> Result<u32> {
         let choice = u8::arbitrary(data)?;
         if choice < 200 {
@@ -514,7 +515,7 @@ impl<'h> Hostile<'h> {
         Ok(self.sequence.wrapping_add(choice.into()).wrapping_sub(220))
     }
 
-    /// Mostly one that the victim gave out, perhaps long ago.
+    /// A handle, mostly one that the victim sent at some time.
     fn handle(&mut self, data: &mut Unstructured<'_>) -> Result<u64> {
         let choice = u8::arbitrary(data)?;
         if choice == 255 {
@@ -538,7 +539,7 @@ fn any_tag(data: &mut Unstructured<'_>) -> Result<u32> {
     Ok(if tag < 240 { u32::from(tag) % TAGS } else { (tag as i8) as u32 })
 }
 
-/// A length or an offset: mostly within what the others use, now and then absurd.
+/// A length or an offset, mostly in the range that the engines use, and sometimes far too large.
 fn size(data: &mut Unstructured<'_>) -> Result<u64> {
     let (small, shift) = (u16::arbitrary(data)?, u8::arbitrary(data)?);
     Ok(if shift < 230 { u64::from(small) % 1000 } else { u64::from(small).wrapping_shl(u32::from(shift) - 192) })

@@ -1,29 +1,30 @@
 //! The fuzz targets as plain functions of the input's bytes. A target in `fuzz_targets/` passes its input to one of
-//! them, and `tests/corpus.rs` passes the checked-in corpora on a stable toolchain.
+//! them. `tests/corpus.rs` runs them on the checked-in corpora with a stable toolchain.
 //!
-//! | target | what it feeds | what must hold |
+//! | target | input | what must hold |
 //! |---|---|---|
-//! | [`bootstrap`] | what ranks, servers, agents and strangers say to each other; hosts files, environments | nobody is let in without the key; what is read writes back the same |
-//! | [`cards`] | business cards to rails and engine, interface lists | refused, or taken; the rail's own card is still taken after it |
-//! | [`matcher`] | histories of receives and messages | the same matches as a plain list gives |
-//! | [`convertor`] | layouts, sane and absurd, and windows on them | the same bytes as a list of positions gives |
-//! | [`frames`] | frames of a hostile peer, among an honest one's traffic | no access out of bounds, nothing lost, doubled, spoilt or leaked |
-//! | [`link`] | frames of a hostile peer to a link, whose checks hold, among an honest one's traffic | as for [`frames`] |
-//! | [`modex`] | sets of a peer, well-formed, spoilt and raw | refused, or taken over whole; the own set stays readable |
-//! | [`record`] | a stream of sealed records and sealed datagrams, changed on their way | what is opened was sealed, in its order, once |
-//! | [`ring`] | marks, lengths and credit that the other side of a shared ring made up | all stays within the ring, or is called forged |
-//! | [`rma`] | frames of a hostile peer, among put, get and atomics of two others | the results and the memory that a model has |
-//! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds, the honest peer is heard, the hostile one is lost |
-//! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | what is read writes back the same, nothing is proved |
-//! | [`udp`] | cards, hellos and datagrams | what is read writes back the same, nothing is proved |
-//! | [`verbs`] | cards and hellos of the verbs rail | what is read writes back the same, nothing is proved |
+//! | [`bootstrap`] | messages between ranks, servers, agents and processes without the key; hosts files, environments | no process is admitted without the key; accepted input is encoded to the same bytes |
+//! | [`cards`] | cards of peers for rails and engine, lists of interfaces | a card is refused or accepted; the genuine card is still accepted afterwards |
+//! | [`matcher`] | sequences of receives and messages | the same matches as with a plain list |
+//! | [`convertor`] | valid and invalid layouts, and ranges of them | the same bytes as with a list of positions |
+//! | [`frames`] | frames of a hostile peer, during the traffic of an honest one | no access out of bounds; nothing lost, duplicated, changed or leaked |
+//! | [`link`] | frames of a hostile peer to a link, with valid checksums, during the traffic of an honest one | as for [`frames`] |
+//! | [`modex`] | sets of a peer: well-formed, changed and arbitrary | a set is refused, or accepted as a whole; the own set stays valid |
+//! | [`record`] | a stream of sealed records, and sealed datagrams, changed on the network | opened bytes were sealed; they are opened in order and once |
+//! | [`ring`] | header words and credit that a hostile process writes to a shared ring | every access stays within the ring, or a protocol violation is reported |
+//! | [`rma`] | frames of a hostile peer, during puts, gets and atomics of two others | the results and the memory are those of a model |
+//! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds; frames of the honest peer arrive; only the hostile peer is lost |
+//! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | accepted input is encoded to the same bytes; nothing is accepted as authentic |
+//! | [`udp`] | cards, hellos and datagrams | accepted input is encoded to the same bytes; nothing is accepted as authentic |
+//! | [`verbs`] | cards, hellos and memory keys of the verbs rail | accepted input is encoded to the same bytes; nothing is accepted as authentic |
 //!
-//! `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` at the top or in
-//! here; new inputs land in `corpus/`. What is checked in there is the fewest inputs that reach all that a run reached:
-//! `-merge=1 -set_cover_merge=1 -use_counters=0`. An input that found a fault is added to it by hand.
+//! To run a target: `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` in
+//! the repository's root or in this folder. cargo-fuzz writes new inputs to `corpus/`. The checked-in corpus is the
+//! smallest set of inputs that reaches all code that a run reached (`-merge=1 -set_cover_merge=1 -use_counters=0`). An
+//! input that found a fault is added by hand.
 //!
-//! A new target takes a module here with a function `run(data: &[u8])` that panics on a fault, a line in
-//! [`TARGETS`], a `[[bin]]` in `Cargo.toml`, the few lines in `fuzz_targets/`, and a folder in `corpus/`.
+//! A new target needs a module here with a function `run(data: &[u8])` that panics on a fault, an entry in [`TARGETS`],
+//! a `[[bin]]` in `Cargo.toml`, a file in `fuzz_targets/`, and a folder in `corpus/`.
 
 pub mod bootstrap;
 pub mod cards;
@@ -42,10 +43,10 @@ pub mod tcp;
 pub mod udp;
 pub mod verbs;
 
-/// A target: what it does with the bytes of one input.
+/// The function of a target, which runs one input.
 pub type Run = fn(&[u8]);
 
-/// All targets by name, for runs without libFuzzer.
+/// All targets with their names, for runs without libFuzzer.
 pub const TARGETS: &[(&str, Run)] = &[
     ("bootstrap", bootstrap::run),
     ("cards", cards::run),

@@ -1,9 +1,9 @@
-//! Frames of a hostile peer to a link, during the traffic of an honest one.
+//! Frames of a hostile peer to a link, during the traffic of an honest peer.
 //!
-//! Three ends of one mesh: the victim and an honest end, which are links, and a hostile end without one, which knows the
-//! protocol of `WIRE.md`, the sessions and all numbers, and says what the input says, with checks that hold or not. It
-//! may spoil its own frames. It may not reach other memory, stop, lose, double or change a frame between the other two, or
-//! make the victim keep anything once it is deleted.
+//! A mesh has three ends. The victim and the honest peer are links. The hostile peer has no link, but it knows the
+//! protocol of `WIRE.md`, the sessions and all sequence numbers. The input determines its frames, some of which have valid
+//! checksums. The hostile peer may corrupt its own frames. It must not access other memory. It must not stop, lose,
+//! duplicate or change a frame between the other two. After it is deleted, the victim must hold no resources for it.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
@@ -24,8 +24,8 @@ const SLOTS: u32 = 16;
 const FRAME: u32 = 6000;
 const FIRST: u64 = u16::MAX as u64 - 2;
 const INCARNATION: u64 = 500;
-/// The honest end is polled as often, in nanoseconds.
-const PAUSE: u64 = 500_000_000;
+/// The longest time between two polls of the honest end, in nanoseconds.
+const MAX_POLL_INTERVAL: u64 = 500_000_000;
 
 /// Runs one input, and then checks that the honest traffic completes and that everything is released.
 pub fn run(data: &[u8]) {
@@ -47,7 +47,7 @@ pub fn run(data: &[u8]) {
     }
     victim.remove(HOSTILE);
     for round in 0.. {
-        assert!(round < 20_000, "stand-still: {:?} {:?}", victim.link.counters(), honest.link.counters());
+        assert!(round < 20_000, "no progress: {:?} {:?}", victim.link.counters(), honest.link.counters());
         now += 500_000;
         victim.poll(now);
         honest.poll(now);
@@ -55,7 +55,7 @@ pub fn run(data: &[u8]) {
             break;
         }
     }
-    assert_eq!((victim.link.used(), honest.link.used()), ([0, 0], [0, 0]), "something was kept");
+    assert_eq!((victim.link.used(), honest.link.used()), ([0, 0], [0, 0]), "resources are still in use");
 }
 
 fn step(
@@ -77,7 +77,7 @@ fn step(
         11 => {
             let from = if bool::arbitrary(data)? { HOSTILE } else { HONEST };
             let to = victim.to[from as usize];
-            // What is not the hostile one's is left alone: the frame would count as received.
+            // The victim claims no genuine frame of the honest end: that frame would count as received.
             if from == HOSTILE {
                 let _ = victim.link.claim(to, Origin { link: u8::arbitrary(data)?, number: u32::arbitrary(data)? });
             } else {
@@ -86,14 +86,14 @@ fn step(
         }
         12 => {
             *now += u64::from(u32::arbitrary(data)?) * 1000;
-            if *now - honest.polled > PAUSE {
-                honest.poll(*now); // it is nobody who may be taken for dead
+            if *now - honest.polled > MAX_POLL_INTERVAL {
+                honest.poll(*now); // so that the victim does not report the honest end as failed
             }
             victim.poll(*now);
         }
         13 => honest.poll(*now),
         14 => {
-            // What an engine does that has another link to the hostile end.
+            // Calls of an engine that has another link to the hostile end.
             let to = victim.to[HOSTILE as usize];
             match u8::arbitrary(data)? % 8 {
                 0 => drop(victim.link.answered_since(to, Some(Instant::from_nanos(*now)))),
@@ -111,24 +111,26 @@ fn step(
     Ok(())
 }
 
-/// A link, with the operations of its user.
+/// A link and its user's operations.
 struct Node<'m> {
     link: Link<'m, Rail<'m>, Crc32c>,
     to: [Endpoint; ENDS as usize],
-    /// Bodies that are sent in place and sinks that are written, by cookie and peer.
-    lent: Vec<(u64, u32, Box<[u8]>)>,
-    coming: Vec<(u64, u32, Box<[u8]>)>,
-    /// Frames that the honest other end was sent, and those that came from it.
+    /// Bodies that the link sends in place, each with its cookie and peer.
+    in_place: Vec<(u64, u32, Box<[u8]>)>,
+    /// Sinks of pending deliveries, each with its cookie and peer.
+    pending: Vec<(u64, u32, Box<[u8]>)>,
+    /// Frames that were sent to the other honest end.
     sent: Vec<Vec<u8>>,
-    got: Vec<Vec<u8>>,
+    /// Frames that arrived from the other honest end.
+    received: Vec<Vec<u8>>,
     cookies: u64,
-    /// When it was polled last.
+    /// Time of the last poll, in nanoseconds.
     polled: u64,
 }
 
 impl<'m> Node<'m> {
     fn new(hub: &'m Hub<'m>, end: u32, memory: &'m mut Vec<u8>) -> Self {
-        let raw = hub.rail(end).expect("an end");
+        let raw = hub.rail(end).expect("the mesh has this end");
         let config = Config {
             peers: 2,
             slots: 16,
@@ -142,7 +144,7 @@ impl<'m> Node<'m> {
         memory.resize(config.bytes(&raw), 0);
         let link = Link::new(raw, Crc32c, config, &mut Arena::new(memory)).expect("bytes are enough");
         let to = [Endpoint(u32::MAX); ENDS as usize];
-        Self { link, to, lent: vec![], coming: vec![], sent: vec![], got: vec![], cookies: 0, polled: 0 }
+        Self { link, to, in_place: vec![], pending: vec![], sent: vec![], received: vec![], cookies: 0, polled: 0 }
     }
 
     fn add(&mut self, peer: u32, card: &[u8]) {
@@ -151,9 +153,9 @@ impl<'m> Node<'m> {
 
     fn remove(&mut self, peer: u32) {
         self.link.del_peer(self.to[peer as usize]);
-        // Nothing touches this memory any more: whoever does is found by the sanitizer.
-        self.lent.retain(|lent| lent.1 != peer);
-        self.coming.retain(|coming| coming.1 != peer);
+        // The link must not access this memory any more. The sanitizer detects such an access.
+        self.in_place.retain(|body| body.1 != peer);
+        self.pending.retain(|delivery| delivery.1 != peer);
     }
 
     fn send(&mut self, to: u32, data: &mut Unstructured<'_>) -> Result<()> {
@@ -165,11 +167,11 @@ impl<'m> Node<'m> {
         let (header, body) = bytes.split_at(header.min(len));
         let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: header.len() as u8, len: len as u32 };
         let body: Box<[u8]> = body.into();
-        // SAFETY: a body in place is kept until it is told, or the peer is deleted.
+        // SAFETY: a body that is sent in place is kept until its completion is reported or the peer is deleted.
         match unsafe { self.link.send(self.to[to as usize], shape, header, Span::of(&body), Cookie(self.cookies)) } {
             Ok(Sent::InPlace) => {
                 assert!(body.len() as u64 > COPIED);
-                self.lent.push((self.cookies, to, body));
+                self.in_place.push((self.cookies, to, body));
             }
             Ok(_) => {}
             Err(SendError::Busy) => return Ok(()),
@@ -188,7 +190,7 @@ impl<'m> Node<'m> {
         self.polled = now;
         while let Some(event) = self.link.poll(Instant::from_nanos(now)) {
             match event {
-                Event::Frame(frame) => self.take(&frame),
+                Event::Frame(frame) => self.receive(&frame),
                 Event::Migrated(_, frame) => {
                     assert_eq!(frame.from, Peer(HOSTILE));
                     if !frame.is_whole() {
@@ -196,55 +198,56 @@ impl<'m> Node<'m> {
                     }
                 }
                 Event::Sent(Cookie(cookie)) => {
-                    let at = self.lent.iter().position(|lent| lent.0 == cookie).expect("told once");
-                    self.lent.swap_remove(at);
+                    let at = self.in_place.iter().position(|body| body.0 == cookie).expect("it is reported once");
+                    self.in_place.swap_remove(at);
                 }
                 Event::Delivered(Cookie(cookie)) => {
-                    let at = self.coming.iter().position(|coming| coming.0 == cookie).expect("told once");
-                    let (_, from, bytes) = self.coming.swap_remove(at);
-                    self.keep(from, bytes.into_vec());
+                    let at =
+                        self.pending.iter().position(|delivery| delivery.0 == cookie).expect("it is reported once");
+                    let (_, from, bytes) = self.pending.swap_remove(at);
+                    self.record(from, bytes.into_vec());
                 }
-                Event::Performed(..) => panic!("nobody asked for that"),
-                Event::Silent(..) => {} // also of the honest end, when it is greeted
+                Event::Performed(..) => panic!("no device operation was begun"),
+                Event::Silent(..) => {} // for the honest end, too, while it connects
                 Event::Down(peer, _) | Event::Up(peer) | Event::Lost(peer, _) => assert_eq!(peer, Peer(HOSTILE)),
             }
         }
     }
 
-    fn take(&mut self, frame: &Frame) {
+    fn receive(&mut self, frame: &Frame) {
         if frame.is_whole() {
-            return self.keep(frame.from.0, frame.head().to_vec());
+            return self.record(frame.from.0, frame.head().to_vec());
         }
         let len = frame.len as usize;
         let mut bytes = vec![0; len].into_boxed_slice();
         if len.is_multiple_of(3) && self.link.read(frame.id, 0, &mut bytes) == len {
             self.link.release(frame.id);
-            return self.keep(frame.from.0, bytes.into_vec());
+            return self.record(frame.from.0, bytes.into_vec());
         }
         self.cookies += 1;
-        // The hostile one's frames may be cut short.
-        let room = if frame.from == Peer(HOSTILE) { len / 2 } else { len };
-        let sink = Span::contiguous(bytes.as_mut_ptr(), room);
-        // SAFETY: the sink is kept until it is told, or the peer is deleted.
+        // The sink is too short for frames of the hostile end.
+        let sink_len = if frame.from == Peer(HOSTILE) { len / 2 } else { len };
+        let sink = Span::contiguous(bytes.as_mut_ptr(), sink_len);
+        // SAFETY: the sink is kept until the delivery is reported or the peer is deleted.
         match unsafe { self.link.deliver(frame.id, 0, sink, Cookie(self.cookies)) } {
-            Delivery::Done => self.keep(frame.from.0, bytes.into_vec()),
-            Delivery::Pending => self.coming.push((self.cookies, frame.from.0, bytes)),
+            Delivery::Done => self.record(frame.from.0, bytes.into_vec()),
+            Delivery::Pending => self.pending.push((self.cookies, frame.from.0, bytes)),
         }
     }
 
-    fn keep(&mut self, from: u32, bytes: Vec<u8>) {
+    fn record(&mut self, from: u32, bytes: Vec<u8>) {
         if from != HOSTILE {
-            self.got.push(bytes);
+            self.received.push(bytes);
         }
     }
 
-    /// All that was sent to the other end has come, once and unchanged, and this one knows it.
+    /// Whether every frame to the other end has arrived there once and unchanged, and this end has all acknowledgements.
     fn is_done(&self, other: &Self) -> bool {
-        let (mut sent, mut got): (Vec<_>, Vec<_>) = (self.sent.iter().collect(), other.got.iter().collect());
+        let (mut sent, mut received): (Vec<_>, Vec<_>) = (self.sent.iter().collect(), other.received.iter().collect());
         sent.sort_unstable();
-        got.sort_unstable();
-        assert!(got.len() <= sent.len(), "a frame came twice, or was nobody's");
-        self.link.used() == [0, 0] && self.lent.is_empty() && self.coming.is_empty() && sent == got
+        received.sort_unstable();
+        assert!(received.len() <= sent.len(), "a frame arrived twice, or was never sent");
+        self.link.used() == [0, 0] && self.in_place.is_empty() && self.pending.is_empty() && sent == received
     }
 }
 
@@ -252,22 +255,23 @@ struct Hostile<'m> {
     raw: Rail<'m>,
     to: Endpoint,
     card: Vec<u8>,
-    /// Of the last hello that was sent, and of the last that came.
-    mine: u64,
-    theirs: u64,
+    /// Session of the last hello that was sent.
+    own_session: u64,
+    /// Session of the last hello that arrived.
+    peer_session: u64,
 }
 
 impl<'m> Hostile<'m> {
     fn new(hub: &'m Hub<'m>) -> Self {
-        let mut raw = hub.rail(HOSTILE).expect("an end");
-        let to = raw.add_peer(Peer(VICTIM), hub.rail(VICTIM).expect("an end").card()).expect("a card");
+        let mut raw = hub.rail(HOSTILE).expect("the mesh has this end");
+        let to = raw.add_peer(Peer(VICTIM), hub.rail(VICTIM).expect("the mesh has this end").card()).expect("a card");
         let mut card = vec![b'T', b'L', 2, 1, 7, 0, 0, 0];
         card.extend(INCARNATION.to_le_bytes());
         card.extend(raw.card());
-        Self { raw, to, card, mine: 1, theirs: 0 }
+        Self { raw, to, card, own_session: 1, peer_session: 0 }
     }
 
-    /// Takes in what the victim says, which tells its session.
+    /// Receives the victim's frames, and records its session.
     fn listen(&mut self, now: u64) {
         while let Some(event) = self.raw.poll(Instant::from_nanos(now)) {
             let Event::Frame(frame) = event else { continue };
@@ -276,18 +280,18 @@ impl<'m> Hostile<'m> {
             }
             let head = frame.head();
             if frame.tag == 0x11 && head.get(12) == Some(&1) && head.len() >= 40 {
-                self.theirs = u64::from_le_bytes(head[16..24].try_into().expect("8 bytes"));
+                self.peer_session = u64::from_le_bytes(head[16..24].try_into().expect("8 bytes"));
             }
         }
     }
 
     fn seed(&self, sessions: bool) -> u32 {
-        let [mine, theirs] = if sessions { [self.mine, self.theirs] } else { [0, 0] };
-        let words = [INCARNATION, mine, 100 + u64::from(VICTIM), theirs].map(u64::to_le_bytes);
+        let [own, peer] = if sessions { [self.own_session, self.peer_session] } else { [0, 0] };
+        let words = [INCARNATION, own, 100 + u64::from(VICTIM), peer].map(u64::to_le_bytes);
         Crc32c.sum(0, words.as_flattened())
     }
 
-    /// Sends a frame, with a check that holds unless the input says otherwise.
+    /// Sends a frame. Its checksum is valid unless the input chooses otherwise.
     fn post(
         &mut self,
         tag: u8,
@@ -297,14 +301,14 @@ impl<'m> Hostile<'m> {
         data: &mut Unstructured<'_>,
     ) -> Result<()> {
         let count = bytes.len().min(56);
-        let mut told: Vec<u8> = numbers.map(u64::to_le_bytes).as_flattened().to_vec();
-        told.extend((bytes.len() as u32).to_le_bytes());
-        told.push(tag);
-        told.extend(&bytes[..count]);
-        told[25..29].fill(0);
-        let check = Crc32c.sum(seed, &told);
-        let spoil = u8::arbitrary(data)?;
-        bytes[4..8].copy_from_slice(&(check ^ u32::from(spoil < 8)).to_le_bytes());
+        let mut covered: Vec<u8> = numbers.map(u64::to_le_bytes).as_flattened().to_vec();
+        covered.extend((bytes.len() as u32).to_le_bytes());
+        covered.push(tag);
+        covered.extend(&bytes[..count]);
+        covered[25..29].fill(0);
+        let check = Crc32c.sum(seed, &covered);
+        let corrupt = u8::arbitrary(data)?;
+        bytes[4..8].copy_from_slice(&(check ^ u32::from(corrupt < 8)).to_le_bytes());
         self.commit(tag, &bytes);
         Ok(())
     }
@@ -318,6 +322,7 @@ impl<'m> Hostile<'m> {
         self.raw.commit(ticket);
     }
 
+    /// A sequence number, mostly near the first one.
     fn near(data: &mut Unstructured<'_>) -> Result<u64> {
         let near = FIRST + u64::from(u8::arbitrary(data)? % 64);
         Ok(if u8::arbitrary(data)? < 240 { near } else { u64::arbitrary(data)? })
@@ -358,20 +363,20 @@ impl<'m> Hostile<'m> {
         if u8::arbitrary(data)? < 8 {
             bytes.pop();
         }
-        // Numbers that are void or away go into the check.
+        // The checksum covers the numbers of gaps and of migrated frames (kinds 7 and 8).
         self.post(0x11, [if kind >= 7 { number } else { 0 }, ack], self.seed(true), bytes, data)
     }
 
     fn hello(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         if u8::arbitrary(data)? < 64 {
-            self.mine = u64::from(u8::arbitrary(data)?);
+            self.own_session = u64::from(u8::arbitrary(data)?);
         }
         let mut bytes = vec![0; 12];
         bytes.extend([1, 0]);
         let window = if u8::arbitrary(data)? < 240 { 16 } else { u16::arbitrary(data)? };
         bytes.extend(window.to_le_bytes());
-        let seen = if u8::arbitrary(data)? < 200 { self.theirs } else { u64::arbitrary(data)? };
-        for word in [self.mine, FIRST, seen] {
+        let seen = if u8::arbitrary(data)? < 200 { self.peer_session } else { u64::arbitrary(data)? };
+        for word in [self.own_session, FIRST, seen] {
             bytes.extend(word.to_le_bytes());
         }
         let seed = self.seed(false);

@@ -1,4 +1,4 @@
-//! Histories of receives and messages: compares the matcher with two plain lists.
+//! Sequences of receives and messages. Compares the matcher with two plain lists.
 
 use arbitrary::{Arbitrary, Unstructured};
 use towline_core::arena::Arena;
@@ -7,7 +7,7 @@ use towline_core::pml::matching::{ANY, INTERNAL_TAGS, Key, Matcher, Pattern};
 const REQUESTS: u32 = 40;
 const UNEXPECTED: u32 = 24;
 
-/// One step of a history. Slots a little beyond the pools are meant: they must be ignored.
+/// One step of a sequence. Some slots are beyond the pools on purpose: the matcher must ignore them.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Op {
     Post(u8, Words),
@@ -20,7 +20,7 @@ enum Op {
     Remove(u8),
 }
 
-/// Context, source and tag, one byte each, so that equal ones are likely.
+/// Context, source and tag. They have one byte each, so that equal ones are likely.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 struct Words {
     context: u8,
@@ -76,7 +76,7 @@ impl Lists {
     }
 }
 
-/// The matching rule, implemented again.
+/// The matching rule, implemented independently of the matcher.
 fn accepts(pattern: &Pattern, key: &Key) -> bool {
     if pattern.context != key.context || (pattern.source != ANY && pattern.source != key.source) {
         return false;
@@ -87,13 +87,13 @@ fn accepts(pattern: &Pattern, key: &Key) -> bool {
     }
 }
 
-/// Takes the entry of a slot out of a list; false if there is none.
+/// Removes a slot's entry from a list. Returns false if there is no such entry.
 fn remove<T>(list: &mut Vec<(u32, T)>, slot: u32) -> bool {
     let place = list.iter().position(|(held, _)| *held == slot);
     place.map(|place| list.remove(place)).is_some()
 }
 
-/// Runs one history.
+/// Runs one sequence.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let Ok(seed) = u64::arbitrary(&mut data) else { return };
@@ -102,7 +102,7 @@ pub fn run(data: &[u8]) {
     let mut lists = Lists::default();
     while !data.is_empty() {
         let Ok(op) = Op::arbitrary(&mut data) else { break };
-        play(&mut matcher, &mut lists, op);
+        apply(&mut matcher, &mut lists, op);
         assert_eq!(matcher.posted_len() as usize, lists.posted.len());
         assert_eq!(matcher.unexpected_len() as usize, lists.unexpected.len());
     }
@@ -113,7 +113,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(arrived.take(UNEXPECTED as usize + 1).collect::<Vec<_>>(), lists.unexpected);
 }
 
-fn play(matcher: &mut Matcher<'_>, lists: &mut Lists, op: Op) {
+fn apply(matcher: &mut Matcher<'_>, lists: &mut Lists, op: Op) {
     match op {
         Op::Post(slot, words) => {
             matcher.post(slot.into(), words.pattern());
@@ -126,7 +126,7 @@ fn play(matcher: &mut Matcher<'_>, lists: &mut Lists, op: Op) {
             assert_eq!(matcher.take_posted(&words.key()), taken);
             match taken {
                 Some(taken) => assert!(remove(&mut lists.posted, taken)),
-                None => play(matcher, lists, Op::Add(slot, words)),
+                None => apply(matcher, lists, Op::Add(slot, words)),
             }
         }
         Op::Receive(slot, words) => {
@@ -136,7 +136,7 @@ fn play(matcher: &mut Matcher<'_>, lists: &mut Lists, op: Op) {
                 Some(found) => {
                     assert!(matcher.remove_unexpected(found) && remove(&mut lists.unexpected, found));
                 }
-                None => play(matcher, lists, Op::Post(slot, words)),
+                None => apply(matcher, lists, Op::Post(slot, words)),
             }
         }
         Op::Probe(words) => assert_eq!(matcher.find_unexpected(&words.pattern()), lists.find(words.pattern())),

@@ -1,15 +1,13 @@
-//! Publications of peers, well-formed, changed and raw: compares the store of one process with the sets.
+//! Sets that peers publish: well-formed, changed and arbitrary. Compares the store of one process with the sets.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
-use towline_core::modex::{
-    Merged, Store, StoreConfig, Component, Stamp, Instances, Modex, Set, SetWriter, Version,
-};
+use towline_core::modex::{Component, Instances, Merged, Modex, Set, SetWriter, Stamp, Store, StoreConfig, Version};
 
 const ME: u32 = 1;
 const CONFIG: StoreConfig = StoreConfig { me: ME, size: 3, incarnation: 2, components: 3, bytes: 200 };
 
-/// Feeds one input: as a set, as instances, and as a history of a store.
+/// Runs one input as a set, as instances, and as a sequence of calls of a store.
 pub fn run(data: &[u8]) {
     if let Ok(set) = Set::parse(data) {
         assert_eq!(written(&set, data.len()), data);
@@ -21,7 +19,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(back[..length], *data);
     }
     let mut memory = vec![0; CONFIG.memory()];
-    let mut store = Store::new(CONFIG, &mut Arena::new(&mut memory)).expect("the configuration says how much");
+    let mut store = Store::new(CONFIG, &mut Arena::new(&mut memory)).expect("the memory is large enough");
     let mut data = Unstructured::new(data);
     while !data.is_empty() {
         if step(&mut store, &mut data).is_err() {
@@ -51,12 +49,12 @@ fn step(store: &mut Store<'_>, data: &mut Unstructured<'_>) -> Result<()> {
             }
         }
         4 => {
-            // Watching claims a component, where one is left.
+            // A watch occupies an entry for its component, if one is free.
             let _watch = store.recv_nb(&component(data)?, u32::arbitrary(data)? % 5);
         }
         _ => {
             let changes = std::iter::from_fn(|| store.next_change()).take(100).count();
-            assert!(changes <= (CONFIG.size * CONFIG.components) as usize, "a change is reported over and over");
+            assert!(changes <= (CONFIG.size * CONFIG.components) as usize, "a change is reported again and again");
         }
     }
     Ok(())
@@ -72,7 +70,8 @@ fn merge(store: &mut Store<'_>, bytes: &[u8]) {
     assert_ne!(set.rank(), ME);
     for entry in set.entries() {
         let got = received(store, &entry.component, set.rank());
-        // An entry of a known revision is not read again, so a peer that lies about it is shown what it said first.
+        // The store does not read an entry of a known revision again. So it keeps the first bytes of a peer that sends
+        // different bytes under one revision.
         assert!(got.is_some());
         if merged == Merged::Restarted {
             assert_eq!(got.as_deref(), Some(entry.data));
@@ -80,7 +79,7 @@ fn merge(store: &mut Store<'_>, bytes: &[u8]) {
     }
 }
 
-/// What this process publishes is well-formed and written as announced, whatever came in.
+/// Checks that the own set is well-formed and has the announced length, whatever peers sent.
 fn check_own_set(store: &Store<'_>) {
     let mut own = vec![0; store.encoded_len()];
     assert_eq!(store.encode(&mut own), Ok(own.len()));
@@ -110,7 +109,7 @@ fn set(data: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut writer = SetWriter::new(&mut into, u32::arbitrary(data)? % 4, stamp).expect("the header fits");
     for _ in 0..u8::arbitrary(data)? % 5 {
         let (component, revision, bytes) = (component(data)?, u8::arbitrary(data)?, bytes(data)?);
-        // A component that is not valid does not come into the set.
+        // The writer refuses an invalid component.
         let _put = writer.entry(&component, revision.into(), &bytes);
     }
     let length = writer.finish();

@@ -1,4 +1,4 @@
-//! A ring in shared memory whose other side writes what it likes: marks, lengths and credit.
+//! A ring in shared memory. A hostile process on its other side writes header words and credit.
 
 use std::sync::atomic::Ordering;
 
@@ -11,13 +11,13 @@ const SLOTS: u32 = 16;
 const LIMIT: u32 = 5 * SLOT as u32 - PREFIX as u32;
 
 struct Memory {
-    marks: [AtomicU64; SLOTS as usize],
+    headers: [AtomicU64; SLOTS as usize],
     credit: AtomicU32,
 }
 
 impl RingMemory for Memory {
     fn header(&self, position: u32) -> &AtomicU64 {
-        &self.marks[(position % SLOTS) as usize]
+        &self.headers[(position % SLOTS) as usize]
     }
 
     fn credit(&self) -> &AtomicU32 {
@@ -25,11 +25,12 @@ impl RingMemory for Memory {
     }
 }
 
-/// Plays one input: what a sender and a receiver take for theirs stays within the ring, or is called forged.
+/// Runs one input. The slots that a sender and a receiver use must lie within the ring, or the receiver reports a protocol
+/// violation.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let Ok(start) = u32::arbitrary(&mut data) else { return };
-    let memory = Memory { marks: Default::default(), credit: AtomicU32::new(start) };
+    let memory = Memory { headers: Default::default(), credit: AtomicU32::new(start) };
     let (mut sender, mut receiver) = (Sender::new(SLOTS, start), Receiver::new(SLOTS, LIMIT, start));
     while !data.is_empty() {
         if step(&memory, &mut sender, &mut receiver, &mut data).is_err() {
@@ -40,7 +41,7 @@ pub fn run(data: &[u8]) {
 
 fn step(memory: &Memory, sender: &mut Sender, receiver: &mut Receiver, data: &mut Unstructured<'_>) -> Result<()> {
     match u8::arbitrary(data)? % 5 {
-        // The other side writes a word: one that the receiver waits for, or any.
+        // The other side writes a header word: the one that the receiver expects, or an arbitrary one.
         0 => {
             let position = receiver.position();
             let word = u64::from(u32::arbitrary(data)?) << 32 | u64::from(position << 1 | 1);
@@ -48,7 +49,7 @@ fn step(memory: &Memory, sender: &mut Sender, receiver: &mut Receiver, data: &mu
         }
         1 => memory.header(u8::arbitrary(data)?.into()).store(u64::arbitrary(data)?, Ordering::Relaxed),
         2 => {
-            // Credit close to where it should be shows most.
+            // Credit close to the valid range reaches most of the code.
             let credit = sender.position().wrapping_add_signed(i8::arbitrary(data)?.into());
             memory.credit.store(credit, Ordering::Relaxed);
         }
@@ -64,19 +65,19 @@ fn receive(memory: &Memory, receiver: &mut Receiver) {
     let after = match receiver.take(word) {
         Ok(Some(frame)) => {
             assert!(frame.position == before && frame.len <= LIMIT, "{frame:?}");
-            assert!(before % SLOTS + slots_for(frame.len) <= SLOTS, "a frame that runs over the ring's end: {frame:?}");
+            assert!(before % SLOTS + slots_for(frame.len) <= SLOTS, "a frame beyond the ring's end: {frame:?}");
             before.wrapping_add(slots_for(frame.len))
         }
         Ok(None) => {
-            assert!(!before.is_multiple_of(SLOTS), "padding of a whole lap");
+            assert!(!before.is_multiple_of(SLOTS), "padding as long as the ring");
             before.wrapping_add(SLOTS - before % SLOTS)
         }
         Err(ProtocolViolation) => before,
     };
     assert_eq!(receiver.position(), after);
     let credit = memory.credit.load(Ordering::Relaxed);
-    let told = receiver.return_credit(memory, after);
-    assert_eq!(memory.credit.load(Ordering::Relaxed), if told { after } else { credit });
+    let returned = receiver.return_credit(memory, after);
+    assert_eq!(memory.credit.load(Ordering::Relaxed), if returned { after } else { credit });
 }
 
 fn send(memory: &Memory, sender: &mut Sender, len: u32, kept: u32) {
@@ -85,7 +86,7 @@ fn send(memory: &Memory, sender: &mut Sender, len: u32, kept: u32) {
         sender.pad(memory, slots, kept);
     }
     if let Some(position) = sender.reserve(slots, kept) {
-        assert!(position % SLOTS + slots <= SLOTS, "a frame that runs over the ring's end");
+        assert!(position % SLOTS + slots <= SLOTS, "a frame beyond the ring's end");
         sender.publish(memory, slots, meta(len, 9));
         assert_eq!(sender.position(), position.wrapping_add(slots));
     }

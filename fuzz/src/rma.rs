@@ -1,15 +1,16 @@
-//! One-sided operations of two honest modules, among frames of a hostile peer to both.
+//! One-sided operations between two honest modules, while a hostile peer sends frames to both.
 //!
-//! Three ends of one mesh whose rails lend: an initiator and a target, modules; and an end without a module, which sends whatever the input
-//! says to both, and knows the target's handle. The memory is registered for the initiator alone. The hostile peer may not
-//! read or change a byte of it, end or spoil an operation of the other two, or make them keep anything once it is deleted.
+//! A mesh has three ends, whose rails support single copy. The initiator and the target are modules. The hostile peer has
+//! no module: the input determines its frames to the other two, and it knows the target's memory handle. The memory is
+//! registered for the initiator only. The hostile peer must not read or change a byte of it, and must not complete or
+//! corrupt an operation of the other two. After it is deleted, the other two must hold no resources for it.
 
 use std::cell::RefCell;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::module::{Btl, Config, RmaCompletion, RmaCompleted, RmaParams};
+use towline_core::btl::module::{Btl, Config, RmaCompleted, RmaCompletion, RmaParams};
 use towline_core::convertor::Span;
 use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
@@ -24,7 +25,7 @@ const HOSTILE: u32 = 2;
 const ENDS: u32 = 3;
 const SLOTS: u32 = 8;
 const FRAME: u32 = 128;
-/// Bytes of the target's memory, in words.
+/// Length of the target's memory, in 8-byte words and in bytes.
 const WORDS: usize = 64;
 const LEN: usize = WORDS * 8;
 const CONFIG: Config = Config {
@@ -36,31 +37,31 @@ const CONFIG: Config = Config {
     rma: rma::Config { regions: 1, operations: 4, window: 2 },
 };
 
-/// Plays one input, then sees that all operations end well and nothing is left over.
+/// Runs one input, and then checks that all operations succeed and that everything is released.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
     let mut memory = vec![0; Hub::cost(ENDS, SLOTS, FRAME)];
     let hub = Hub::new(&mut Arena::new(&mut memory), ENDS, SLOTS, FRAME).expect("cost is enough");
     let bytes = CONFIG.bytes::<ExposingRail<'_>>(&Hub::attributes(FRAME));
     let (mut one, mut other) = (vec![0; bytes], vec![0; bytes]);
-    let (told, exposed) = (Told::default(), ExposedBuffers::default());
-    let of_hostile = [0xaa; LEN];
-    exposed.expose(HOSTILE, Span::of(&of_hostile));
+    let (completions, exposed) = (Completions::default(), ExposedBuffers::default());
+    let hostile_memory = [0xaa; LEN];
+    exposed.expose(HOSTILE, Span::of(&hostile_memory));
     let mut window = [0u64; WORDS];
-    let (mut target, of_target) = module(&hub, TARGET, &mut one, &exposed);
-    let (initiator, of_initiator) = module(&hub, INITIATOR, &mut other, &exposed);
-    // SAFETY: the words outlive both modules, and are looked at when nothing is under way only.
+    let (mut target, target_endpoints) = module(&hub, TARGET, &mut one, &exposed);
+    let (initiator, initiator_endpoints) = module(&hub, INITIATOR, &mut other, &exposed);
+    // SAFETY: the words outlive both modules. They are read only while no operation is in progress.
     let registered = unsafe {
-        target.register_mem(Some(of_target[INITIATOR as usize]), window.as_mut_ptr().cast(), LEN, Access::ANY)
+        target.register_mem(Some(target_endpoints[INITIATOR as usize]), window.as_mut_ptr().cast(), LEN, Access::ANY)
     };
     let remote = registered.ok().and_then(|it| target.remote_memory(it)).expect("a slot is free");
     let mut honest = Honest {
         btl: initiator,
-        target: of_initiator[TARGET as usize],
+        target: initiator_endpoints[TARGET as usize],
         remote,
-        told: &told,
+        completions: &completions,
         model: [0; WORDS],
-        under_way: None,
+        in_progress: None,
     };
     let mut hostile = Hostile::new(&hub, remote);
     while !data.is_empty() {
@@ -85,89 +86,93 @@ pub fn run(data: &[u8]) {
             break;
         }
     }
-    // The hostile peer sends no more, but need not take what is for it, either.
+    // From now on the hostile peer neither sends nor receives.
     for _ in 0..200 {
         target.progress(Instant::ZERO);
         honest.progress();
     }
-    assert!(honest.under_way.is_none() && honest.btl.flush(None), "an operation did not end");
-    target.del_procs(&[of_target[HOSTILE as usize]]);
-    honest.btl.del_procs(&[of_initiator[HOSTILE as usize]]);
-    assert!(target.dump(None, false).to_string().contains(r#""answers":[0,6]"#), "something was kept: {target:?}");
+    assert!(honest.in_progress.is_none() && honest.btl.flush(None), "an operation did not complete");
+    target.del_procs(&[target_endpoints[HOSTILE as usize]]);
+    honest.btl.del_procs(&[initiator_endpoints[HOSTILE as usize]]);
+    assert!(
+        target.dump(None, false).to_string().contains(r#""answers":[0,6]"#),
+        "resources are still in use: {target:?}"
+    );
     assert_eq!(registered.map(|it| target.deregister_mem(it)), Ok(Ok(())));
-    assert_eq!(window, honest.model, "the memory is not what the operations made of it");
+    assert_eq!(window, honest.model, "the memory differs from the model's");
 }
 
 type Module<'m> = Btl<'m, ExposingRail<'m>>;
 
-/// A module that knows all ends, by their numbers.
+/// Creates a module and adds all ends to it. Gives the module and the endpoint of each end, by its number.
 fn module<'m>(
     hub: &'m Hub<'m>,
     me: u32,
     memory: &'m mut [u8],
     exposed: &ExposedBuffers,
 ) -> (Module<'m>, Vec<EndpointId>) {
-    let rail = ExposingRail::new(hub.rail(me).expect("an end for each"), me, exposed.clone());
-    let mut btl = Btl::new(CONFIG, &mut Arena::new(memory), rail).expect("the configuration says how much");
+    let rail = ExposingRail::new(hub.rail(me).expect("the mesh has this end"), me, exposed.clone());
+    let mut btl = Btl::new(CONFIG, &mut Arena::new(memory), rail).expect("the memory is large enough");
     let cards: Vec<_> = (0..ENDS).map(u32::to_le_bytes).collect();
     let procs: Vec<_> = (0..).zip(&cards).map(|(id, card)| Proc { id, card }).collect();
     let mut endpoints = [Err(Unreachable::NoCard); ENDS as usize];
     btl.add_procs(&procs, &mut endpoints, None);
-    (btl, endpoints.map(|endpoint| endpoint.expect("all can be reached")).to_vec())
+    (btl, endpoints.map(|endpoint| endpoint.expect("all ends are reachable")).to_vec())
 }
 
-/// Keeps what it is told.
+/// A callback that collects completions.
 #[derive(Debug, Default)]
-struct Told(RefCell<Vec<RmaCompletion>>);
+struct Completions(RefCell<Vec<RmaCompletion>>);
 
-impl<R: towline_core::rail::FullRail> RmaCompleted<R> for Told {
+impl<R: towline_core::rail::FullRail> RmaCompleted<R> for Completions {
     fn rma_completed(&self, _: &mut Btl<'_, R>, completion: &RmaCompletion) {
         self.0.borrow_mut().push(*completion);
     }
 }
 
-/// The initiator, which has one operation under way at a time and knows what must come of it.
+/// The initiator. It has at most one operation in progress and knows its expected result.
 struct Honest<'m> {
     btl: Module<'m>,
     target: EndpointId,
     remote: RemoteMemory,
-    told: &'m Told,
+    completions: &'m Completions,
     model: [u64; WORDS],
-    under_way: Option<UnderWay>,
+    in_progress: Option<Operation>,
 }
 
-struct UnderWay {
-    /// The word that an atomic is to be told.
+struct Operation {
+    /// The expected result of an atomic.
     value: u64,
-    /// Where a get writes, and what.
+    /// The memory that a get writes to.
     sink: Vec<u8>,
+    /// The expected content of `sink`.
     expected: Vec<u8>,
-    /// What a put reads.
+    /// The memory that a put reads.
     _data: Vec<u8>,
 }
 
 impl Honest<'_> {
     fn begin(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         let (what, at, len, word) = <(u8, u16, u16, u64)>::arbitrary(data)?;
-        if self.under_way.is_some() {
+        if self.in_progress.is_some() {
             return Ok(());
         }
         let at = usize::from(at) % LEN;
         let len = usize::from(len) % (LEN - at);
         let (target, remote, params) =
-            (self.target, self.remote, RmaParams { callback: Some(self.told as _), ..RmaParams::NONE });
-        let mut under_way = UnderWay { value: 0, sink: vec![0; len], expected: vec![0; len], _data: vec![what; len] };
-        let sink = Span::contiguous(under_way.sink.as_mut_ptr(), len);
+            (self.target, self.remote, RmaParams { callback: Some(self.completions as _), ..RmaParams::NONE });
+        let mut operation = Operation { value: 0, sink: vec![0; len], expected: vec![0; len], _data: vec![what; len] };
+        let sink = Span::contiguous(operation.sink.as_mut_ptr(), len);
         let begun = match what % 3 {
             0 => {
-                let source = Span::of(&under_way._data);
+                let source = Span::of(&operation._data);
                 self.bytes()[at..at + len].fill(what);
-                // SAFETY: the data is kept until the operation is told.
+                // SAFETY: the data is kept until the operation's completion is reported.
                 unsafe { self.btl.put(target, source, &remote, at as u64, params) }
             }
             1 => {
-                under_way.expected = self.bytes()[at..at + len].to_vec();
-                // SAFETY: the sink is kept until the operation is told.
+                operation.expected = self.bytes()[at..at + len].to_vec();
+                // SAFETY: the sink is kept until the operation's completion is reported.
                 unsafe { self.btl.get(target, sink, &remote, at as u64, params) }
             }
             _ => {
@@ -176,13 +181,13 @@ impl Honest<'_> {
                     Some(op) => Atomic::Op(*op, word),
                     None => Atomic::CompareSwap(if word & 1 == 0 { *place } else { word }, word),
                 };
-                under_way.value = *place;
+                operation.value = *place;
                 *place = atomic.of_word(*place, AtomicFlags::empty());
                 self.btl.atomic(target, atomic, AtomicFlags::empty(), &remote, (at / 8 * 8) as u64, params)
             }
         };
-        begun.expect("there is a slot, and it is within the memory");
-        self.under_way = Some(under_way);
+        begun.expect("a slot is free, and the operation stays within the memory");
+        self.in_progress = Some(operation);
         Ok(())
     }
 
@@ -192,10 +197,10 @@ impl Honest<'_> {
 
     fn progress(&mut self) {
         self.btl.progress(Instant::ZERO);
-        for completion in self.told.0.borrow_mut().drain(..) {
-            let under_way = self.under_way.take().expect("told once");
-            assert_eq!(completion.status, Ok(under_way.value));
-            assert_eq!(under_way.sink, under_way.expected);
+        for completion in self.completions.0.borrow_mut().drain(..) {
+            let operation = self.in_progress.take().expect("each completion is reported once");
+            assert_eq!(completion.status, Ok(operation.value));
+            assert_eq!(operation.sink, operation.expected);
         }
     }
 }
@@ -209,13 +214,13 @@ struct Hostile<'h> {
 
 impl<'h> Hostile<'h> {
     fn new(hub: &'h Hub<'h>, remote: RemoteMemory) -> Self {
-        let mut rail = hub.rail(HOSTILE).expect("an end for each");
+        let mut rail = hub.rail(HOSTILE).expect("the mesh has this end");
         let to =
-            [TARGET, INITIATOR].map(|end| rail.add_peer(Peer(end), &end.to_le_bytes()).expect("it can be reached"));
+            [TARGET, INITIATOR].map(|end| rail.add_peer(Peer(end), &end.to_le_bytes()).expect("the end is reachable"));
         Self { rail, to, remote }
     }
 
-    /// A request or an answer, more or less right; or any bytes.
+    /// Sends a request or a response with mostly plausible fields, or arbitrary bytes.
     fn send(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         let (to, kind, header) = <(bool, u8, u8)>::arbitrary(data)?;
         let len = usize::from(u8::arbitrary(data)? % (FRAME as u8)).min(data.len());
@@ -233,7 +238,7 @@ impl<'h> Hostile<'h> {
         if kind & 0x80 == 0
             && let Some(id) = frame.get_mut(8..16)
         {
-            // The first operations of the initiator: slot 0 to 3, some generation.
+            // A handle of one of the initiator's operations: slot 0 to 3, with any generation.
             id.copy_from_slice(&(u64::from(header | 1) << 32 | u64::from(kind & 3)).to_le_bytes());
         }
         let shape = Shape {

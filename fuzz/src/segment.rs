@@ -1,5 +1,5 @@
-//! Shared memory that a hostile process writes to: a live rail, one peer that writes any value to any word of the segments
-//! that the two share, at any time, and one peer that is honest.
+//! Shared memory that a hostile process writes to. The victim is a live rail. The hostile peer may at any time write any
+//! value to any word of the segments that it shares with the victim. A third rail is an honest peer.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use towline_core::time::{Duration, Instant};
 use towline_sm::ring::{SLOT, START};
 use towline_sm::{Config, Rail};
 
-/// The smallest rings that can be: 2 KiB and 1 KiB.
+/// Ring size and frame limit in bytes. These are the smallest possible rings: 2 KiB and 1 KiB.
 const EAGER: (u32, u32) = (2048, 120);
 const BULK: (u32, u32) = (1024, 184);
 /// Bytes before a ring's slots.
@@ -26,23 +26,23 @@ const HOSTILE: u32 = 1;
 const HONEST: u32 = 2;
 const TAG: u8 = 0x80;
 
-/// Plays one input: whatever stands in the segments, nothing is touched outside of them, and what the honest peer says is
-/// heard as it was said.
+/// Runs one input. Whatever the segments contain, the victim accesses no memory outside of them, and frames of the honest
+/// peer arrive unchanged.
 pub fn run(data: &[u8]) {
     for entry in std::fs::read_dir(directory()).into_iter().flatten().flatten() {
         let _ = std::fs::remove_file(entry.path());
     }
     let mut data = Unstructured::new(data);
-    let mut stage = Stage::new(data.arbitrary().unwrap_or(false));
+    let mut scenario = Scenario::new(data.arbitrary().unwrap_or(false));
     while !data.is_empty() {
-        if stage.step(&mut data).is_err() {
+        if scenario.step(&mut data).is_err() {
             break;
         }
     }
-    stage.end();
+    scenario.finish();
 }
 
-/// A directory of this process's own, in memory.
+/// A directory in memory that only this process uses.
 fn directory() -> &'static PathBuf {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
@@ -59,40 +59,41 @@ fn open(rank: u32, single_copy: bool) -> Rail {
     (config.bulk_ring_bytes, config.bulk_limit_bytes) = BULK;
     (config.single_copy_bytes, config.single_copy_limit_bytes) = (if single_copy { 64 } else { 0 }, 4096);
     config.frames_kept = 3;
-    Rail::open(config).expect("the directory is this process's own")
+    Rail::open(config).expect("only this process uses the directory")
 }
 
-/// What was said between the victim and the honest peer: numbers, one after another.
+/// One direction between the victim and the honest peer: frames with consecutive numbers.
 #[derive(Default)]
-struct Told {
-    said: u64,
-    heard: u64,
+struct Numbered {
+    sent: u64,
+    received: u64,
 }
 
-struct Stage {
+struct Scenario {
     victim: Rail,
     hostile: Rail,
     honest: Rail,
-    /// The victim's way to the hostile peer, and to the honest one; those two's way to the victim.
-    ways: [Endpoint; 4],
-    /// Segments that the hostile peer has seen, by their names.
+    /// Endpoints, in this order: the victim's for the hostile peer and for the honest peer, the hostile peer's for the
+    /// victim, and the honest peer's for the victim.
+    endpoints: [Endpoint; 4],
+    /// Segments that the hostile peer has opened, with their paths.
     files: Vec<(PathBuf, File)>,
     held: Vec<Frame>,
-    to_honest: Told,
-    from_honest: Told,
+    to_honest: Numbered,
+    from_honest: Numbered,
     lost: Option<Lost>,
-    /// The hostile peer made the victim look closed to the honest one, or the honest one to the victim.
-    parted: bool,
-    /// It wrote to a board, where it may put out the bell of whoever has yet to look.
-    unheard: bool,
+    /// The victim and the honest peer have lost each other: the hostile peer marked one of them as closed.
+    disconnected: bool,
+    /// The hostile peer wrote to a control segment. It may have cleared a doorbell that its owner had not read.
+    doorbell_lost: bool,
     now: Instant,
 }
 
-impl Stage {
+impl Scenario {
     fn new(single_copy: bool) -> Self {
         let [mut victim, mut hostile, mut honest] = [VICTIM, HOSTILE, HONEST].map(|rank| open(rank, single_copy));
-        let add = |to: &mut Rail, peer, card: &Rail| to.add_peer(Peer(peer), card.card()).expect("all are there");
-        let ways = [
+        let add = |to: &mut Rail, peer, card: &Rail| to.add_peer(Peer(peer), card.card()).expect("all rails exist");
+        let endpoints = [
             add(&mut victim, HOSTILE, &hostile),
             add(&mut victim, HONEST, &honest),
             add(&mut hostile, VICTIM, &victim),
@@ -102,14 +103,14 @@ impl Stage {
             victim,
             hostile,
             honest,
-            ways,
+            endpoints,
             files: Vec::new(),
             held: Vec::new(),
-            to_honest: Told::default(),
-            from_honest: Told::default(),
+            to_honest: Numbered::default(),
+            from_honest: Numbered::default(),
             lost: None,
-            parted: false,
-            unheard: false,
+            disconnected: false,
+            doorbell_lost: false,
             now: Instant::ZERO,
         }
     }
@@ -119,11 +120,11 @@ impl Stage {
             0..=3 => self.write(data)?,
             4 => {
                 let (lane, len) = (lane(data)?, u32::from(u8::arbitrary(data)?));
-                let _ = say(&mut self.hostile, self.ways[2], lane, len, 0);
+                let _ = send(&mut self.hostile, self.endpoints[2], lane, len, 0);
             }
             5 => {
-                if say(&mut self.honest, self.ways[3], Lane::Eager, 8, self.from_honest.said).is_ok() {
-                    self.from_honest.said += 1;
+                if send(&mut self.honest, self.endpoints[3], Lane::Eager, 8, self.from_honest.sent).is_ok() {
+                    self.from_honest.sent += 1;
                 }
             }
             6 => self.victim_sends(data)?,
@@ -135,19 +136,20 @@ impl Stage {
                 2 => self.now = self.now + Duration::from_millis(300),
                 _ => self.read_exposed(data)?,
             },
-            _ => self.hear_honest(),
+            _ => self.poll_honest(),
         }
         Ok(())
     }
 
-    /// The hostile process writes to a segment that it has in common with the victim.
+    /// The hostile process writes to a segment that it shares with the victim.
     fn write(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         for entry in std::fs::read_dir(directory()).into_iter().flatten().flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
-            // Boards are everybody's; of rings, those of the hostile rank.
-            let its = !name.contains(&format!("{VICTIM}-{HONEST}")) && !name.contains(&format!("{HONEST}-{VICTIM}"));
-            if its
+            // All ranks can write to control segments. The hostile rank can write to its own rings only.
+            let is_writable =
+                !name.contains(&format!("{VICTIM}-{HONEST}")) && !name.contains(&format!("{HONEST}-{VICTIM}"));
+            if is_writable
                 && !self.files.iter().any(|(known, _)| *known == path)
                 && let Ok(file) = File::options().write(true).open(&path)
             {
@@ -159,7 +161,7 @@ impl Stage {
         }
         let (path, file) = &self.files[usize::from(u8::arbitrary(data)?) % self.files.len()];
         let word = match u8::arbitrary(data)? % 4 {
-            // What a correct peer could have written there shows most.
+            // Values that a correct peer could have written reach most of the code.
             0 => START.wrapping_add_signed(i8::arbitrary(data)?.into()).into(),
             1 => {
                 let position = START.wrapping_add(u8::arbitrary(data)?.into());
@@ -172,11 +174,11 @@ impl Stage {
             slot @ ..128 => HEAD + u64::from(slot % 32) * SLOT as u64,
             word => u64::from(word - 128) * 8,
         };
-        // Within what there is: a file that is made longer is of no use to anybody.
+        // Only within the file. No rank maps bytes that are added behind its end.
         let len = file.metadata().map_or(0, |about| about.len());
         if at + 8 <= len {
-            // Rings are from one rank to another.
-            self.unheard |= !path.file_name().is_some_and(|name| name.to_string_lossy().contains('-'));
+            // The name of a ring's file contains two ranks, with a hyphen between them.
+            self.doorbell_lost |= !path.file_name().is_some_and(|name| name.to_string_lossy().contains('-'));
             let _ = file.write_all_at(&word.to_ne_bytes(), at);
         }
         Ok(())
@@ -184,35 +186,35 @@ impl Stage {
 
     fn victim_sends(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         if bool::arbitrary(data)? {
-            if say(&mut self.victim, self.ways[1], Lane::Eager, 8, self.to_honest.said).is_ok() {
-                self.to_honest.said += 1;
+            if send(&mut self.victim, self.endpoints[1], Lane::Eager, 8, self.to_honest.sent).is_ok() {
+                self.to_honest.sent += 1;
             }
             return Ok(());
         }
         let (lane, len) = (lane(data)?, u32::from(u8::arbitrary(data)?));
-        let sent = say(&mut self.victim, self.ways[0], lane, len, 0);
+        let sent = send(&mut self.victim, self.endpoints[0], lane, len, 0);
         if self.lost.is_some() {
-            assert!(sent.is_err(), "a peer that was lost is not sent to");
+            assert!(sent.is_err(), "a frame was sent to a peer that is lost");
         }
         Ok(())
     }
 
     fn poll(&mut self) {
         if let Some(short) = self.victim.poll_short(TAG) {
-            assert!(short.from != Peer(HOSTILE) || self.lost.is_none(), "heard of a peer that was lost");
+            assert!(short.from != Peer(HOSTILE) || self.lost.is_none(), "a frame arrived from a peer that is lost");
             if short.from == Peer(HONEST) {
-                panic!("the honest peer sends nothing so long");
+                panic!("the honest peer sends no frame of this kind");
             }
             return;
         }
         match self.victim.poll(self.now) {
             Some(Event::Frame(frame)) if frame.from == Peer(HONEST) => {
-                assert_eq!((frame.tag, frame.head()), (TAG, &self.from_honest.heard.to_le_bytes()[..]));
-                self.from_honest.heard += 1;
+                assert_eq!((frame.tag, frame.head()), (TAG, &self.from_honest.received.to_le_bytes()[..]));
+                self.from_honest.received += 1;
                 self.victim.release(frame.id);
             }
             Some(Event::Frame(frame)) => {
-                assert!(self.lost.is_none(), "heard of a peer that was lost");
+                assert!(self.lost.is_none(), "a frame arrived from a peer that is lost");
                 let limit = if frame.is_whole() { towline_core::rail::HEAD as u32 } else { EAGER.1.max(BULK.1) };
                 assert!(frame.len <= limit.max(EAGER.1.max(BULK.1)), "{frame:?}");
                 if !frame.is_whole() {
@@ -220,17 +222,17 @@ impl Stage {
                 }
             }
             Some(Event::Lost(Peer(HOSTILE), why)) => {
-                assert_eq!(self.lost.replace(why), None, "lost twice");
+                assert_eq!(self.lost.replace(why), None, "the peer was reported as lost twice");
                 self.held.clear();
-                self.victim.del_peer(self.ways[0]);
+                self.victim.del_peer(self.endpoints[0]);
             }
-            Some(Event::Lost(..)) => self.parted = true,
+            Some(Event::Lost(..)) => self.disconnected = true,
             Some(event) => panic!("{event:?}"),
             None => {}
         }
     }
 
-    /// Something becomes of a frame that the victim holds.
+    /// Reads, delivers or releases a frame that the victim holds.
     fn consume(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
         let (at, how, skip) = (usize::arbitrary(data)?, u8::arbitrary(data)?, u8::arbitrary(data)?);
         if self.held.is_empty() {
@@ -246,7 +248,7 @@ impl Stage {
             }
             1 => {
                 let sink = Span::contiguous(into.as_mut_ptr(), into.len());
-                // SAFETY: the sink is ours, and this rail delivers at once.
+                // SAFETY: the sink belongs to this function, and this rail completes a delivery before it returns.
                 unsafe { self.victim.deliver(frame.id, skip.into(), sink, Cookie(0)) };
             }
             _ => self.victim.release(frame.id),
@@ -255,43 +257,44 @@ impl Stage {
         Ok(())
     }
 
-    /// A loan that the hostile peer made up.
+    /// The victim reads an exposed buffer whose description the hostile peer forged.
     fn read_exposed(&mut self, data: &mut Unstructured<'_>) -> Result<()> {
-        let loan = RemoteBuffer(<[u8; REMOTE_BUFFER_BYTES]>::arbitrary(data)?);
+        let remote = RemoteBuffer(<[u8; REMOTE_BUFFER_BYTES]>::arbitrary(data)?);
         let mut into = vec![0; usize::from(u8::arbitrary(data)?)];
         let sink = Span::contiguous(into.as_mut_ptr(), into.len());
-        // SAFETY: the sink is ours, and nobody uses it when this comes back.
-        unsafe { self.victim.read_exposed(self.ways[0], &loan, sink) };
+        // SAFETY: the sink belongs to this function, and the rail does not use it after this call.
+        unsafe { self.victim.read_exposed(self.endpoints[0], &remote, sink) };
         Ok(())
     }
 
-    fn hear_honest(&mut self) {
+    fn poll_honest(&mut self) {
         match self.honest.poll(self.now) {
             Some(Event::Frame(frame)) => {
-                assert_eq!((frame.from, frame.head()), (Peer(VICTIM), &self.to_honest.heard.to_le_bytes()[..]));
-                self.to_honest.heard += 1;
+                assert_eq!((frame.from, frame.head()), (Peer(VICTIM), &self.to_honest.received.to_le_bytes()[..]));
+                self.to_honest.received += 1;
                 self.honest.release(frame.id);
             }
-            Some(_) => self.parted = true,
+            Some(_) => self.disconnected = true,
             None => {}
         }
     }
 
-    /// What the honest peer said can still be heard, once the hostile one writes no more.
-    fn end(mut self) {
+    /// Checks that all frames between the victim and the honest peer arrive once the hostile peer has stopped writing.
+    fn finish(mut self) {
         for frame in std::mem::take(&mut self.held) {
             self.victim.release(frame.id);
         }
         for _ in 0..1000 {
             self.poll();
-            self.hear_honest();
+            self.poll_honest();
             for frame in std::mem::take(&mut self.held) {
                 self.victim.release(frame.id);
             }
         }
-        for Told { said, heard } in [self.to_honest, self.from_honest] {
-            assert!(heard <= said, "heard {heard}, said {said}");
-            assert!(heard == said || self.parted || self.unheard, "heard {heard}, said {said}");
+        for Numbered { sent, received } in [self.to_honest, self.from_honest] {
+            assert!(received <= sent, "received {received}, sent {sent}");
+            let may_be_missing = self.disconnected || self.doorbell_lost;
+            assert!(received == sent || may_be_missing, "received {received}, sent {sent}");
         }
     }
 }
@@ -305,7 +308,7 @@ fn lane(data: &mut Unstructured<'_>) -> Result<Lane> {
 }
 
 /// Sends a frame of `len` bytes that begins with a number.
-fn say(rail: &mut Rail, to: Endpoint, lane: Lane, len: u32, number: u64) -> std::result::Result<(), SendError> {
+fn send(rail: &mut Rail, to: Endpoint, lane: Lane, len: u32, number: u64) -> std::result::Result<(), SendError> {
     let mut grant = rail.reserve(to, Shape { tag: TAG, lane, header: 0, len })?;
     grant.write(0, &number.to_le_bytes()[..(len as usize).min(8)]);
     let ticket = grant.finish();

@@ -1,4 +1,4 @@
-//! Foreign input of a TCP rail: cards, hellos, verdicts and prefixes of frames.
+//! Input to a TCP rail from processes without the key: cards, hellos, verdicts and prefixes of frames.
 
 use towline_core::rail::HEAD;
 use towline_net::JobKey;
@@ -6,7 +6,8 @@ use towline_net::card::Card;
 use towline_tcp::framing::{self, Announced, MAX_FRAME, PREFIX};
 use towline_tcp::hello::{HELLO, Hello, PROOF, Role, Transcript, VERDICT};
 
-/// Feeds the input to each reader. What a reader accepts is encoded to the same bytes, and no proof without the key is accepted.
+/// Runs one input with each parser. Accepted input must be encoded to the same bytes, and no proof that was made without the
+/// key may be accepted.
 pub fn run(data: &[u8]) {
     if let Ok(card) = Card::decode(data) {
         assert_eq!(Card::decode(&card.encode()), Ok(card));

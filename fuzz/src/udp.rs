@@ -1,4 +1,4 @@
-//! Foreign input of a UDP rail: datagrams, hellos and cards.
+//! Input to a UDP rail from processes without the key: datagrams, hellos and cards.
 
 use towline_core::rail::HEAD;
 use towline_net::JobKey;
@@ -7,7 +7,8 @@ use towline_udp::datagram::{Content, Datagram, inner_prefix, prefix_start, read,
 use towline_udp::hello::{HELLO, Hello};
 use towline_udp::session::{Authenticator, End};
 
-/// Feeds the input to each reader. What a reader accepts is encoded to the same bytes, and only the right proof is accepted.
+/// Runs one input with each parser. Accepted input must be encoded to the same bytes, and only the correct proof may be
+/// accepted.
 pub fn run(data: &[u8]) {
     let key = JobKey::new([0x5a; 32]);
     if let Ok(read) = card::decode(data) {
@@ -23,13 +24,15 @@ pub fn run(data: &[u8]) {
             let end = |rank| End { rank, instance: 1, nonce: [7; 16] };
             let authenticator = Authenticator::new(&key, end(0), end(1), index % 2 == 1);
             let start = data.first_chunk().expect("it was read");
-            // The fuzzer sees comparisons, and learns tokens from them.
+            // The fuzzer observes comparisons, so it may find the correct proof.
             assert_eq!(authenticator.accepts(start, frame, &proof), proof == authenticator.proof(start, frame));
         }
         Ok(Datagram::Sealed { index, number, sealed }) => {
             assert_eq!([&sealed_prefix(index, number)[..], sealed].concat(), data);
         }
-        Ok(Datagram::Hello(bytes)) => assert!(Hello::decode(bytes, &key).is_err(), "a code without the key"),
+        Ok(Datagram::Hello(bytes)) => {
+            assert!(Hello::decode(bytes, &key).is_err(), "the hello's code was made without the key")
+        }
         Err(_) => {}
     }
     if let Ok((content, frame)) = read_inner(data) {

@@ -1,4 +1,4 @@
-//! What strangers say to a verbs rail: cards and hellos, and keys of memory.
+//! Input to a verbs rail from processes without the key: cards, hellos and memory keys.
 
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 use towline_core::rail::native::{KEY, Key, Local, Work};
@@ -9,17 +9,17 @@ use towline_verbs::port::{GidEntry, check_route, choose_gid};
 use towline_verbs::remote_key::RemoteMemory;
 use towline_verbs::{Gid, GidKind};
 
-/// Feeds the input to each reader: what is read writes back the same, and nothing passes for proved. What a card says of its
-/// port has an answer, and of the input as a port's table the choice is one that can be used. Nothing is done out of the bounds that
-/// a key tells.
+/// Runs one input with each parser. Accepted input must be encoded to the same bytes, and no hello that was made without the
+/// key may be accepted. An accepted card must have a route to its own port. The GID chosen from the input, read as a port's
+/// table, must be usable. No operation may reach memory outside of a key's bounds.
 pub fn run(data: &[u8]) {
     let key = JobKey::new([0x5a; 32]);
     if let Ok(card) = Card::decode(data) {
         assert_eq!(card.encode()[..], *data);
         let own = GidEntry { index: 0, gid: card.gid, kind: card.kind };
-        assert_eq!(check_route(&own, &card), Ok(()), "from where it is to itself");
+        assert_eq!(check_route(&own, &card), Ok(()), "a port has a route to itself");
     }
-    assert_eq!(Hello::decode(data, &key), None, "a stranger's code");
+    assert_eq!(Hello::decode(data, &key), None, "the hello's code was made without the key");
     if let Some(bytes) = data.first_chunk::<BYTES>()
         && let Some(hello) = Hello::read(bytes)
     {
@@ -41,10 +41,10 @@ pub fn run(data: &[u8]) {
         Ok(choice) => assert!(table.contains(&choice.entry) && usable(choice.entry.gid)),
         Err(_) => assert!(!table.iter().any(|entry| usable(entry.gid))),
     }
-    reach(data);
+    check_bounds(data);
 }
 
-fn reach(data: &[u8]) {
+fn check_bounds(data: &[u8]) {
     let Some((key, rest)) = data.split_first_chunk::<KEY>() else { return };
     let Some(remote) = RemoteMemory::decode(&Key(*key)) else { return };
     assert_eq!(RemoteMemory::decode(&remote.encode()), Some(remote));

@@ -1,7 +1,7 @@
-/* The measurements of `towline perf` for any MPI, so that both can be compared: half a round trip, bandwidth and rate,
- * each between two bare bounces of a cache line. Prints a line for each repetition, as `towline perf-rank` does:
- * label, mode, bytes, value, limit (0: not measured), bounce before, bounce after, and as with its --exchange the bounce
- * of two lines before and after.
+/* The measurements of `towline perf` for any MPI library, for comparison: half a round trip, bandwidth and message rate. The
+ * time of a bare cache line's round trip is measured before and after each. Prints a line for each repetition, like
+ * `towline perf-rank --exchange`: label, mode, bytes, value, limit (0: not measured), half a round trip of one cache line before
+ * and after, half a round trip of two cache lines before and after.
  *
  * pingpong LABEL REPETITIONS MODE:BYTES...    under mpirun, with two ranks */
 #define _GNU_SOURCE
@@ -55,7 +55,7 @@ static uint64_t rounds(uint64_t value, long count, uint64_t last, int paused) {
     return value;
 }
 
-/* Half a round trip of a bare cache line, in nanoseconds. */
+/* Half a round trip of one cache line that both ranks write, in nanoseconds. */
 static double bounce_by(int paused) {
     uint64_t value;
     if (me == 1) {
@@ -110,7 +110,7 @@ static double exchange_by(int paused, double watch) {
     }
 }
 
-/* Half a round trip of two lines, one each way: the mean over as long as a repetition takes. */
+/* Half a round trip of two cache lines, one for each direction: the mean over the time of a repetition. */
 static double exchange(void) {
     double tight = exchange_by(0, WATCH_NS / 2), paused = exchange_by(1, WATCH_NS / 2);
     if (me == 0) atomic_store(&word[CHOICE], paused < tight);
@@ -151,7 +151,7 @@ static double stream(int mode, long bytes, long count) {
     return mode == RATE ? messages * 1e9 / ns : messages * bytes / ns;
 }
 
-/* A page of zeros that both ranks have, whether the MPI library lets them share memory or not. */
+/* A page of zeros that both ranks map, whether or not the MPI library supports shared memory. */
 static void *shared_page(void) {
     char name[64] = "";
     int file = -1;
@@ -174,7 +174,7 @@ static double measure(int mode, long bytes, long count) {
     return mode == LATENCY ? latency(bytes, count) : stream(mode, bytes, count);
 }
 
-/* How often to do it so that it takes as long as a repetition should. */
+/* The number of rounds for which a repetition takes the intended time. */
 static long calibrate(int mode, long bytes) {
     long count = 1;
     for (int i = 0; i < 3; i++) {

@@ -1,5 +1,6 @@
-//! Measures a link over real UDP: bulk frames from one thread to another, each in a network namespace of its own if two
-//! are named. `host-tests/scripts/loss` makes two connected namespaces, and drops a part of the datagrams between them.
+//! Measures a link over UDP sockets: one thread sends bulk frames to another. If two network namespaces are named, each
+//! thread runs in one of them. `host-tests/scripts/loss` creates two connected namespaces, and drops a part of the
+//! datagrams between them.
 //!
 //! ```sh
 //! lossy_udp [SECONDS [NAMESPACE NAMESPACE]]
@@ -26,7 +27,7 @@ fn main() {
     let end = Instant::now() + Duration::from_secs(seconds);
     let receiver = std::thread::spawn(move || receive(&mut Side::new(1, other, &to_one, &from_one), end));
     send(&mut Side::new(0, one, &to_other, &from_other), end);
-    receiver.join().expect("the receiver ends well");
+    receiver.join().expect("the receiver succeeds");
 }
 
 /// One end of the link.
@@ -37,22 +38,26 @@ struct Side {
 }
 
 impl Side {
-    fn new(rank: u32, namespace: Option<String>, tell: &Sender<Vec<u8>>, hear: &Receiver<Vec<u8>>) -> Self {
+    fn new(rank: u32, namespace: Option<String>, to_peer: &Sender<Vec<u8>>, from_peer: &Receiver<Vec<u8>>) -> Self {
         if let Some(name) = &namespace {
             let file = std::fs::File::open(format!("/var/run/netns/{name}")).expect("a network namespace");
             // SAFETY: the descriptor is open, and only this thread changes its namespace.
-            assert_eq!(unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) }, 0, "who may not enter it?");
+            assert_eq!(
+                unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) },
+                0,
+                "the network namespace cannot be entered"
+            );
         }
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
         config.within_host = namespace.is_none();
         let raw = Rail::new(config).expect("a network");
         let mut config = link::Config::new(0, u64::from(rank) + 1, raw.attributes());
         config.peers = 1;
-        let room = vec![0; config.bytes(&raw)].leak();
-        let mut link = Link::new(raw, Crc32c, config, &mut Arena::new(room)).expect("room for all tables");
-        tell.send(link.card().to_vec()).expect("the other listens");
-        let card = hear.recv().expect("the other's card");
-        let to = link.add_peer(Peer(1 - rank), &card).expect("a way there");
+        let memory = vec![0; config.bytes(&raw)].leak();
+        let mut link = Link::new(raw, Crc32c, config, &mut Arena::new(memory)).expect("the memory is large enough");
+        to_peer.send(link.card().to_vec()).expect("the other thread is running");
+        let card = from_peer.recv().expect("the other end's card");
+        let to = link.add_peer(Peer(1 - rank), &card).expect("the other end is reachable");
         Self { link, to, begun: Instant::now() }
     }
 
@@ -65,7 +70,7 @@ fn send(side: &mut Side, end: Instant) {
     let len = side.link.attributes().max_send_size;
     let body = vec![7; len as usize - 8].leak();
     let shape = Shape { tag: 0x80, lane: Lane::Bulk, header: 8, len };
-    let (mut number, mut told) = (0u64, 0u64);
+    let (mut number, mut in_place) = (0u64, 0u64);
     while Instant::now() < end {
         // SAFETY: the body is never freed or written.
         match unsafe { side.link.send(side.to, shape, &number.to_le_bytes(), Span::of(body), Cookie(0)) } {
@@ -75,16 +80,16 @@ fn send(side: &mut Side, end: Instant) {
         }
         while let Some(event) = side.poll() {
             assert!(matches!(event, Event::Sent(_)), "{event:?}");
-            told += 1;
+            in_place += 1;
         }
     }
     let linger = Instant::now() + Duration::from_millis(500);
     while Instant::now() < linger {
-        told += u64::from(side.poll().is_some());
+        in_place += u64::from(side.poll().is_some());
     }
     let counters = side.link.counters();
     println!(
-        "sent {number} frames of {len} bytes ({told} in place), {} resent ({} in vain), {} timeouts",
+        "sent {number} frames of {len} bytes ({in_place} in place), {} resent ({} without need), {} timeouts",
         counters.resent, counters.spurious, counters.timeouts
     );
 }
@@ -117,12 +122,12 @@ fn receive(side: &mut Side, end: Instant) {
         }
     }
     println!(
-        "got {:.0} MB/s, {pending} deliveries waited, {} duplicates, {} bad, {} acks, {} refused",
+        "received {:.0} MB/s, {pending} pending deliveries, {} duplicates, {} corrupt, {} acks, {} refused",
         bytes as f64 / took / 1e6,
         counters.duplicates,
         counters.bad_headers + counters.bad_bodies,
         counters.acks_sent,
         counters.no_room + counters.beyond_window
     );
-    std::mem::forget(sink); // the link may still write there
+    std::mem::forget(sink); // the link may still write to it
 }

@@ -1,17 +1,18 @@
-# Shared by all scripts: where things are, steps with names and times, tools. To be sourced.
+# Functions and variables of all scripts: paths, steps with names and times, tools. To be sourced.
 # shellcheck shell=bash
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 target=${CARGO_TARGET_DIR:-$root/target}
 logs=${TOWLINE_TEST_LOGS:-$target/test-logs/single}
-# Everything is built once: what a second build would use, and all of the debug information but lines, costs time and room.
+# Everything is built once, so incremental compilation is off. Line tables are the only debug information, since more of it costs
+# time and disk space.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
-# Debian's compiler, which comes with the library sources that bare-metal targets are built from.
+# Debian's compiler. Its package of library sources can build the library for targets that the active toolchain lacks.
 debian_rustc=/usr/bin/rustc
 debian_sources=/usr/lib/rustlib/src/rust/library
 
-# step NAME COMMAND...: runs it, tells its time, and ends the run with its name if it fails. The command is a program,
-# not a function: in a function called here, `set -e` would not hold.
+# step NAME COMMAND...: runs the command and prints its time. If the command fails, the run ends with its name. The command must be
+# a program, since `set -e` has no effect in a function called here.
 steps=()
 step() {
     local name=$1 start=$SECONDS status=0
@@ -26,7 +27,7 @@ step() {
     steps+=("$((SECONDS - start)) $name")
 }
 
-# table: every step so far with its seconds, the slowest first, then the seconds of the whole run.
+# table: prints all steps with their seconds, the slowest first, and then the seconds of the whole run.
 table() {
     local seconds name
     printf '\nseconds  step\n'
@@ -34,8 +35,8 @@ table() {
     printf '%7d  in all\n' "$SECONDS"
 }
 
-# own_logs NAME: the logs of this run, and of every script that it starts, go into a folder that is empty at first. A run
-# inside another keeps the folder of the outer one.
+# own_logs NAME: creates an empty folder for the logs of this run and of the scripts that it starts. A run inside another run uses
+# the folder of the outer run.
 own_logs() {
     [[ -z ${TOWLINE_TEST_LOGS:-} ]] || return 0
     export TOWLINE_TEST_LOGS=$target/test-logs/$1
@@ -44,18 +45,19 @@ own_logs() {
     mkdir -p "$logs"
 }
 
-# shard_of N/M: from then on, `mine` holds for every M-th thing that is asked for, from the N-th on; without, for each.
-asked=0 shard=1 shards=1
+# shard_of N/M: chooses shard N of M. From then on, the N-th call of `mine` and every M-th call after it succeed. Without an
+# argument, every call succeeds.
+calls=0 shard=1 shards=1
 shard_of() {
     [[ -n ${1:-} ]] || return 0
-    [[ $1 =~ ^([0-9]+)/([0-9]+)$ ]] || fail "not a shard, such as 2/5: $1"
+    [[ $1 =~ ^([0-9]+)/([0-9]+)$ ]] || fail "$1 is not a shard; an example of a shard is 2/5"
     shard=${BASH_REMATCH[1]} shards=${BASH_REMATCH[2]}
     ((shard >= 1 && shard <= shards)) || fail "there is no shard $1"
 }
 
 mine() {
-    asked=$((asked + 1))
-    (((asked - shard) % shards == 0))
+    calls=$((calls + 1))
+    (((calls - shard) % shards == 0))
 }
 
 fail() {
@@ -67,7 +69,8 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# need COMMAND-OR-FILE=PACKAGE...: installs the Debian packages of what is missing, or says which they are.
+# need COMMAND-OR-FILE=PACKAGE...: installs the Debian packages of missing commands and files. Where it cannot, it fails with
+# their names.
 need() {
     local pair packages=()
     for pair in "$@"; do
@@ -80,12 +83,12 @@ need() {
         { apt-get update && apt-get install -y --no-install-recommends "${packages[@]}"; } >"$logs/apt.log" 2>&1 ||
             { cat "$logs/apt.log" && fail "could not install: ${packages[*]}"; }
     else
-        fail "missing: install these packages (Debian's names), then run again: ${packages[*]}"
+        fail "programs are missing: install these packages (Debian's names), then run again: ${packages[*]}"
     fi
 }
 
-# want COMMAND-OR-FILE=PACKAGE...: the same for what only some tests use, which say that they are skipped without it.
-# Installs nothing where the system would start a service with it.
+# want COMMAND-OR-FILE=PACKAGE...: the same for programs that only some tests use. Without them, those tests are skipped and report
+# that. Installs nothing under systemd, which would start a service of the package.
 want() {
     local pair
     if ((EUID == 0)) && have apt-get && [[ ! -d /run/systemd/system ]]; then
@@ -97,16 +100,16 @@ want() {
     done
 }
 
-# What building the binding of verbs takes: it makes a C library and reads C headers.
+# Installs the tools that the build of the verbs binding needs: it builds a C library and reads C headers.
 need_verbs_binding() {
     local libclang
     libclang=$(compgen -G '/usr/lib/llvm-*/lib/libclang.so' | head -1 || true)
     need cmake=cmake cc=gcc "${libclang:-libclang.so}=libclang-dev"
 }
 
-# What building for bare metal takes.
+# Installs the tools for bare-metal builds.
 need_bare_metal() {
-    # The toolchain's own linker, where it has one. Linkers older than 19 keep what nothing refers to.
+    # The toolchain's own linker is preferred, since ld.lld before version 19 keeps unreferenced symbols.
     local linker
     linker=$(echo "$(rustc --print sysroot)"/lib/rustlib/*/bin/gcc-ld)
     if [[ -x $linker/ld.lld ]]; then PATH=$linker:$PATH; fi
@@ -114,7 +117,7 @@ need_bare_metal() {
     need_library_of aarch64-unknown-none
 }
 
-# What building for targets takes that the active toolchain may not have.
+# need_library_of TARGET...: provides the libraries of targets that the active toolchain may lack.
 need_library_of() {
     local triple
     for triple in "$@"; do
@@ -125,23 +128,23 @@ need_library_of() {
     done
 }
 
-# The folder of a target's libraries in the active toolchain, if `rustup target add` put them there.
+# installed_target TARGET: prints the folder of the target's libraries in the active toolchain, if `rustup target add` installed it.
 installed_target() {
     local libs
     libs=$(rustc --print sysroot)/lib/rustlib/$1/lib
     if [[ -d $libs ]]; then echo "$libs"; fi
 }
 
-# The sysroot with a target's libraries of Debian's compiler, as Debian builds them on machines of that kind, if they were
-# fetched: building them here takes minutes.
+# debian_library TARGET: prints the sysroot with Debian's build of the target's libraries, if they were fetched. Building them here
+# takes minutes.
 debian_library() {
     local sysroot
     sysroot=$target/debian-libraries/$(dpkg-query --show --showformat='${Version}' rustc-web)/usr
     if [[ -d $sysroot/lib/rustlib/$1/lib ]]; then echo "$sysroot"; fi
 }
 
-# Fetches them, without any change of this system's lists or packages. Debian has not all its machines at the version of this
-# one: then nothing is fetched.
+# fetch_debian_library TARGET: fetches these libraries without changing this system's package lists or packages. Fetches nothing
+# if Debian does not have this system's version for that architecture.
 fetch_debian_library() {
     local version folder architecture option options=()
     case $1 in
@@ -158,15 +161,15 @@ fetch_debian_library() {
     done
     (
         cd "$folder"
-        # What has nothing for that machine may complain.
+        # Sources without packages for that architecture may report errors.
         apt-get "${options[@]}" update || true
         apt-get "${options[@]}" download "libstd-rust-web-dev=$version" && dpkg-deb -x libstd-rust-web-dev_*_$architecture.deb .
         rm -rf lists cache ./*.deb
-    ) >"$logs/apt-$architecture.log" 2>&1 || echo "Debian's library for $1 is not to be had: it is built here"
+    ) >"$logs/apt-$architecture.log" 2>&1 || echo "Debian's library for $1 is not available, so it is built here"
 }
 
-# cargo_for TARGET SUBCOMMAND ARGS...: cargo for another target: with the active toolchain if it has the target, else with
-# Debian's compiler, which has the target's library with it or builds it from source.
+# cargo_for TARGET SUBCOMMAND ARGS...: runs cargo for another target, with the active toolchain if it has the target. Otherwise it
+# uses Debian's compiler, with Debian's build of the target's library or with one built from source.
 cargo_for() {
     local triple=$1 subcommand=$2 library=core sysroot
     shift 2

@@ -1,4 +1,4 @@
-//! What the project tests about itself from outside: conformance kits that every rail and every matching transport must
+//! Tests of the project from outside: conformance kits that every rail and every matching transport must
 //! pass, a simulator that runs whole jobs of the real engine in one thread and in virtual time, and relays that make the
 //! network between real processes misbehave.
 //!

@@ -38,7 +38,7 @@ impl Environment {
     /// The environment of a program that was started by itself: a job of size 1 with a random number and key.
     pub fn singleton() -> Self {
         let (mut job, mut secret) = ([0; 8], [0; 32]);
-        // Without random numbers the key is no secret, but a job of one rank shows its key to nobody.
+        // Without random numbers the key is no secret, but a job of one rank has no connection that uses it.
         let _ = towline_net::random::fill(&mut job).and_then(|()| towline_net::random::fill(&mut secret));
         Self {
             rank: 0,

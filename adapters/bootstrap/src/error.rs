@@ -43,10 +43,10 @@ pub enum Error {
     },
     /// The launcher or the server broke the protocol.
     Protocol {
-        /// What it sent.
+        /// A description of the wrong message.
         what: String,
     },
-    /// A rank has ended, so this rank waits in vain for its part of a collective step.
+    /// A rank has ended, so this rank cannot complete a collective step that needs it.
     PeerGone {
         /// The rank that has ended.
         rank: u32,
@@ -127,7 +127,7 @@ impl From<EnvironmentError> for Error {
 pub struct EnvironmentError {
     /// The variable's name.
     pub name: &'static str,
-    /// What is wrong with it. The text never contains the value of a secret.
+    /// Why the value is invalid. The text never contains the value of a secret.
     pub why: String,
 }
 

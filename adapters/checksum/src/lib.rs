@@ -1,5 +1,5 @@
-//! CRC-32C by the instructions that a processor has for it. This is faster than the tables of `towline_core`, and gives
-//! the same sums.
+//! CRC-32C with the processor's instructions for it. This is faster than the tables of `towline_core`, and gives the same
+//! checksums.
 //!
 //! ```
 //! use towline_checksum::Native;
@@ -12,8 +12,8 @@
 use crc_fast::{CrcAlgorithm, Digest};
 use towline_core::link::Checksum;
 
-/// CRC-32C by the fastest method of this processor, for `Link::new`. The method is chosen once, at the first sum. Safe
-/// to use from any thread.
+/// CRC-32C with the fastest method of this processor, for `Link::new`. The method is chosen once, at the first checksum.
+/// Any thread may use it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Native;
 

@@ -1,26 +1,26 @@
-//! The handshake in which two ends agree on keys, and sealing with these keys.
+//! The handshake in which two ends agree on keys, and the encryption with these keys.
 
 use std::fmt;
 
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
-/// Bytes of each message of the handshake: a public key and a tag.
+/// Bytes of each handshake message, which consists of a public key and an authentication tag.
 pub const MESSAGE: usize = 48;
-/// Bytes by which sealing lengthens data.
+/// Bytes of the authentication tag. Sealed data is longer than plain data by this number of bytes.
 pub const TAG: usize = 16;
 
 const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
-/// Part of the derivation of all keys, so that they fit no other protocol.
+/// All keys are derived from this text too, so that no other protocol has the same keys.
 const PROLOGUE: &[u8] = b"towline rail 1";
 
 /// Number of seals in one direction under one key. This is far below the limit of AES-GCM (2^24.5 of the longest, RFC
 /// 8446).
 const REKEY: u64 = 1 << 22;
 
-/// The initiator's side of a handshake, which waits for the answer.
+/// The initiator's side of a handshake that waits for the answer.
 pub struct Handshake(Box<HandshakeState>);
 
-/// The handshake cannot begin, since the system gives no random bytes.
+/// The handshake cannot begin, since the system provides no random bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoHandshake;
 
@@ -30,7 +30,7 @@ pub struct Forged;
 
 impl fmt::Display for NoHandshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no keys can be generated, since the system gives no random bytes")
+        f.write_str("no keys can be generated, since the system provides no random bytes")
     }
 }
 
@@ -54,10 +54,10 @@ fn builder(key: &[u8; 32]) -> Result<Builder<'_>, snow::Error> {
 }
 
 impl Handshake {
-    /// Begins a handshake under the job key. Gives the message to send.
+    /// Begins a handshake with the job key. Returns the message to send, too.
     ///
     /// # Errors
-    /// [`NoHandshake`] if the system gives no random bytes.
+    /// [`NoHandshake`] if the system provides no random bytes.
     ///
     /// ```
     /// use towline_crypt::Handshake;
@@ -84,7 +84,7 @@ impl Handshake {
         }
     }
 
-    /// Answers a handshake. Gives the keys and the message to send back.
+    /// Answers a handshake. Returns the keys and the message to send back.
     ///
     /// # Errors
     /// [`Forged`] if the other end does not hold the job key.
@@ -98,10 +98,10 @@ impl Handshake {
         }
     }
 
-    /// Completes the handshake with the answer.
+    /// Completes the handshake with the answer. Returns the keys.
     ///
     /// # Errors
-    /// [`Forged`] if it is not an answer to this handshake.
+    /// [`Forged`] if the message is not an answer to this handshake.
     pub fn finish(mut self, answer: &[u8; MESSAGE]) -> Result<Cipher, Forged> {
         self.0.read_message(answer, &mut []).map_err(|_| Forged)?;
         Cipher::new(*self.0)
@@ -110,9 +110,9 @@ impl Handshake {
 
 /// The keys of a connection, one for each direction.
 ///
-/// For a stream, [`seal`](Self::seal) and [`open`](Self::open) count by themselves, and change the keys in time. For
-/// datagrams, which arrive in any order, the caller gives the number: [`seal_as`](Self::seal_as) and
-/// [`open_as`](Self::open_as). Not for simultaneous callers: `seal` and `open` need `&mut self`.
+/// For a stream, [`seal`](Self::seal) and [`open`](Self::open) number the records and change the keys when necessary. They
+/// need `&mut self`, so one thread at a time can call them. For datagrams, which arrive in any order, the caller gives the
+/// number to [`seal_as`](Self::seal_as) and [`open_as`](Self::open_as).
 pub struct Cipher {
     keys: Box<StatelessTransportState>,
     sealed: u64,
@@ -139,8 +139,8 @@ impl Cipher {
         self
     }
 
-    /// Seals the next bytes of a stream. Gives the sealed length, which is [`TAG`] more, or 0 if `out` is too short or
-    /// `plain` has more than 65,519 bytes.
+    /// Seals the next bytes of a stream. Returns the sealed length, which is [`TAG`] more than the plain length. Returns 0 if
+    /// `out` is too short or `plain` has more than 65,519 bytes.
     pub fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> usize {
         if self.sealed != 0 && self.sealed.is_multiple_of(self.rekey) {
             self.keys.rekey_outgoing();
@@ -150,7 +150,8 @@ impl Cipher {
         sealed
     }
 
-    /// Opens the next sealed bytes of a stream. Gives their length. After a failure the stream cannot be used any more.
+    /// Opens the next sealed bytes of a stream. Returns the number of plain bytes. After an error the stream cannot be used any
+    /// more.
     ///
     /// # Errors
     /// [`Forged`] if the bytes were not sealed by the other end, or are not the next ones.
@@ -163,15 +164,16 @@ impl Cipher {
         Ok(opened)
     }
 
-    /// As [`seal`](Self::seal), under a number that must never have been used before.
+    /// Like [`seal`](Self::seal), with a number that must never have been used before.
     pub fn seal_as(&self, number: u64, plain: &[u8], out: &mut [u8]) -> usize {
         self.keys.write_message(number, plain, out).unwrap_or(0)
     }
 
-    /// Opens data that was sealed under a number.
+    /// Opens data that was sealed with a number. Returns the number of plain bytes.
     ///
     /// # Errors
-    /// [`Forged`] if it was not, or if `out` is shorter than the sealed data, which is opened in place there.
+    /// [`Forged`] if the other end did not seal the data with this number, or if `out` is shorter than the sealed data, which is
+    /// copied there and then decrypted in place.
     pub fn open_as(&self, number: u64, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
         if sealed.len() < TAG || out.len() < sealed.len() {
             return Err(Forged);

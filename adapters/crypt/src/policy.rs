@@ -35,7 +35,7 @@ impl Encrypt {
         }
     }
 
-    /// The number for the wire, below 4.
+    /// The setting's number on the wire, below 4.
     pub const fn code(self) -> u8 {
         match self {
             Self::Off => 0,
@@ -44,7 +44,7 @@ impl Encrypt {
         }
     }
 
-    /// The setting that belongs to a number of the wire.
+    /// The setting with this number on the wire.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             0 => Some(Self::Off),

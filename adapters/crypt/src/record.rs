@@ -9,21 +9,21 @@ use crate::{Cipher, Forged, TAG};
 
 /// Bytes before each record.
 pub const PREFIX: usize = 2;
-/// Bytes of the stream in one record at most.
+/// Maximum number of plain bytes in one record.
 pub const PLAIN: usize = 32 * 1024;
-/// Sealed bytes of one record at most.
+/// Maximum number of sealed bytes in one record.
 pub const LONGEST: usize = PLAIN + TAG;
-/// Bytes of the longest record with its prefix.
+/// Bytes of the longest record, including its prefix.
 pub const WHOLE: usize = PREFIX + LONGEST;
 
-/// What is at the beginning of received bytes.
+/// The beginning of received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Record {
     /// More bytes are needed.
     Partial,
     /// A complete record with this many sealed bytes.
     Whole(usize),
-    /// The length is not one of a record.
+    /// The length is invalid for a record.
     Malformed,
 }
 
@@ -49,8 +49,7 @@ pub fn look(bytes: &[u8]) -> Record {
     }
 }
 
-/// Makes a record of up to [`PLAIN`] bytes. Gives its length, or 0 if `out` is too short or `plain` is empty or too
-/// long.
+/// Makes a record of up to [`PLAIN`] bytes. Returns its length, or 0 if `out` is too short or `plain` is empty or too long.
 pub fn seal(cipher: &mut Cipher, plain: &[u8], out: &mut [u8]) -> usize {
     let Some((prefix, rest)) = out.split_first_chunk_mut::<PREFIX>() else { return 0 };
     if plain.is_empty() || plain.len() > PLAIN {
@@ -61,7 +60,7 @@ pub fn seal(cipher: &mut Cipher, plain: &[u8], out: &mut [u8]) -> usize {
     if sealed == 0 { 0 } else { PREFIX + sealed }
 }
 
-/// Opens a record of `sealed` bytes that [`look`] has found. Gives the number of bytes in it.
+/// Opens a record of `sealed` bytes that [`look`] has found. Returns the number of its plain bytes.
 ///
 /// # Errors
 /// [`Forged`] if the record is not genuine. The rest of the stream cannot be trusted then.

@@ -1,6 +1,6 @@
 //! Replay protection for numbered datagrams.
 
-/// Number of remembered numbers below the highest one.
+/// Length of the window, in numbers below the highest one.
 const BITS: u64 = 2048;
 const WORDS: usize = BITS as usize / 64;
 
@@ -35,8 +35,8 @@ impl ReplayWindow {
         Self { top: 0, bits: [0; WORDS] }
     }
 
-    /// Whether a number is new. The caller asks first, and [accepts](Self::accept) the number only after it has found
-    /// the datagram to be genuine.
+    /// Whether a number is new. The caller [accepts](Self::accept) the number later, when it has found the datagram to be
+    /// genuine.
     #[inline]
     pub const fn is_new(&self, number: u64) -> bool {
         if number >= self.top {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Compares the window with a set, as far back as the window remembers.
+        /// Compares the window with a set of accepted numbers.
         #[test]
         fn each_number_is_accepted_once(start in 0u64..1 << 40, steps in prop::collection::vec((0u64..5000, any::<bool>()), 1..300)) {
             let (mut window, mut seen, mut top) = (ReplayWindow::new(), HashSet::new(), start);

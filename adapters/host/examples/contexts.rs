@@ -1,4 +1,4 @@
-//! All threads of all processes send messages to each other without any lock: each thread has a context of its own.
+//! All threads of all processes send messages to each other. Each thread has a context of its own, so no lock is needed.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/contexts --contexts 3 --rounds 1000
@@ -15,10 +15,10 @@ struct Arguments {
     /// Threads of each process, with a context each
     #[arg(long, default_value_t = 2)]
     contexts: u32,
-    /// Messages from each context to each
+    /// Messages from each context to each context
     #[arg(long, default_value_t = 1000)]
     rounds: u32,
-    /// Bytes of a message, 12 at least
+    /// Bytes of a message, at least 12
     #[arg(long, default_value_t = 64)]
     bytes: usize,
 }
@@ -44,7 +44,7 @@ fn run(context: Context, arguments: Arguments) -> bool {
     let world = context.enter();
     match exchange(&world, arguments) {
         Ok(()) => {}
-        // Other contexts may wait for this one: the launcher ends them.
+        // Other contexts may wait for this one, so the launcher ends them.
         Err(why) => world.abort(1, &format!("contexts: {}: {why}", world.address())),
     }
     match world.finish() {

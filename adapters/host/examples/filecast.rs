@@ -1,7 +1,7 @@
 //! Rank 0 streams a file to all other ranks through a tree. Each writes it to OUTDIR/<rank> and verifies its SHA-256.
 //!
-//! Each rank sends a chunk to its children while it receives the next one, so it needs memory for two chunks, however long the file
-//! is. Only rank 0 opens FILE.
+//! Each rank sends a chunk to its children while it receives the next one. So a file of any length needs memory for two
+//! chunks only. Only rank 0 opens FILE.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/filecast big.iso /tmp/copies
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Other ranks may wait for this one: the launcher ends them.
+        // Other ranks may wait for this one, so the launcher ends them.
         Err(why) => world.abort(1, &format!("filecast: rank {}: {why}", world.rank())),
     }
 }
@@ -125,8 +125,8 @@ impl End {
         }
     }
 
-    /// Digests a chunk, writes it on ranks other than 0, and meanwhile reads or receives the next one. Returns the length of the
-    /// next one.
+    /// Adds a chunk to the digest, writes it on ranks other than 0, and reads or receives the next chunk. Returns the length of
+    /// the next chunk.
     fn handle<'scope>(
         &mut self,
         s: &'scope Scope<'scope, '_>,

@@ -1,8 +1,8 @@
-//! Heat spreads over an image: each channel of a pixel is a temperature, the edges are insulated.
+//! Simulates heat diffusion on an image. Each channel of a pixel is a temperature, and the edges of the image are insulated.
 //!
-//! The grid is cut into blocks, one for each rank. In each step a rank exchanges edges with its neighbours: rows as contiguous
-//! slices, columns as strided views. Each cell is computed by the same operations in the same order on any rank, so the picture
-//! does not depend on the number of ranks.
+//! The grid is divided into blocks, one for each rank. In each step a rank exchanges edges with its neighbours: rows as
+//! contiguous slices, columns as strided views. All ranks compute a cell with the same operations in the same order, so the
+//! image does not depend on the number of ranks.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/heat2d in.png 500 out.png
@@ -24,13 +24,13 @@ use towline::{View, ViewMut, World, vector};
 struct Arguments {
     /// A PNG image; only rank 0 needs it
     input: PathBuf,
-    /// How many steps
+    /// Number of steps
     steps: u32,
     /// The PNG image to write
     output: PathBuf,
 }
 
-/// The fraction of the difference to its neighbours that a cell takes over in a step. The computation is stable up to 0.25.
+/// In each step, a cell changes by this fraction of its difference to each neighbour. The computation is stable up to 0.25.
 const CONDUCTIVITY: f64 = 0.2;
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Other ranks may wait for this one: the launcher ends them.
+        // Other ranks may wait for this one, so the launcher ends them.
         Err(why) => world.abort(1, &format!("heat2d: rank {}: {why}", world.rank())),
     }
 }
@@ -59,14 +59,14 @@ fn diffuse(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut image = if world.rank() == 0 { Some(Image::read(&arguments.input)?) } else { None };
     let mut shape = image.as_ref().map_or([0; 3], |image| image.shape);
     world.broadcast(0, &mut shape)?;
-    let cut = Cut::of(shape, world.size());
+    let partition = Partition::of(shape, world.size());
     let start = Instant::now();
-    if let Some(mut block) = scatter(world, &cut, image.as_ref())? {
+    if let Some(mut block) = scatter(world, &partition, image.as_ref())? {
         for _ in 0..arguments.steps {
-            block.swap_edges(world, &cut)?;
+            block.swap_edges(world, &partition)?;
             block.step();
         }
-        gather(world, &cut, &block, image.as_mut())?;
+        gather(world, &partition, &block, image.as_mut())?;
     }
     let Some(image) = image else { return Ok(()) };
     image.write(&arguments.output)?;
@@ -74,15 +74,15 @@ fn diffuse(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     println!(
         "{width} x {height} cells of {channels}, {} steps in {} x {} blocks: {:.3} s",
         arguments.steps,
-        cut.columns,
-        cut.rows,
+        partition.columns,
+        partition.rows,
         start.elapsed().as_secs_f64()
     );
     Ok(())
 }
 
-/// How the grid is cut into blocks.
-struct Cut {
+/// The division of the grid into blocks.
+struct Partition {
     width: usize,
     height: usize,
     channels: usize,
@@ -90,9 +90,9 @@ struct Cut {
     rows: u32,
 }
 
-impl Cut {
-    /// As many blocks as there are ranks, or fewer if there are few cells. Among the possible cuts, the one with the shortest
-    /// edges.
+impl Partition {
+    /// Divides the grid into as many blocks as there are ranks, or fewer if there are few cells. Chooses the division with the
+    /// shortest edges.
     fn of([width, height, channels]: [u32; 3], ranks: u32) -> Self {
         let fits = |blocks: u32, columns: u32| {
             blocks.is_multiple_of(columns) && columns <= width.max(1) && blocks / columns <= height.max(1)
@@ -171,18 +171,17 @@ impl Block {
         Ok(vector::<f64>(self.height, self.width * self.channels, self.line as isize)?)
     }
 
-    /// Fills the frame: with the neighbours' edges, and where there is no neighbour with the cells beside it, so that no heat
-    /// leaves.
-    fn swap_edges(&mut self, world: &World, cut: &Cut) -> Result<(), Box<dyn Error>> {
-        let neighbours = [(0, -1), (0, 1), (-1, 0), (1, 0)].map(|(x, y)| cut.neighbour(world.rank(), x, y));
+    /// Fills the frame with the neighbours' edges. Where there is no neighbour, the frame gets the values of the cells beside it,
+    /// so that no heat leaves the grid.
+    fn swap_edges(&mut self, world: &World, partition: &Partition) -> Result<(), Box<dyn Error>> {
+        let neighbours = [(0, -1), (0, 1), (-1, 0), (1, 0)].map(|(x, y)| partition.neighbour(world.rank(), x, y));
         let (row, column) =
             (self.width * self.channels, vector::<f64>(self.height, self.channels, self.line as isize)?);
         let starts = [self.at(0, 0), self.at(self.height - 1, 0), self.at(0, 0), self.at(0, self.width - 1)];
         let cells = &self.cells;
         let edges = self.edges.each_mut();
         world.scope(|s| {
-            // The upper edge of a block is the lower edge for its neighbour. Sides are numbered so that the opposite one is `side ^
-            // 1`.
+            // The upper edge of a block goes to the lower side of its neighbour's frame. `side ^ 1` is the side opposite to `side`.
             for ((side, edge), neighbour) in (0u32..).zip(edges).zip(neighbours) {
                 if let Some(neighbour) = neighbour {
                     s.irecv(neighbour, side ^ 1, &mut edge[..])?;
@@ -244,14 +243,14 @@ impl Block {
 }
 
 /// Sends each rank its block. `None` on a rank that has none.
-fn scatter(world: &World, cut: &Cut, image: Option<&Image>) -> Result<Option<Block>, Box<dyn Error>> {
+fn scatter(world: &World, partition: &Partition, image: Option<&Image>) -> Result<Option<Block>, Box<dyn Error>> {
     let rank = world.rank();
-    if rank >= cut.blocks() {
+    if rank >= partition.blocks() {
         return Ok(None);
     }
-    let mut block = Block::new(cut.columns_of(rank).len(), cut.rows_of(rank).len(), cut.channels);
+    let mut block = Block::new(partition.columns_of(rank).len(), partition.rows_of(rank).len(), partition.channels);
     let (inner, first) = (block.inner()?, block.at(0, 0));
-    let places = (0..cut.blocks()).map(|rank| cut.place(rank)).collect::<Result<Vec<_>, _>>()?;
+    let places = (0..partition.blocks()).map(|rank| partition.place(rank)).collect::<Result<Vec<_>, _>>()?;
     let cells = &mut block.cells;
     world.scope(|s| {
         s.irecv_view(0, 10, ViewMut::new(cells, first, &inner)?)?;
@@ -266,9 +265,14 @@ fn scatter(world: &World, cut: &Cut, image: Option<&Image>) -> Result<Option<Blo
 }
 
 /// Collects all blocks on rank 0.
-fn gather(world: &World, cut: &Cut, block: &Block, image: Option<&mut Image>) -> Result<(), Box<dyn Error>> {
+fn gather(
+    world: &World,
+    partition: &Partition,
+    block: &Block,
+    image: Option<&mut Image>,
+) -> Result<(), Box<dyn Error>> {
     let inner = block.inner()?;
-    let places = (0..cut.blocks()).map(|rank| cut.place(rank)).collect::<Result<Vec<_>, _>>()?;
+    let places = (0..partition.blocks()).map(|rank| partition.place(rank)).collect::<Result<Vec<_>, _>>()?;
     world.scope(|s| {
         s.isend_view(0, 11, View::new(&block.cells, block.at(0, 0), &inner)?)?;
         if let Some(image) = image {

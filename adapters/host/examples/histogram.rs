@@ -1,8 +1,8 @@
-//! Counts the words of a file in a table that is distributed over all ranks, by atomic operations and without any receive.
+//! Counts the words of a file in a table that is distributed over all ranks, with atomic operations and without receives.
 //!
-//! Each rank reads a part of FILE. The hash of a word determines its entry in the table: a rank, and an entry in that rank's part
-//! of a window. The first rank that needs the entry claims it by compare-and-swap, and puts the position of the word in the file
-//! there.
+//! Each rank reads a part of FILE. The hash of a word determines its entry in the table: a rank, and an entry in that rank's
+//! part of a window. The first rank that needs the entry claims it by compare-and-swap, and puts the word's position in the
+//! file into it.
 //!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/histogram README.md --top 10
@@ -22,7 +22,7 @@ use towline::{AtomicOp, Window, World};
 struct Arguments {
     /// The file to count in; every rank reads it
     file: PathBuf,
-    /// Print so many words at most
+    /// Maximum number of words to print
     #[arg(long)]
     top: Option<usize>,
     /// Entries of the table on each rank; by default as many as the file may need
@@ -34,7 +34,7 @@ struct Arguments {
 type Entry = [u64; 4];
 const ENTRY: u64 = size_of::<Entry>() as u64;
 const COUNT: u64 = 8;
-const WHERE: u64 = 16;
+const POSITION: u64 = 16;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        // Other ranks may wait for this one: the launcher ends them.
+        // Other ranks may wait for this one, so the launcher ends them.
         Err(why) => world.abort(1, &format!("histogram: rank {}: {why}", world.rank())),
     }
 }
@@ -62,7 +62,7 @@ fn count(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let name = arguments.file.display();
     let text = fs::read_to_string(&arguments.file).map_err(|why| format!("{name}: {why}"))?;
     let (rank, size) = (u64::from(world.rank()), u64::from(world.size()));
-    // At most every other byte begins a word. There are twice as many entries, so that few words find theirs taken.
+    // At most every second byte begins a word. There are at least twice as many entries as words, so that collisions are rare.
     let places = arguments.places.unwrap_or((text.len() as u64).div_ceil(size) + 1);
     let table = Table { window: world.window(usize::try_from(places * ENTRY)?)?, size, places };
     let (from, to) = (text.len() as u64 * rank / size, text.len() as u64 * (rank + 1) / size);
@@ -100,7 +100,8 @@ struct Table {
 }
 
 impl Table {
-    /// The rank and the offset of a word's entry, which is claimed for the word if it is not yet. The word is at `at` in the file.
+    /// The rank and the offset of a word's entry. If the entry is not in use, it is claimed for the word. The word's position in
+    /// the file is `at`.
     fn find(&self, at: usize, word: &str) -> Result<(u32, u64), Box<dyn Error>> {
         let hash = hash(word);
         let rank = (hash % self.size) as u32;
@@ -108,13 +109,13 @@ impl Table {
             let place = (hash / self.size + step) % self.places * ENTRY;
             let found = self.window.compare_and_swap(rank, place, 0, hash)?;
             if found == 0 {
-                self.window.put(rank, place + WHERE, &[at as u64, word.len() as u64])?;
+                self.window.put(rank, place + POSITION, &[at as u64, word.len() as u64])?;
             }
             if found == 0 || found == hash {
                 return Ok((rank, place));
             }
         }
-        Err(format!("rank {rank} has no place left: give it more with --places").into())
+        Err(format!("all entries of rank {rank} are in use: give it more with --places").into())
     }
 
     /// All words and their counts, the most frequent first.

@@ -12,10 +12,10 @@ use towline::World;
 
 #[derive(Parser)]
 struct Arguments {
-    /// How many times the token is sent around
+    /// Number of times that the token is sent around the ring
     #[arg(long, default_value_t = 1000)]
     rounds: u32,
-    /// Bytes of the token, 8 at least
+    /// Bytes of the token, at least 8
     #[arg(long, default_value_t = 8)]
     bytes: usize,
 }
@@ -71,7 +71,7 @@ fn pass(world: &World, arguments: &Arguments) -> Result<(), Box<dyn std::error::
     Ok(())
 }
 
-/// Adds one to the token. Each rank does so, so that a lost hop is detected.
+/// Adds one to the token. Each rank calls it, so that a lost hop is detected.
 fn count(token: &mut [u8]) {
     if let Some(counter) = token.first_chunk_mut::<8>() {
         *counter = (u64::from_le_bytes(*counter) + 1).to_le_bytes();

@@ -7,8 +7,8 @@ use towline::{Builder, Error, Multiple, Rail};
 use towline_core::convertor::Span;
 use towline_core::rail::attributes::EXCLUSIVITY_HIGH;
 use towline_core::rail::{
-    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Lost, Peer,
-    SendError, Sent, Shape, Ticket, Unreachable,
+    AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath,
+    FrameId, Grant, Liveness, Lost, Peer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use towline_core::time::{Duration, Instant};
 
@@ -99,12 +99,12 @@ impl Rail for Full {
     }
 }
 
-impl towline_core::rail::FastPath for Full {}
-impl towline_core::rail::RequestCache for Full {}
-impl towline_core::rail::SingleCopy for Full {}
-impl towline_core::rail::DeviceMemory for Full {}
-impl towline_core::rail::Failover for Full {}
-impl towline_core::rail::Liveness for Full {}
+impl FastPath for Full {}
+impl RequestCache for Full {}
+impl SingleCopy for Full {}
+impl DeviceMemory for Full {}
+impl Failover for Full {}
+impl Liveness for Full {}
 
 #[test]
 fn p11_a_rank_that_waits_for_room_on_a_rail_sleeps() {

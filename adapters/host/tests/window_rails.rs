@@ -11,8 +11,8 @@ use towline_core::convertor::Span;
 use towline_core::rail::attributes::EXCLUSIVITY_HIGH;
 use towline_core::rail::loopback::{self, Hub};
 use towline_core::rail::{
-    Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, SendError, Sent, Shape, Ticket,
-    Unreachable,
+    Attributes, Capabilities, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, Grant,
+    Liveness, Peer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use towline_core::time::Instant;
 
@@ -79,12 +79,12 @@ impl Rail for Mute {
     }
 }
 
-impl towline_core::rail::FastPath for Mute {}
-impl towline_core::rail::RequestCache for Mute {}
-impl towline_core::rail::SingleCopy for Mute {}
-impl towline_core::rail::DeviceMemory for Mute {}
-impl towline_core::rail::Failover for Mute {}
-impl towline_core::rail::Liveness for Mute {}
+impl FastPath for Mute {}
+impl RequestCache for Mute {}
+impl SingleCopy for Mute {}
+impl DeviceMemory for Mute {}
+impl Failover for Mute {}
+impl Liveness for Mute {}
 
 /// Threads wait for a silent rank. One of them polls all the time, and detects the stall for all.
 #[test]
@@ -182,12 +182,12 @@ impl Rail for Late {
     }
 }
 
-impl towline_core::rail::FastPath for Late {}
-impl towline_core::rail::RequestCache for Late {}
-impl towline_core::rail::SingleCopy for Late {}
-impl towline_core::rail::DeviceMemory for Late {}
-impl towline_core::rail::Failover for Late {}
-impl towline_core::rail::Liveness for Late {}
+impl FastPath for Late {}
+impl RequestCache for Late {}
+impl SingleCopy for Late {}
+impl DeviceMemory for Late {}
+impl Failover for Late {}
+impl Liveness for Late {}
 
 /// There are as many windows as possible, and one is dropped while a body arrives in it. No later write reaches it, and there is
 /// room for another window as soon as the body has arrived.

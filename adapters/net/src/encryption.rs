@@ -1,10 +1,10 @@
-//! When the traffic of two ranks is encrypted, and what is reported where the two differ.
+//! When the traffic of two ranks is encrypted, and the error if their settings differ.
 
 use std::fmt;
 
 pub use towline_crypt::Encrypt;
 
-/// Two ranks differ: one encrypts what they exchange, the other does not. They refuse each other.
+/// Two ranks have different settings: one encrypts their traffic, the other does not. They refuse each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EncryptionMismatch {
     /// The rank of the peer.

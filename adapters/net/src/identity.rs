@@ -27,7 +27,7 @@ pub struct Identity {
     pub to_instance: u64,
 }
 
-/// The first part of a received identity that is not what this rail expects.
+/// The first part of a received identity that differs from the part that this rail expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mismatch {
     /// The hello belongs to another job.

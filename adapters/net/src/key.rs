@@ -94,7 +94,7 @@ impl JobKey {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is what [`prove`](Self::prove) gives. Takes the same time for any wrong proof.
+    /// Whether `proof` is the result of [`prove`](Self::prove). Takes the same time for any wrong proof.
     pub fn proves(&self, label: &[u8; 16], parts: &[&[u8]], proof: &[u8; 32]) -> bool {
         let mut mac = self.state(&[label]);
         parts.iter().for_each(|part| mac.update(part));

@@ -1,9 +1,9 @@
-//! What the network rails of Towline (tcp, udp and verbs) share.
+//! The common parts of Towline's network rails (tcp, udp and verbs).
 //!
 //! | module or type | subject |
 //! |---|---|
 //! | [`JobKey`] | the secret of a job, and the codes (HMAC-SHA256) that it makes |
-//! | [`Encrypt`], [`EncryptionMismatch`] | when a connection is encrypted, and what is reported where two ranks differ |
+//! | [`Encrypt`], [`EncryptionMismatch`] | when a connection is encrypted, and the error if the settings of two ranks differ |
 //! | [`Identity`] | job, ranks and instances in a hello, and the check that a hello is meant for this rail |
 //! | [`card`] | the business card of a rail with IP addresses |
 //! | [`interfaces`] | the addresses of this host, and the filter that allows or excludes them |

@@ -17,8 +17,8 @@ pub fn ports(variable: &'static str, text: &str) -> Result<RangeInclusive<u16>, 
     }
 }
 
-/// The address that a link publishes where a forwarder passes on to the rank what it receives: link `n` has the `n`-th port
-/// after that in `text`. `None` for an empty text.
+/// The address that a link publishes if a forwarder passes all that it receives on to the rank. Link `n` has the `n`-th port after
+/// the port in `text`. `None` for an empty text.
 ///
 /// # Errors
 /// A text that is not an address with a port, and one whose port has no `link`-th port after it. `variable` names the setting in

@@ -17,7 +17,7 @@ pub struct Member {
 
 /// The peers of a rail. An endpoint is the index of a peer here; the endpoint of a removed peer is given out again.
 ///
-/// The table grows when a peer is added, and never allocates otherwise. `P` is what the rail keeps about one peer.
+/// The table grows when a peer is added, and never allocates otherwise. `P` is the rail's state of one peer.
 ///
 /// ```
 /// use towline_net::PeerTable;
@@ -103,7 +103,7 @@ impl<P> PeerTable<P> {
         Ok(endpoint)
     }
 
-    /// Removes a peer and returns what was kept about it.
+    /// Removes a peer and returns its state.
     pub fn remove(&mut self, endpoint: u32) -> Option<P> {
         let Slot { rank, peer } = self.slots.get_mut(endpoint as usize)?.take()?;
         self.endpoints.remove(&rank);

@@ -19,7 +19,7 @@ pub struct Setting {
     pub unit: &'static str,
     /// Where its value comes from.
     pub origin: Origin,
-    /// What it does.
+    /// Its effect.
     pub help: &'static str,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The value of a setting cannot be understood. Whoever set it has to correct it.
+/// The value of a setting is invalid. The user who set it has to correct it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct InvalidSetting {
@@ -66,7 +66,7 @@ pub struct InvalidSetting {
     pub variable: &'static str,
     /// The value.
     pub value: String,
-    /// What would be understood.
+    /// A description of valid values.
     pub expected: &'static str,
 }
 

@@ -1,6 +1,6 @@
-//! Two rails in one thread pass 8-byte messages with 20-byte headers, to count instructions: run it twice under callgrind with
-//! different numbers of rounds; the difference of the counts, divided by the difference of the rounds, is the cost of one
-//! message.
+//! Sends 8-byte messages with 20-byte headers between two rails in one thread, to count instructions. Run it twice under
+//! callgrind with different numbers of rounds. The difference of the counts, divided by the difference of the rounds, is
+//! the cost of one message.
 //!
 //! `cargo build --release -p towline-sm --example one_thread`, then
 //! `valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/examples/one_thread ROUNDS`
@@ -26,7 +26,7 @@ fn main() {
 
 #[inline(never)]
 fn send(rail: &mut Rail, to: towline_core::rail::Endpoint, round: u64) {
-    let mut grant = rail.reserve(to, Shape { tag: 1, lane: Lane::Eager, header: 20, len: 28 }).expect("room");
+    let mut grant = rail.reserve(to, Shape { tag: 1, lane: Lane::Eager, header: 20, len: 28 }).expect("a free slot");
     grant.write(0, &[5; 20]);
     grant.write(20, &round.to_le_bytes());
     let ticket = grant.finish();

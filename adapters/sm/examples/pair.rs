@@ -1,6 +1,6 @@
-//! Sends 8-byte messages between two contexts in one thread over the shared-memory rail, the receive posted first: one
-//! `irecv`, one `isend`, one productive `progress`, both completions. For counting instructions: the difference of two
-//! run lengths is the cost of the pairs alone (`host-tests/scripts/instructions`).
+//! Sends 8-byte messages between two contexts in one thread over the shared-memory rail, to count instructions. A round is
+//! one `irecv`, one `isend`, one call of `progress` with an event, and both completions; the receive is posted first. The
+//! difference of two runs with different numbers of rounds is the cost of the rounds (`host-tests/scripts/instructions`).
 //!
 //! `cargo run --release -p towline-sm --example pair -- 1000`
 
@@ -16,7 +16,7 @@ type Engine = Mtl<'static, [Rail; 1]>;
 
 fn engine(rank: u32, job: u64) -> Engine {
     let config = Config { peers: 2, requests: 64, unexpected: 1024, units: 1024, ..Config::SMALLEST };
-    let rail = Rail::open(towline_sm::Config::new(job, rank, 2)).expect("room for shared memory");
+    let rail = Rail::open(towline_sm::Config::new(job, rank, 2)).expect("enough shared memory");
     let memory = Box::leak(vec![0; Engine::bytes(&config, 1, &[rail.attributes()]) + 8].into_boxed_slice());
     Mtl::new(config, 1, &mut Arena::new(memory), [rail]).expect("enough memory")
 }
@@ -33,7 +33,7 @@ fn round(left: &mut (Engine, Comm), right: &mut (Engine, Comm), number: u64) {
     let sink = Span::contiguous(into.as_mut_ptr(), into.len());
     // SAFETY: the buffer is kept until the request is complete, below.
     let request = unsafe { right.0.irecv(right.1, Source::Rank(0), Tag::Is(7), sink) }.expect("a free request");
-    // SAFETY: a send that is complete, as is asserted, does not access the buffer any more.
+    // SAFETY: the send is complete, as asserted below, so it does not access the buffer any more.
     let sending = unsafe { left.0.isend(left.1, 1, 7, Mode::Standard, Span::of(&out)) };
     assert_eq!(sending, Ok(Sending::Complete));
     while right.0.progress(Instant::ZERO) == 0 {}
@@ -51,7 +51,7 @@ fn main() {
     for number in 0..rounds {
         round(&mut left, &mut right, number);
         if number % 256 == 255 {
-            left.0.progress(Instant::ZERO); // credit is returned, once for many messages
+            left.0.progress(Instant::ZERO); // receives the credit of many messages
         }
     }
     println!("{rounds} rounds");

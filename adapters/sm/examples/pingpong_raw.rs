@@ -1,7 +1,7 @@
-//! Performance of the rail alone between two pinned processes: the half round trip of 8 bytes, and the bandwidth of 4 MiB
-//! messages by copy in and copy out. For comparison the same run measures the bare transfer of one cache line in both directions,
-//! and of two cache lines, one for each direction, as any ring needs: the writer has to fetch its line before the reader can, so
-//! that is the limit.
+//! Measures the rail alone between two pinned processes: half a round trip of 8 bytes, and the bandwidth of 4 MiB messages
+//! with copy-in and copy-out. For comparison, the same run measures half a round trip without a rail, with one cache line
+//! that both processes write, and with two cache lines, one for each direction. Every ring needs two cache lines, so the
+//! second figure is its limit: the writer must fetch its line before the reader can.
 //!
 //! `cargo run --release -p towline-sm --example pingpong_raw [tight|pause]`
 
@@ -42,8 +42,8 @@ fn main() {
     let peer = rail_peer(&mut rail, &format!("{path}.card{}", 1 - me));
     let mut node = Node { rail, peer, tight };
 
-    // Short windows, each between two bare transfers: the machine's other work disturbs some of them; the undisturbed ones are the
-    // best.
+    // Many short measurements, each between two measurements of the cache line. Other tasks of the machine disturb some of them; the
+    // best ones were not disturbed.
     let (mut latencies, mut aparts) = (Vec::new(), Vec::new());
     for _ in 0..WINDOWS {
         let before = bounce.measure(me, tight, 0);
@@ -69,7 +69,7 @@ fn main() {
         }
     }
     if let Some(child) = &mut child {
-        child.wait().expect("an end");
+        child.wait().expect("the second process ends");
         for name in ["", ".card0", ".card1"] {
             let _ = std::fs::remove_file(format!("{path}{name}"));
         }
@@ -163,7 +163,7 @@ impl Node {
                     let frame = self.receive();
                     let len = frame.len as usize - 20;
                     let sink = Span::contiguous(memory[got..got + len].as_mut_ptr(), len);
-                    // SAFETY: the sink is this vector's own memory, which nothing else uses meanwhile.
+                    // SAFETY: the sink is memory of this vector, which nothing else uses during the call.
                     let delivery = unsafe { self.rail.deliver(frame.id, 20, sink, Cookie(0)) };
                     assert_eq!(delivery, Delivery::Done);
                     got += len;
@@ -194,9 +194,9 @@ impl Bounce {
         Self(page.cast())
     }
 
-    /// Nanoseconds of one direction; `apart` words lie between the cache line of one direction and that of the other.
+    /// Nanoseconds of one direction. The words of the two directions are `apart` words apart; 0 means that they are one word.
     fn measure(&self, me: usize, tight: bool, apart: usize) -> f64 {
-        // SAFETY: all within the page, which stays mapped until the process ends.
+        // SAFETY: all words lie within the page, which stays mapped until the process ends.
         let word = |at: usize| unsafe { AtomicU32::from_ptr(self.0.add(at)) };
         let (barrier, mine, theirs) = (word(64), word(256 + apart * (1 + me)), word(256 + apart * (2 - me)));
         let first = theirs.load(Ordering::SeqCst);
@@ -211,7 +211,7 @@ impl Bounce {
             if me == 0 {
                 mine.store(write, Ordering::Release);
             }
-            // With one line the word is our own until the other process has written its own.
+            // With one line, both processes write the same word: it keeps this process's value until the other one has written.
             while theirs.load(Ordering::Acquire) != wait {
                 if !tight {
                     spin_loop();
@@ -224,7 +224,7 @@ impl Bounce {
         if apart == 0 {
             return start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0;
         }
-        // Both words end with the same value, for the next call.
+        // Both words must end with the same value, since the next call starts from it.
         let nanos = start.elapsed().as_nanos() as f64 / f64::from(ROUNDS) / 2.0;
         mine.store(first + 2 * ROUNDS, Ordering::Release);
         while theirs.load(Ordering::Acquire) != first + 2 * ROUNDS {

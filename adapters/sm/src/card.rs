@@ -1,4 +1,4 @@
-//! The card: what a peer must know to share memory with us. Little-endian, 80 bytes.
+//! The card, with the data that a peer needs to share memory with us. Little-endian, 80 bytes.
 //!
 //! | bytes | content |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The settings of a rail, and what each costs.
+//! The settings of a rail, and the cost of each.
 
 use std::path::PathBuf;
 use std::time::Duration;

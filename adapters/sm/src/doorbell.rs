@@ -9,7 +9,7 @@ use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 /// Sets bit `index` and increments the counter. An index beyond the bits does nothing.
 pub fn ring(counter: &AtomicU32, bits: &[AtomicU64], index: usize) {
     let Some(word) = bits.get(index / 64) else { return };
-    // Release on both: what the bit stands for was written before.
+    // Release on both, since the data that the bit announces was written before.
     word.fetch_or(1 << (index % 64), Ordering::Release);
     counter.fetch_add(1, Ordering::Release);
 }

@@ -34,7 +34,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Who has to act.
+    /// The party that has to act.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Config(_) | Self::Taken(_) => Blame::Caller,

@@ -5,7 +5,7 @@
 //! each ring through the peer's doorbell; the peer maps the ring and removes its name. The receiver of a long message reads it
 //! directly from the sender's memory where the kernel allows that ([`SingleCopyState`]). Elsewhere, and where many long messages
 //! follow each other, the message is copied into a ring and out of it. See [`ring`] for the layout of frames in a ring, [`sleep`]
-//! for how a sleeping receiver is woken without a fence on the message path, and [`Config`] for sizes and what they cost.
+//! for how a sleeping receiver is woken without a fence on the message path, and [`Config`] for sizes and their cost.
 //!
 //! One-sided operations access memory that both sides map ([`SharedRegion`]).
 //!

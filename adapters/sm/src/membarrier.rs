@@ -4,8 +4,8 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 use crate::atomics::{Ordering, fence};
 
-/// Registers this process for the barriers of receivers that go to sleep. Whether that worked, and this process can execute
-/// such barriers itself.
+/// Registers this process for the barriers of receivers that go to sleep. Returns whether that succeeded, and this process can
+/// execute such barriers itself.
 pub fn register() -> bool {
     let offered = membarrier_query();
     offered.contains_command(MembarrierCommand::GlobalExpedited)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::config::Config;
 
 towline_settings::settings! {
-    /// What can be set on the sm rails of a job, by the program and by the environment.
+    /// The settings of a job's sm rails. The program and the environment can change them.
     pub struct Settings, "sm." {
         directory, "TOWLINE_SM_DIRECTORY": String = "/dev/shm", "",
             "File system in memory that holds the segments of sm";

@@ -1,5 +1,5 @@
-//! Latency and bandwidth of the bare rail between two pinned processes over loopback, beside bare sockets that spin,
-//! measured in turns in the same run.
+//! Measures latency and bandwidth of the rail alone between two pinned processes over loopback. In turns with these, the
+//! same run measures sockets without a rail, which are polled.
 //!
 //! `cargo run --release -p towline-tcp --example pingpong_tcp`
 
@@ -13,7 +13,7 @@ use towline_core::rail::{Cookie, Delivery, Endpoint, Event, Frame, Lane, Peer, R
 use towline_core::time::Instant;
 use towline_tcp::{Config, JobKey, Rail};
 
-/// Short turns, many: other work on the machine spoils some, and the best one of each side counts.
+/// There are many short turns. Other tasks on the machine disturb some of them, so the best one counts.
 const TURNS: usize = 40;
 const ROUND_TRIPS: u32 = 2_000;
 const MESSAGE: usize = 4 << 20;
@@ -40,7 +40,7 @@ fn first() {
         .expect("a second process");
     pin(0);
     let mut rail = rail(0);
-    writeln!(child.stdin.as_mut().expect("piped"), "{}", hex(rail.card())).expect("the card is taken");
+    writeln!(child.stdin.as_mut().expect("piped"), "{}", hex(rail.card())).expect("the second process reads the card");
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a card");
     let (socket, _) = listener.accept().expect("the second process");
@@ -57,7 +57,7 @@ fn first() {
     println!("{:>18} {:9.3} {:22.2} {:24.2}", "sockets", bares.latency, bares.stream, bares.single);
     println!("{:>18} {:9.3} {:22.2} {:24.2}", "rail", rails.latency, rails.stream, rails.single);
     drop(rail);
-    child.wait().expect("ends");
+    child.wait().expect("the second process ends");
 }
 
 /// The best figures of all turns.
@@ -125,7 +125,7 @@ impl<'r> End<'r> {
     fn small(&mut self) {
         let shape = Shape { tag: TAG, lane: Lane::Eager, header: 8, len: 8 };
         loop {
-            // SAFETY: no body.
+            // SAFETY: the frame has no body.
             match unsafe { self.rail.send(self.peer, shape, &[7; 8], Span::EMPTY, Cookie(0)) } {
                 Ok(_) => return,
                 Err(SendError::Busy) => drop(self.poll()),
@@ -161,7 +161,7 @@ impl<'r> End<'r> {
         }
     }
 
-    /// Gigabytes per second of `count` messages, then a short answer; `times` over.
+    /// Sends `count` messages and waits for a short answer, `times` times. Returns gigabytes per second.
     fn push(&mut self, count: usize, times: usize) -> f64 {
         let start = Clock::now();
         let fragment = self.rail.attributes().max_send_size as usize - 24;
@@ -186,7 +186,7 @@ impl<'r> End<'r> {
         header[..8].copy_from_slice(&(at as u64).to_le_bytes());
         loop {
             let body = Span::of(&self.memory[at..at + len]);
-            // SAFETY: the memory is kept and left alone until all fragments are reported as sent.
+            // SAFETY: the memory is kept and not written until all fragments are reported as sent.
             match unsafe { self.rail.send(self.peer, shape, &header, body, Cookie(1)) } {
                 Ok(sent) => return sent == Sent::InPlace,
                 Err(SendError::Busy) => *waiting -= usize::from(matches!(self.poll(), Some(Event::Sent(_)))),
@@ -203,7 +203,7 @@ impl<'r> End<'r> {
                 let at = u64::from_le_bytes(frame.head()[..8].try_into().expect("eight")) as usize;
                 let len = frame.len as usize - 24;
                 let sink = Span::contiguous(self.memory[at..at + len].as_mut_ptr(), len);
-                // SAFETY: the memory is kept and left alone until it is delivered, just below.
+                // SAFETY: the memory is kept and not used until the frame is delivered, which is awaited below.
                 if unsafe { self.rail.deliver(frame.id, 24, sink, Cookie(2)) } == Delivery::Pending {
                     while !matches!(self.poll(), Some(Event::Delivered(_))) {}
                 }
@@ -214,7 +214,7 @@ impl<'r> End<'r> {
     }
 }
 
-/// A socket that is read without waiting, before all else.
+/// A non-blocking socket that is polled.
 struct Bare {
     socket: TcpStream,
     memory: Vec<u8>,
@@ -275,7 +275,7 @@ impl Bare {
 }
 
 fn pin(core: usize) {
-    // SAFETY: an empty set is all zero; the call reads it.
+    // SAFETY: a set of zeros is an empty set, and the call only reads it.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(core, &mut set);

@@ -26,20 +26,20 @@ use crate::wire::framing::MAX_FRAME;
 pub struct Config {
     /// The job of this process. Not secret.
     pub job: u64,
-    /// Rank of this process in the job. Peers are told apart by it.
+    /// Rank of this process in the job. It identifies this process to its peers.
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
     /// When connections are encrypted; the same for all ranks. A peer with a setting that has another result is refused. Two ranks
-    /// are on one host if they have the same [`host`](Self::host), whatever forwards their connections. The project's README
-    /// gives the cost. Default: [`Encrypt::BetweenHosts`].
+    /// are on one host if they have the same [`host`](Self::host), even if a forwarder is between them. The manual's page
+    /// on measuring gives the cost. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
     /// A number of this host: ranks with the same number are on one host, may use the loopback interface and need not encrypt
-    /// what they send to each other. Default: `None`, a hash of the system's boot id and network namespace, so that containers
+    /// their traffic. Default: `None`, a hash of the system's boot id and network namespace, so that containers
     /// with a network of their own count as hosts.
     pub host: Option<u64>,
-    /// Whether a thread makes progress on this rail while its user computes, so that the layers above protect what they share
-    /// with that thread. This is said in the attributes and has no other effect. Default: `false`.
+    /// Whether a thread makes progress on this rail while its user computes, so that the layers above protect the data that
+    /// they share with that thread. The rail's attributes contain it; it has no other effect. Default: `false`.
     pub progress_thread: bool,
     /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its own.
     /// Default: 0.
@@ -225,7 +225,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// The secret is not in what people and logs see.
+    /// Formatted text does not contain the secret.
     #[test]
     fn the_key_is_not_shown() {
         let config = Config::new(1, 2, JobKey::new([0xAB; 32]));

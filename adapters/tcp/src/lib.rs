@@ -23,7 +23,7 @@
 //! |---|---|
 //! | `rail` | the rail trait: peers, connection setup, arbitration, progress, dead hosts |
 //! | `handshake` | one connection from its first byte to the acceptor's verdict |
-//! | `stream` | one established connection: what arrives, what waits to be sent, encryption, sending without a copy |
+//! | `stream` | one established connection: arriving frames, frames that wait to be sent, encryption, sending without a copy |
 //! | [`limits`](Config::bytes_per_connection) | the memory of a connection |
 //! | `system` | system calls and socket options |
 //! | [`Config`], [`Settings`], [`Counters`] | configuration, its settings, and numbers of events |

@@ -1,7 +1,7 @@
 //! The table of the settings of tcp.
 
 towline_settings::settings! {
-    /// What can be set on the tcp rails of a job, by the program and by the environment.
+    /// The settings of a job's tcp rails. The program and the environment can change them.
     pub struct Settings, "tcp." {
         include, "TOWLINE_TCP_INCLUDE": String = "", "",
             "Interfaces or networks that tcp may use, such as `eth*,10.0.0.0/8`; empty for all";

@@ -1,5 +1,5 @@
-//! Measures a bare UDP rail between two threads: half a round trip of 8 bytes, and a stream whose receiver reports its progress, so
-//! that nothing is lost. `raw_udp [DATAGRAM_BYTES] [sign] [plain]`
+//! Measures a UDP rail without a link between two threads: half a round trip of 8 bytes, and the rate of a stream. The
+//! receiver of the stream reports its progress, so that no datagram is lost. `raw_udp [DATAGRAM_BYTES] [sign] [plain]`
 
 use std::time::Instant as Clock;
 
@@ -9,8 +9,9 @@ use towline_udp::{Config, JobKey, Rail};
 
 const ROUNDS: u32 = 40_000;
 const STREAM: usize = 4 << 30;
-/// Most bytes in flight, and how often the receiver reports its progress.
+/// Maximum number of bytes in flight.
 const WINDOW: usize = 1 << 20;
+/// The receiver reports its progress after this number of bytes.
 const STEP: usize = WINDOW / 4;
 
 struct End {
@@ -46,7 +47,7 @@ impl End {
                     self.rail.commit(ticket);
                     return;
                 }
-                Err(_) => assert!(self.poll().is_none(), "no frame may arrive while it sends"),
+                Err(_) => assert!(self.poll().is_none(), "no frame may arrive while this end sends"),
             }
         }
     }

@@ -35,7 +35,7 @@ const CONTROL_FRAMES: u32 = 4;
 pub struct Config {
     /// The job of this process. Not secret.
     pub job: u64,
-    /// Rank of this process in the job. Peers are told apart by it.
+    /// Rank of this process in the job. It identifies this process to its peers.
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
@@ -59,7 +59,7 @@ pub struct Config {
     /// Address of a forwarder that passes datagrams on to this rail, and to which peers send instead. Default: `None`.
     pub advertise: Option<SocketAddr>,
 
-    /// Longest datagram, in bytes; 0 for what passes the interface unfragmented, at most 16 KiB. Default: 0.
+    /// Longest datagram, in bytes. 0 means the longest one that passes the interface unfragmented, at most 16 KiB. Default: 0.
     pub datagram_bytes: u32,
     /// Whether each datagram has a MAC; `None`: unless it stays on this host. If either end wants it, both use it. Default: `None`.
     pub sign: Option<bool>,

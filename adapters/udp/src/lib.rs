@@ -8,10 +8,10 @@
 //! # On the wire
 //! Every frame is one datagram ([`datagram`]). Before the first one, both ends prove by challenge and response that they know the
 //! job's secret key ([`hello`]). They also agree on how their datagrams are authenticated ([`session`]): by a token of 64 bits that
-//! nobody else knows, or where [`Config::sign`] says so by a MAC over each datagram. All other datagrams are counted in
-//! [`Counters`], dropped and not answered, so nobody can make a rail send more than it received. There is one exception: a sender
-//! at the address of a peer that was removed is sent the last goodbye again, at most ten times a second. A session continues while
-//! another one is made in its place, and a replayed hello does not disturb a session.
+//! no other process knows, or with [`Config::sign`] by a MAC over each datagram. All other datagrams are counted in [`Counters`],
+//! dropped and not answered, so no attacker can make a rail send more than it received. There is one exception: a sender at the
+//! address of a peer that was removed is sent the last goodbye again, at most ten times a second. A session continues while another
+//! one is made in its place, and a replayed hello does not disturb a session.
 //!
 //! The token keeps out an attacker that does not see the datagrams; the MAC also keeps out an attacker that sees and changes them.
 //! Neither hides the content, which encryption does ([`Config::encrypt`]). A replayed datagram is a duplicate like any other, and

@@ -1,7 +1,7 @@
 //! The table of the settings of udp.
 
 towline_settings::settings! {
-    /// What can be set on the udp rails of a job, by the program and by the environment.
+    /// The settings of a job's udp rails. The program and the environment can change them.
     pub struct Settings, "udp." {
         include, "TOWLINE_UDP_INCLUDE": String = "", "",
             "Interfaces or networks that udp may use, such as `eth*,10.0.0.0/8`; empty for all. Each link uses one of them: the loopback interface where all ranks are on one host";

@@ -8,7 +8,7 @@ use towline_settings::{InvalidSetting, entries};
 use crate::config::Config;
 
 towline_settings::settings! {
-    /// What can be set on the verbs rails of a job, by the program and by the environment.
+    /// The settings of a job's verbs rails. The program and the environment can change them.
     pub struct Settings, "verbs." {
         devices, "TOWLINE_VERBS_DEVICES": String = "", "",
             "RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. Links, and the ranks of a host, use them in turn; if there are several networks, a link uses the one with its number";

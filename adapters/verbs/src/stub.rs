@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use towline_core::convertor::Span;
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, FrameId, Grant, Peer, Rail as RailTrait, SendError, Sent, Shape,
-    Ticket, Unreachable,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, Grant, Liveness, Peer,
+    Rail as RailTrait, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use towline_core::time::Instant;
 
@@ -100,9 +100,9 @@ impl RailTrait for Rail {
     }
 }
 
-impl towline_core::rail::FastPath for Rail {}
-impl towline_core::rail::RequestCache for Rail {}
-impl towline_core::rail::SingleCopy for Rail {}
-impl towline_core::rail::DeviceMemory for Rail {}
-impl towline_core::rail::Failover for Rail {}
-impl towline_core::rail::Liveness for Rail {}
+impl FastPath for Rail {}
+impl RequestCache for Rail {}
+impl SingleCopy for Rail {}
+impl DeviceMemory for Rail {}
+impl Failover for Rail {}
+impl Liveness for Rail {}

@@ -16,7 +16,7 @@ const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Takes an acknowledgement, if it makes sense: of all numbers before `ack`, and of those from `from` on whose bits are set.
-    /// `all`: the other numbers have not arrived. Whether it made sense.
+    /// `all`: the other numbers have not arrived. Returns whether it made sense.
     pub(super) fn take_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64], all: bool) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         let highest = words.iter().enumerate().rev().find(|(_, word)| **word != 0);
@@ -86,7 +86,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends the control frames to one peer that are due. Whether the rail below had room for all of them.
+    /// Sends the control frames to one peer that are due. Returns whether the rail below had room for all of them.
     fn send_due(&mut self, at: u32) -> bool {
         if self.peers.paths.get(at as usize).is_some_and(|path| path.due.hello) && !self.send_hello(at) {
             return false;
@@ -98,8 +98,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         !is_ack_due || self.send_ack(at, Kind::Ack)
     }
 
-    /// Sends an acknowledgement, or another control frame that begins with one. Whether it was sent. For a large window it takes
-    /// several frames. The one with the lowest numbers is sent last, since the peer draws its conclusions from that one.
+    /// Sends an acknowledgement, or another control frame that begins with one. Returns whether it was sent. For a large window it
+    /// takes several frames. The one with the lowest numbers is sent last, since the peer draws its conclusions from that one.
     pub(super) fn send_ack(&mut self, at: u32, kind: Kind) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return true };
         if !path.session.is_established() || !path.below.known {
@@ -127,7 +127,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let mut ack = Ack { kind: kind as u8, words: words as u8, from: U16::new(from as u16), ..Ack::new_zeroed() };
         let bits = self.received_bits(at);
         for (index, word) in ack.bits.iter_mut().take(words as usize).enumerate() {
-            // Beyond the highest number, the ring of bits begins anew.
+            // Beyond the highest number, the ring of bits starts again.
             let start = index as u64 * 64;
             let most = left.saturating_sub(start);
             let mask = if most >= 64 { u64::MAX } else { (1u64 << (most & 63)).wrapping_sub(1) };
@@ -154,8 +154,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// Sends a control frame. `told` is the number in its header, whether that answers a probe, and the acknowledgement. Whether it
-    /// was sent.
+    /// Sends a control frame. `told` is the number in its header, whether that answers a probe, and the acknowledgement. Returns
+    /// whether it was sent.
     pub(super) fn send_control(&mut self, at: u32, seed: u32, told: (u16, bool, u64), bytes: &[u8]) -> bool {
         self.send_control_checked(at, seed, 0, told, bytes)
     }

@@ -20,8 +20,8 @@ pub struct Config {
     pub window: u32,
     /// How many frames to all peers together may be unacknowledged. A link with several peers gives one peer no more slots than
     /// are free then: half of them if the others have none; silent peers leave one part in their number plus one. A quarter is
-    /// spared for peers that have none yet, one for each. With four times as many slots as peers, no peer is held up by silent
-    /// ones, whatever their number. Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
+    /// spared for peers that have none yet, one for each. With four times as many slots as peers, silent peers delay no other
+    /// peer, whatever their number. Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
     pub slots: u32,
     /// The same for control frames, beyond `slots`. Here a half is spared.
     pub control_slots: u32,
@@ -48,8 +48,8 @@ pub struct Config {
     pub initial_timeout: Duration,
     /// The most time before a tail loss probe, after several were not acknowledged.
     pub most_timeout: Duration,
-    /// A peer that owes an answer and gives no sign of life for so long is down. A peer that is probed is asked more than 45
-    /// times in that time: where 30 % of the frames are lost in each direction, all of that fails once in 10^13 times.
+    /// A peer that owes an answer and sends none for this time is down. In that time it gets more than 45 probes: if 30 % of the
+    /// frames are lost in each direction, all of these fail once in 10^13 times.
     pub dead_after: Duration,
     /// Silence alone is no failure: the peer may compute without a thread that answers for it, and the rail below tells when it is
     /// lost. Then a link is [`Event::Silent`](crate::rail::Event::Silent) after `dead_after`, and down when

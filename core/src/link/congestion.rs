@@ -2,9 +2,9 @@
 
 use zerocopy::FromZeros;
 
-/// So many frames may be in flight, whatever happens.
+/// The smallest congestion window, in frames.
 const LEAST: u32 = 4;
-/// After so many time-outs in a row the window shrinks to that.
+/// After so many time-outs in a row, the window shrinks to `LEAST`.
 pub(super) const MAX_SILENCES: u8 = 3;
 /// Round trips of an age.
 const AGE: u8 = 8;
@@ -107,7 +107,7 @@ impl CongestionWindow {
         }
     }
 
-    /// The `lost`-th of `sent` transmissions is lost. Whether that is the first loss of a round trip.
+    /// The `lost`-th of `sent` transmissions is lost. Returns whether that is the first loss of a round trip.
     pub fn on_loss(&mut self, lost: u64, sent: u64, most: u32) -> bool {
         if lost <= self.recovered {
             return false;

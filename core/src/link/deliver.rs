@@ -190,7 +190,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let skip = pending.before().saturating_add(pending.skip as usize);
         self.set_stage(handle, Stage::ToSink);
         let (raw, cookie) = (FrameId(pending.raw), Cookie(handle.to_bits()));
-        // SAFETY: the reader keeps the sink writable until it is told; the rail below tells this link by the handle.
+        // SAFETY: the reader keeps the sink writable until the completion, which the rail below reports to this link with the
+        // handle.
         let delivery = unsafe { self.below.deliver(raw, skip, pending.sink, cookie) };
         match delivery {
             Delivery::Done => self.check_sink(handle),
@@ -212,7 +213,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         // A body that does not fit the sink was checked before.
         if checks && fits_sink(&pending) {
             let body = pending.sink.window(in_head.saturating_sub(pending.skip), own.saturating_sub(in_head));
-            // SAFETY: the reader leaves the sink alone until it is told, and the rail below is done with it.
+            // SAFETY: the reader does not access the sink until its completion, and the rail below is done with it.
             if unsafe { sum_span(&self.checksum, 0, &body) } != pending.body_check {
                 return self.await_retransmission(handle);
             }

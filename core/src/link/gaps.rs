@@ -27,8 +27,8 @@ use super::state::Link;
 use crate::rail::FullRail;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// If the peer waits for a number in vain, it is to be told so, no more often than anything else is repeated. To be called when
-    /// the peer has told for which number it waits.
+    /// If the peer waits for the number of a gap, schedules a report of the gaps, at most as often as other frames are repeated. To
+    /// be called when the peer has reported the number that it waits for.
     pub(super) fn check_gaps(&mut self, at: u32) {
         let free = |path: &&Path| path.session.state == ConnState::Up && !path.due.gaps;
         let Some(path) = self.peers.paths.get(at as usize).filter(free) else { return };
@@ -45,7 +45,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_at(at, due);
     }
 
-    /// Tells the peer which unacknowledged numbers are gaps, and which have migrated. Whether that was sent.
+    /// Tells the peer which unacknowledged numbers are gaps, and which have migrated. Returns whether that was sent.
     pub(super) fn send_gaps(&mut self, at: u32) -> bool {
         let sent =
             self.send_gap_numbers(at, Kind::Gaps, GAP) && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
@@ -57,7 +57,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Tells the peer which numbers have this entry in the send window.
     fn send_gap_numbers(&mut self, at: u32, kind: Kind, entry: u32) -> bool {
-        // A peer whose link went down meanwhile is told when it is up again.
+        // A peer whose link went down meanwhile gets the report when the link is up again.
         let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.below.known) else { return true };
         let (first, seed, base) = (path.send.first, path.session.seeds[0], path.receive.base);
         let span = path.send.next.wrapping_sub(first).min(ACK_SPAN);
@@ -103,7 +103,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Remembers the number of a migrated frame. Whether there was room.
+    /// Remembers the number of a migrated frame. Returns whether there was room.
     fn remember_migrated(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return false };
         let count = path.receive.migrated;

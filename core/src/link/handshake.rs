@@ -27,7 +27,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.set_timer(at);
     }
 
-    /// Sends a hello now, or when there is room. Whether it was sent now.
+    /// Sends a hello now, or when there is room. Returns whether it was sent now.
     pub(super) fn send_hello(&mut self, at: u32) -> bool {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return true };
         path.due.hello = false;
@@ -65,7 +65,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return;
         }
         if remote != 0 && session != remote && path.session.known_to_peer {
-            // The peer has deleted this side, and added it anew.
+            // The peer has deleted this side, and added it again.
             return self.set_down(at, DownReason::Closed);
         }
         if session != remote {

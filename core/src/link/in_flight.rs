@@ -10,7 +10,7 @@ use crate::rail::{HEAD, Lane};
 /// Bytes at the start of each slot: the first bytes of the frame, as the rail below gets them.
 pub(super) const HEAD_ROOM: usize = 64;
 
-/// The body is in the caller's memory. The caller is told when it is read no more.
+/// The body is in the caller's memory. The completion is reported when the body is not read any more.
 pub(super) const IN_PLACE: u8 = 1;
 /// The rail below reads the body.
 pub(super) const READING: u8 = 2;

@@ -1,4 +1,4 @@
-//! How a link to a peer goes down, comes back and ends, and how its user learns that.
+//! How a link to a peer goes down, is up again and ends, and how that is reported to its user.
 
 use zerocopy::FromZeros;
 

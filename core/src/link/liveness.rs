@@ -57,8 +57,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.proven_at(path).max(if path.send.unacked == 0 { 0 } else { path.liveness.owes_since })
     }
 
-    /// When the peer last gave a sign of life. If the peer has to acknowledge something, and is probed, an arrival is not enough:
-    /// the peer may hear nothing itself.
+    /// When the peer last sent an answer. If the peer has to acknowledge something and is probed, an arrival is no answer, since
+    /// the peer may receive nothing itself.
     fn proven_at(&self, path: &Path) -> u64 {
         let alive = &path.liveness;
         if self.is_probing(path) && path.send.unacked != 0 { alive.answered_at } else { alive.heard_at }
@@ -175,9 +175,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Excuses the silence of a peer whose process may be stopped while its host is there. The host's answer proves nothing of
-    /// the link, which may be out of order. So the user is told, since it may have other links to the peer. Whether the silence is
-    /// excused.
+    /// Excuses the silence of a peer whose process may be stopped while its host is there. The host's answer proves nothing about
+    /// the link, which may be broken. So this reports the silence to the user, which may have other links to the peer. Returns
+    /// whether the silence is excused.
     fn excuse_silence(&mut self, at: u32) -> bool {
         let (now, within) = (self.clock.now, self.config.dead_after.as_nanos());
         if self.peers.paths.get(at as usize).is_none_or(|path| path.session.state != ConnState::Up) {
@@ -234,7 +234,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         false
     }
 
-    /// Takes a silent link for dead, even if the peer's host answers. Whether the link is down now.
+    /// Declares a silent link as failed, even if the peer's host answers. Returns whether the link is down now.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
         let due = self.silent_at(at).is_some_and(|due| due <= self.clock.now);
         let was_up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
@@ -278,7 +278,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends a probe, or a hello to a peer that does not know this side. Whether it was sent.
+    /// Sends a probe, or a hello to a peer that does not know this side. Returns whether it was sent.
     fn send_probe(&mut self, at: u32) -> bool {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return false };
         if !path.session.known_to_peer {

@@ -236,7 +236,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement tells of all before
+    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement covers all frames before
     /// it. The first frame is sent again, too, since the peer waits for it longest: either of them may be lost. If that did not
     /// help several times, the peer may have no room for the frames in flight before it gets one that waits for room in the
     /// congestion window.

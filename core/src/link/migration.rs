@@ -39,9 +39,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame was sent by another link. Its number stays in use until it is acknowledged. The peer takes the number for received
-    /// when the frame claims it; or, if the frame names another link as its origin, when the peer is told that the number is a
-    /// gap.
+    /// A frame was sent by another link. Its number stays in use until it is acknowledged. For the peer, the number counts as
+    /// received when the frame claims it. If the frame names another link as its origin, the number counts as received when it is
+    /// reported as a gap.
     pub(super) fn mark_migrated(&mut self, to: Endpoint, origin: Origin) {
         let at = to.0;
         let Some(slot) = self.oldest(at) else { return };

@@ -60,7 +60,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Asks for the missing frames, as far as there is room. Whether that was sent, or no frame is missing.
+    /// Asks for the missing frames, as far as there is room. Returns whether that was sent, or no frame is missing.
     pub(super) fn send_nack(&mut self, at: u32) -> bool {
         let (missing, all) = self.missing(at);
         let words = missing.iter().rposition(|word| *word != 0).map_or(0, |last| last.wrapping_add(1));
@@ -86,7 +86,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     /// The numbers to ask for, from the first missing one on: those that have room of their own, and the lowest others, as many as
-    /// there is room for. Whether those are all that are missing.
+    /// there is room for. Returns whether those are all that are missing.
     fn missing(&mut self, at: u32) -> ([u64; ACK_WORDS], bool) {
         let mut asked = [0; ACK_WORDS];
         let mut room = self.room_for(at);
@@ -146,7 +146,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.set_timer(at);
     }
 
-    /// Sends a frame again that the peer asks for, if it was last sent before that time. Whether it was sent.
+    /// Sends a frame again that the peer asks for, if it was last sent before that time. Returns whether it was sent.
     fn retransmit_missing(&mut self, at: u32, number: u64, before: u64) -> bool {
         let Some(slot) = self.window_slot(at, number) else { return false };
         let Some(frame) = self.send.frames.at_mut(slot) else { return false };

@@ -185,7 +185,7 @@ pub(super) struct Due {
     pub frames: u32,
     /// The number of a probe that has to be answered, plus one.
     pub probe_answer: u32,
-    /// Frames that arrived twice; the peer is told the count.
+    /// Number of frames that arrived twice, which is reported to the peer.
     pub duplicates: u16,
     /// How many times in a row the rail below had no room for it.
     pub refusals: u8,
@@ -228,7 +228,7 @@ pub(super) struct Liveness {
     pub last_probe: u16,
     /// The number of the first probe whose answer proves that the peer was alive after `query_at`.
     pub query: u16,
-    /// Probes since the last sign of life.
+    /// Probes since the last answer.
     pub unanswered: u8,
 }
 

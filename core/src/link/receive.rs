@@ -163,7 +163,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame counts as received. Its sender is told soon.
+    /// A frame counts as received. It will be acknowledged soon.
     pub(super) fn mark_received(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
         let any_migrated = self.peers.paths.get(at as usize).is_some_and(|path| path.receive.migrated != 0);
@@ -189,7 +189,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         before || self.received_bits(at).has(number)
     }
 
-    /// Marks a number as received. Whether there is a new hole before it, or it fills one.
+    /// Marks a number as received. Returns whether there is a new hole before it, or it fills one.
     pub(super) fn mark(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         let (mut base, mut top) = (path.receive.base, path.receive.top);

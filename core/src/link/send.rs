@@ -225,7 +225,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let transmit = self.number_and_transmit(handle);
         match transmit {
             Transmit::Sent => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
-            // The checksum of a long body would have to be computed anew at each attempt, which would cost more than to send it.
+            // The checksum of a long body would have to be computed again at each attempt, which would cost more than to send it.
             // While the frame waits, the link takes no others.
             Transmit::Busy if long => {
                 self.queue(handle.slot());
@@ -246,7 +246,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(frame) = self.send.frames.get_mut(handle) else { return };
         let checks = self.peers.paths.get(frame.path as usize).is_some_and(|path| path.session.checks_bodies);
         if checks && frame.len as usize > HEAD {
-            // SAFETY: the body is in a slot of this link, or in the caller's memory, which is unchanging until the caller is told.
+            // SAFETY: the body is in a slot of this link, or in the caller's memory, which is unchanging until its completion.
             frame.body_check = unsafe { sum_span(&self.checksum, 0, &rest(frame)) };
         }
     }
@@ -261,7 +261,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         path.send.next = path.send.next.wrapping_add(1);
         if path.send.unacked == 0 {
             path.send.oldest = frame.number;
-            // A peer that is probed in vain has no more time for having been sent a frame.
+            // A new frame does not extend the time of a peer that does not answer probes.
             let since = if path.liveness.unanswered == 0 { self.clock.now } else { path.liveness.heard_at };
             path.liveness.owes_since = path.liveness.owes_since.max(1).max(since);
         }

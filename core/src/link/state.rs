@@ -103,7 +103,7 @@ pub(super) struct ReceiveBuffers<'m> {
     pub holds_frame: bool,
     /// For each peer, the numbers that were passed over because another link brings their frames: low words.
     pub migrated: &'m mut [u32],
-    /// Peers whose frames were refused. They are told of room in turn.
+    /// Peers whose frames were refused. Free room is reported to them in turn.
     pub refused: Queue<'m>,
 }
 

@@ -88,7 +88,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends a frame again, or has it wait for room. Whether it was sent.
+    /// Sends a frame again, or has it wait for room. Returns whether it was sent.
     pub(super) fn transmit_or_queue(&mut self, slot: u32) -> bool {
         self.unlist(slot);
         let sent = self.transmit(slot) == Transmit::Sent;
@@ -140,7 +140,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends the frames that wait, as far as there is room. Whether frames are left for which the rail below has no room.
+    /// Sends the frames that wait, as far as there is room. Returns whether frames are left for which the rail below has no room.
     pub(super) fn send_queued(&mut self, at: u32) -> bool {
         for lane in 0..2usize {
             loop {

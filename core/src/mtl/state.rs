@@ -1,4 +1,4 @@
-//! What is kept of a communicator.
+//! The state of a communicator.
 
 use core::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use super::errors::CommError;
 use crate::list::OptSlot;
 use crate::rail::Peer;
 
-/// What is kept of a communicator.
+/// The state of a communicator.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(super) struct CommState<'m> {
@@ -89,7 +89,7 @@ impl<'m> CommState<'m> {
         if self.last_failed.is(peer.0) {
             self.last_failed = other;
         }
-        // Nobody knows whether the failure of `other` was acknowledged. To report it twice is better than never.
+        // It is unknown whether the failure of `other` was acknowledged. It is better to report it twice than never.
         if self.unacknowledged.is(peer.0) {
             self.unacknowledged = other;
         }

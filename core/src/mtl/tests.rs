@@ -368,7 +368,7 @@ fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
     let (wide, recent) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
     assert_eq!(send(zero, same, 2), Ok(Sending::Complete));
     assert_eq!([wide, recent].map(|request| zero.test(request)), [None; 2]);
-    // A lasting communicator, and one that is made anew, have whichever peers are there now.
+    // A lasting communicator, and a new one, contain the present incarnations of their peers.
     let anew = zero.add_comm(9, Group::World { size: 3 }, 0);
     assert_eq!(anew, Err(CommError::Full));
     zero.del_comm(same);

@@ -73,13 +73,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins })
     }
 
-    /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, undoes what rails have prepared, and
-    /// returns the rails, which the caller closes. Requests and messages end with it: their memory is not touched any more.
+    /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, undoes the preparations of the rails, and
+    /// returns the rails, which the caller closes. Requests and messages end with it: their memory is not accessed any more.
     pub fn finalize(self) -> R {
         self.pml.finalize()
     }
 
-    /// What peers need to know of this engine: see [`Pml::params`].
+    /// The parameters of this engine that peers need: see [`Pml::params`].
     pub fn params(&self) -> [u8; PARAMS] {
         self.pml.params()
     }
@@ -412,7 +412,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.test(request)
     }
 
-    /// Takes in what has arrived and sends what waits. See [`Pml::progress`].
+    /// Handles arrived frames and sends waiting frames. See [`Pml::progress`].
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let events = self.pml.progress(now);
@@ -438,8 +438,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The peer because of which nothing may come from `source`, now or ever: a receive or a probe that finds no message now would
-    /// wait in vain.
+    /// The peer because of which no message may come from `source`, now or ever: a receive or a probe that finds no message now
+    /// would never complete.
     ///
     /// - For a rank: its peer, if it was lost, even if it has rejoined since the communicator was made.
     /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
@@ -470,7 +470,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Counts of what happened since set-up.
+    /// Counts of events since set-up.
     pub fn counters(&self) -> &Counters {
         self.pml.counters()
     }

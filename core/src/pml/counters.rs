@@ -1,4 +1,4 @@
-//! Counts of what happened: for tests, `towline info` and people.
+//! Counts of events, for tests, `towline info` and users.
 
 /// Counts since set-up. They wrap after 2^64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,4 +1,4 @@
-//! The state of an engine: all tables of [`Pml`]. The files and folders beside this one hold what the engine does.
+//! The state of an engine: all tables of [`Pml`]. The files and folders beside this one contain the engine's behaviour.
 
 use core::fmt;
 

@@ -3,13 +3,13 @@
 //! [`Pml`] is the engine. It knows peers by number, and messages by context, source and tag. Ranks and communicators belong to
 //! floor 4 ([`mtl`](crate::mtl)).
 //!
-//! | folder or file | what it holds |
+//! | folder or file | content |
 //! |---|---|
-//! | `engine`, `setup`, `progress`, `arrival` | the engine's tables; set-up; one round of progress; what an arriving frame does |
-//! | `rails`, `counters` | the rails of an engine; what it counts |
+//! | `engine`, `setup`, `progress`, `arrival` | the engine's tables; set-up; one round of progress; handling of an arriving frame |
+//! | `rails`, `counters` | the rails of an engine; its counters |
 //! | `limits` | configuration, the pools and why they suffice, memory |
-//! | `peers` | what is kept of a peer: route, credit, asks, links; how it is added and lost |
-//! | `requests` | what is kept of a request; lists, outcome, posting order |
+//! | `peers` | the state of a peer: route, credit, asks, links; how a peer is added and lost |
+//! | `requests` | the state of a request; lists, result, posting order |
 //! | `matching` | posted receives and unexpected messages, found by hash |
 //! | `send`, `receive`, `unexpected` | the way of a message: held back, sent, matched, kept, delivered |
 //! | `flow` | credit, and asks for messages that are held back |

@@ -3,12 +3,12 @@
 //! Frames of one-sided operations take any rail, as other frames do. Rails and links deliver each frame once, also when a link has
 //! gone down: so no request is done twice.
 //!
-//! - A rail that [maps the memory of peers](OneSided::mixes_at_once) does at once what it can ([`Pml::at_once`]). All other
-//!   operations are begun and go by frames, also to the same memory.
+//! - A rail that [maps the memory of peers](OneSided::mixes_at_once) completes the operations that it supports immediately
+//!   ([`Pml::at_once`]). All other operations are begun and use frames, even to the same memory.
 //! - If no rail maps memory and [`Config::windows`](crate::pml::rdma::Config::windows) says so, the device of the first rail that
 //!   has one puts and gets. Atomics are done by the target's processor: so a peer that is reached by another rail (the process
 //!   itself, for one) works on the same word.
-//! - A handle has room for the key of one rail. If that rail maps memory, what is out of its reach goes by frames.
+//! - A handle contains the key of one rail only. If that rail maps memory, operations beyond its reach use frames.
 //!
 //! An operation that a device has begun when its link goes down may be done or not. It ends with
 //! [`Failure::Lost`](rma::Failure::Lost), even if other links to the peer are in use; the operations after it take these.
@@ -70,8 +70,8 @@ impl<R: Rails> Routes for Links<'_, R> {
     }
 }
 
-/// The rail by which peers reach memory of this side, and whether the rail maps the memory. If it does not, its device does what it
-/// can; `devices` says whether devices may be used for that.
+/// The rail by which peers access memory of this side, and whether the rail maps the memory. If it does not, its device executes
+/// the operations that it supports; `devices` says whether devices may be used.
 pub(super) fn reaching<R: Rails>(rails: &R, devices: bool) -> Option<(usize, bool)> {
     let find = |able: fn(&OneSided) -> bool| {
         (0..rails.count()).find(|index| rails.rail(*index).is_some_and(|rail| able(&rail.attributes().one_sided)))
@@ -116,7 +116,7 @@ impl<R: Rails> Pml<'_, R> {
         Ok(())
     }
 
-    /// What peers need to access registered memory. `None` if it was deregistered.
+    /// The handle by which peers access registered memory. `None` if it was deregistered.
     pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
         self.rma.remote(registration)
     }
@@ -125,7 +125,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Returns the old word of an atomic, else 0. `None`: nothing was done; use [`begin`](Self::begin).
     ///
     /// # Safety
-    /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
+    /// Until this returns, local memory is readable for a put. For a get it is writable, and no other code uses it.
     pub unsafe fn at_once(&mut self, to: Peer, what: Transfer, remote: &RemoteMemory, offset: u64) -> Option<u64> {
         let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
@@ -145,8 +145,8 @@ impl<R: Rails> Pml<'_, R> {
     /// [`BeginError`]: nothing is done then.
     ///
     /// # Safety
-    /// Local memory is readable and unchanging for a put, writable and nobody else's for a get, until the end of the operation is
-    /// reported, or the engine has ended.
+    /// Until the end of the operation is reported, or the engine has ended, local memory is readable and unchanging for a put. For
+    /// a get it is writable, and no other code uses it.
     pub unsafe fn begin(
         &mut self,
         to: Peer,

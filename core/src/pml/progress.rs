@@ -1,4 +1,4 @@
-//! One round of progress: events of the rails, then what waits to be sent.
+//! One round of progress: handles events of the rails, then sends waiting frames.
 
 use crate::pml::counters::Counters;
 use crate::pml::engine::Pml;
@@ -11,7 +11,7 @@ use crate::rail::{Event, FastPath, Rail, tags};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Takes in what has arrived, one event from each rail, and sends what waits.
+    /// Handles one event of each rail, and sends waiting frames.
     ///
     /// Returns the number of events. It includes requests that ended by sending, and peers that were given up. 0 means that the
     /// engine is idle, and that no request has changed.
@@ -132,7 +132,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends what waits. Returns how many requests ended.
+    /// Sends waiting frames. Returns how many requests completed.
     #[cold]
     fn send_waiting(&mut self) -> u32 {
         let before = self.ended;

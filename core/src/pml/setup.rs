@@ -83,8 +83,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         })
     }
 
-    /// Ends the engine. It forgets all peers, so that no rail touches any memory of theirs any more, undoes what rails have
-    /// prepared, and returns the rails, which the caller closes.
+    /// Ends the engine. It forgets all peers, so that no rail accesses memory of their requests any more, undoes the preparations
+    /// of the rails, and returns the rails, which the caller closes.
     pub fn finalize(mut self) -> R {
         for peer in 0..self.peers.len() as u32 {
             if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
@@ -96,8 +96,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         self.rails
     }
 
-    /// What peers need to know of this engine for their [`add_peer`](Self::add_peer). It is published beside the cards of the
-    /// rails.
+    /// The parameters of this engine that peers pass to their [`add_peer`](Self::add_peer). They are published beside the cards of
+    /// the rails.
     pub fn params(&self) -> [u8; PARAMS] {
         self.config.params()
     }
@@ -107,12 +107,12 @@ impl<'m, R: Rails> Pml<'m, R> {
         &self.rails
     }
 
-    /// The rails, for what they offer beside the trait. Frames must not be taken from them.
+    /// The rails, for functions that they have beside the trait. Frames must not be taken from them.
     pub fn rails_mut(&mut self) -> &mut R {
         &mut self.rails
     }
 
-    /// Counts of what happened since set-up.
+    /// Counts of events since set-up.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

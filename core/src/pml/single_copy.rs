@@ -1,9 +1,9 @@
 //! Single copy: the receiver's rail reads a message from the sender's memory.
 //!
 //! The rendezvous of such a message carries a [`RemoteBuffer`] in place of payload: the memory is *exposed*. When the message has
-//! matched, the receiver reads what it wants and answers with a finish, as if all had come along. If it cannot read, it answers
-//! with an ack, as if nothing had come along, and the message follows in fragments. So a failure costs time, and no message. The
-//! sender waits for one of the two answers in either case; with the answer its memory is its own again.
+//! matched, the receiver reads the bytes that it wants and answers with a finish, as if the frame had carried them all. If it
+//! cannot read, it answers with an ack, as if the frame had carried none, and the message follows in fragments. So a failure costs
+//! time, but no message is lost. The sender waits for one of the two answers, and may use its memory again after that.
 //!
 //! A short message without a receive is read into a payload unit at once, so that its sender need not wait.
 //!
@@ -73,7 +73,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Reads what a matched receive wants of an exposed message. Nothing of the message has come before.
+    /// Reads the bytes of an exposed message that a matched receive wants. No byte of the message has arrived before.
     #[inline(never)]
     pub(super) fn read_exposed(&mut self, slot: u32, rail: usize, buffer: &RemoteBuffer) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -103,7 +103,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let (from, len) = (envelope.peer, first.total as u32);
         let place = self.unit_span(envelope.unit, len);
-        // SAFETY: the unit is ours and nobody else's until it is freed.
+        // SAFETY: the unit belongs to this engine, and no other code uses it until it is freed.
         if !unsafe { self.read_from(from, rail, buffer, place) }
             || self.control(from, Finish::new(first.sender)).is_err()
         {
@@ -131,14 +131,14 @@ impl<R: Rails> Pml<'_, R> {
     pub(super) fn keep_remote_buffer(&mut self, unit: OptSlot, rail: usize, buffer: &RemoteBuffer) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let number = (rail as u64).to_le_bytes();
-        // SAFETY: the unit is ours and nobody else's until it is freed, and long enough as the caller has checked.
+        // SAFETY: no other code uses the unit until it is freed, and it is long enough, as the caller has checked.
         unsafe {
             place.unpack(buffer.0.as_ptr(), REMOTE_BUFFER_BYTES);
             place.window(REMOTE_BUFFER_BYTES as u64, 8).unpack(number.as_ptr(), number.len());
         }
     }
 
-    /// What [`keep_remote_buffer`](Self::keep_remote_buffer) kept.
+    /// The remote buffer and the rail's number that [`keep_remote_buffer`](Self::keep_remote_buffer) stored.
     pub(super) fn kept_remote_buffer(&self, unit: OptSlot) -> (RemoteBuffer, usize) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let (mut buffer, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);

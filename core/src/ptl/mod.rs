@@ -2,7 +2,7 @@
 //!
 //! Towards the rail this floor writes frames: first fragments, later fragments, control frames. Towards floor 3 it turns each frame
 //! into one of the [`Upcalls`], with a checked header; the contract's `ptl_match`, `ptl_send_progress` and `ptl_recv_progress` are
-//! among them. The state of a message is in its request; what a rail wants with each request is in its [`Cache`].
+//! among them. The state of a message is in its request; the data of a rail for each request is in its [`Cache`].
 
 mod cache;
 mod receive;

@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 use crate::rail::{Frame, Peer, REMOTE_BUFFER_BYTES};
 use crate::wire::{self, Common, Kind};
 
-/// What floor 3 does with arriving frames. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
+/// Floor 3's functions for arriving frames. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
 /// [`fragment`](Self::fragment) (`ptl_recv_progress`) and [`acked`](Self::acked) (`ptl_send_progress`). The engine is one
 /// implementation; a test or a tracer may be another (CONTRACTS P31).
 pub trait Upcalls {
@@ -29,7 +29,7 @@ pub trait Upcalls {
     fn nothing(&mut self, from: Peer, header: wire::Nothing);
     /// The peer offers memory that a device of this side may access.
     fn offered(&mut self, from: Peer, header: wire::Offer);
-    /// A device of the peer has moved what was offered.
+    /// A device of the peer has moved the offered bytes.
     fn performed(&mut self, from: Peer, header: wire::Performed);
     /// The peer asks whether this side makes progress.
     fn keepalive(&mut self, from: Peer);

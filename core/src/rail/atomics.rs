@@ -147,7 +147,7 @@ impl Atomic {
         }
     }
 
-    /// An atomic from its [`parts`](Self::parts), which come from a peer that may lie. `None`: there is no such atomic.
+    /// An atomic from its [`parts`](Self::parts), which come from a peer that may be hostile. `None`: there is no such atomic.
     pub(crate) fn of_parts((which, operand, compare): (u8, u64, Option<u64>)) -> Option<Self> {
         if which == COMPARE_SWAP {
             return compare.map(|compare| Self::CompareSwap(compare, operand));

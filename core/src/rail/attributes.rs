@@ -38,7 +38,7 @@ bitflags! {
         /// Both.
         const ACCELERATOR_RDMA = 0x0c00;
         /// Bodies in an accelerator's memory are copied while other messages go on: `send` answers `Sent::InPlace`, as it may for
-        /// bodies of more than [`COPIED`](crate::rail::COPIED) bytes, and the end of the copy is told later.
+        /// bodies of more than [`COPIED`](crate::rail::COPIED) bytes, and the end of the copy is reported later.
         const ACCELERATOR_COPY_ASYNC_SEND = 0x1000;
         /// The same of bodies that are received into an accelerator's memory: `deliver` answers `Delivery::Pending`.
         const ACCELERATOR_COPY_ASYNC_RECV = 0x2000;
@@ -160,7 +160,7 @@ impl Attributes {
             if !self.capabilities.contains(Capabilities::ACCELERATOR_GET) {
                 can.get = Reach::NONE;
             }
-            // Memory of an accelerator is always registered, since only the registration tells what it is.
+            // Memory of an accelerator is always registered, since only the registration tells the device whose memory it is.
             (can.put.local_registration, can.get.local_registration) = (0, 0);
             can.atomics = AtomicSupport::empty();
             can.pipeline.least = self.accelerator.rdma_limit;

@@ -100,7 +100,7 @@ pub enum Lost {
     TimedOut,
     /// The peer violated the protocol.
     Misbehaved,
-    /// The peer's host answers, but its process gave no sign of life within the stall time-out: it computes, or is stopped.
+    /// The peer's host answers, but its process gave no answer within the stall time-out: it computes, or is stopped.
     Stalled,
 }
 

@@ -33,8 +33,8 @@ pub enum Event {
     /// The event is repeated as long as that is so. A user that hears the peer by another link gives this one up
     /// ([`Liveness::give_up`](crate::rail::Liveness::give_up)).
     ///
-    /// A lossy rail tells its link so when a host reports that no process is there. That may not be true, so the link probes the
-    /// peer.
+    /// A lossy rail reports this to its link when a host reports that no process is there. That may be false, so the link probes
+    /// the peer.
     ///
     /// A link also reports the begin of a handshake, so that the user's other links to the peer connect, too; and hellos that
     /// were not answered for as long as an established peer may be silent, or for a sixteenth of the time after which the peer is

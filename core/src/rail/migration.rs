@@ -1,6 +1,6 @@
-//! The migration of frames from one link to another: what a link tells of the frames that it could not deliver, and of those that
-//! it was to receive. Links have their own numbers of frames, so duplicates are found exactly. Rails without links pay nothing
-//! for it. (Counterpart: `bfo` of Open MPI.)
+//! The migration of frames from one link to another: a link's description of the frames that it could not deliver, and of those
+//! that it was to receive. Links number their own frames, so duplicates are found exactly. Rails without links have no cost.
+//! (Counterpart: `bfo` of Open MPI.)
 
 use super::types::{Cookie, Shape};
 use crate::convertor::Span;
@@ -42,8 +42,8 @@ pub enum Claim {
     New,
     /// The frame was received before.
     Duplicate,
-    /// The frame arrived here in part. The rest of its delivery belongs to the link that asks: it is to be delivered as
-    /// [`Rail::deliver`](crate::rail::Rail::deliver) was told here. The cookie was not, and will not be, reported by this link.
+    /// The frame arrived here in part. The link that asks has to deliver the rest, with the arguments of the call of
+    /// [`Rail::deliver`](crate::rail::Rail::deliver) here. The cookie was not, and will not be, reported by this link.
     Awaited {
         /// Bytes of the frame before those that belong into the sink.
         skip: usize,

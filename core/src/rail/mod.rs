@@ -12,8 +12,8 @@
 //! - A frame that is not longer than [`HEAD`] is handed over completely in [`Frame::head`], and is released already. Any other
 //!   frame is held until `deliver` or `release`. While the caller holds [`Attributes::frames_kept`] frames, `poll` yields no more
 //!   frames.
-//! - The bytes come from a peer that may lie. The rail checks what it needs itself (lengths, positions), and passes on the rest
-//!   unread.
+//! - The bytes come from a peer that may be hostile. The rail checks the fields that it uses (lengths, positions), and passes on
+//!   the rest unread.
 //! - A rail that answers [`SendError::Unreachable`] for an endpoint that it gave out, and that was not deleted, reports
 //!   [`Event::Lost`] for that peer: by polls alone, in bounded time, once, and after the frames of the peer that have arrived.
 //!   The answer itself ends nothing; the sender waits for the report.

@@ -5,11 +5,11 @@
 //! # Contract
 //! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, which hand its bytes to their own
 //!   rail. A key holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
-//! - Keys come from peers that may lie. A forged key reaches memory that its owner has registered for peers, or nothing.
+//! - Keys come from peers that may be hostile. A forged key reaches memory that its owner has registered for peers, or nothing.
 //! - [`DeviceMemory::perform`] begins an operation, or returns its result if it is over already. Otherwise [`Event::Performed`]
-//!   tells its end, once, with its cookie.
-//! - **Over means done at the target**: any later read there, in whatever way, finds the new bytes. If the device reports
-//!   completion earlier, the rail does the rest before it reports. So nothing has to be flushed, and such rails set
+//!   reports its completion, once, with its cookie.
+//! - **Complete means done at the target**: any later read there, of any kind, finds the new bytes. If the device reports
+//!   completion earlier, the rail waits for the rest before it reports. So nothing has to be flushed, and such rails set
 //!   `RDMA_REMOTE_COMPLETION` and `RDMA_FLUSH`.
 //! - Operations may overtake each other and frames. No operation is done twice.
 //! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail touches no memory for operations with that peer, and

@@ -75,7 +75,7 @@ pub trait Rail {
 
     /// As [`send`](Self::send), for a body whose checksum is in the header, so that the other end accepts no other body. A rail
     /// that would copy the body may give the memory itself to the device instead, and count the body as copied. Then the device
-    /// may read the memory, and send what it finds there, after the caller was told that the body is read no more.
+    /// may read the memory, and send the bytes that it finds there, after the caller was told that the body is not read any more.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -139,7 +139,7 @@ pub trait Rail {
     }
 
     /// Tells the rail that the caller is about to sleep on the rail's wait handle. `true`: there is nothing to do now, and
-    /// whatever arrives will make the handle ready. `false`: there is something to do, so the caller polls first.
+    /// any arrival will make the handle ready. `false`: there is something to do, so the caller polls first.
     fn arm(&mut self) -> bool;
 }
 
@@ -231,9 +231,9 @@ pub trait SingleCopy: Rail {
         None
     }
 
-    /// Copies the first bytes of a peer's exposed buffer into `sink`, as many as the sink takes. Whether that was possible: if
-    /// not, the bytes have to arrive in frames, and the sink's contents are void. The buffer's description comes from a peer that
-    /// may lie. A forged one yields bytes of that peer's own memory, or none.
+    /// Copies the first bytes of a peer's exposed buffer into `sink`, as many as the sink takes. Returns whether that was possible:
+    /// if not, the bytes have to arrive in frames, and the sink's contents are void. The buffer's description comes from a peer
+    /// that may be hostile. A forged one yields bytes of that peer's own memory, or none.
     ///
     /// # Safety
     /// The sink's memory is writable, and no one else accesses it, until this returns.
@@ -259,8 +259,8 @@ pub trait SingleCopy: Rail {
 /// One-sided operations by the rail's device on registered memory. See [`native`](crate::rail::native) for the contract. By
 /// default a rail has no such device.
 pub trait DeviceMemory: Rail {
-    /// Registers memory with the device, for one-sided operations of peers, and as local memory of this side's operations. Peers
-    /// get the key in whatever way. See [`native`](crate::rail::native) for the contract of this method and the next two.
+    /// Registers memory with the device, for one-sided operations of peers, and as local memory of this side's operations. The
+    /// user gives the key to peers. See [`native`](crate::rail::native) for the contract of this method and the next two.
     ///
     /// # Errors
     /// [`NativeError`]: nothing is registered then.
@@ -347,9 +347,9 @@ pub trait Failover: Rail {
 
 /// Whether a peer and its host still answer. By default a rail cannot tell.
 pub trait Liveness: Rail {
-    /// Asks the host of a peer for a sign of life that takes no process there, and returns when the last one arrived. So a peer
-    /// whose process is stopped is not taken for lost as long as its host answers. `None`: there was none, or this rail cannot
-    /// ask.
+    /// Probes the host of a peer, which answers without a process, and returns when its last answer arrived. So a peer whose
+    /// process is stopped does not count as lost as long as its host answers. `None`: there was no answer, or this rail cannot
+    /// probe hosts.
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
         let _ = of;
         None
@@ -372,8 +372,8 @@ pub trait Liveness: Rail {
         true
     }
 
-    /// Declares a peer, or a link to it, failed, since other rails know it; this rail has not noticed it. Whether it counts as
-    /// failed from now on. No event tells of it.
+    /// Declares a peer or a link to it as failed. Other rails have detected the failure, and this rail has not. Returns whether it
+    /// counts as failed from now on. No event reports it.
     ///
     /// - [`GiveUp::Peer`]: deletes the peer as [`del_peer`](Rail::del_peer) does, but without a goodbye. If the peer is there
     ///   after all, it must take this for a failure, not for an orderly end. Always `true`.

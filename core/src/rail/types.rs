@@ -15,7 +15,7 @@ pub struct Peer(pub u32);
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Endpoint(pub u32);
 
-/// A word of the caller's that comes back with the completion of an operation. The rail does not interpret it.
+/// A word of the caller that the completion of an operation returns. The rail does not interpret it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Cookie(pub u64);

@@ -1,4 +1,4 @@
-//! When the processor faults. A panic is no such case: the link fails if one can be reached.
+//! Handling of processor exceptions. Panics need no handling, since the link fails if one is reachable.
 
 use core::fmt::Write;
 
@@ -8,14 +8,14 @@ use crate::uart::Uart;
 /// The exit status after an exception.
 const EXCEPTION: u32 = 102;
 
-/// Tells what happened, and ends.
+/// Prints the exception to the UART, and ends the program.
 pub extern "C" fn exception(syndrome: u64, at: u64, address: u64) -> ! {
     let _ = writeln!(Uart::seize(), "exception: syndrome {syndrome:#x} at {at:#x}, address {address:#x}");
     semihosting::exit(EXCEPTION)
 }
 
 unsafe extern "C" {
-    /// Exists nowhere: what still refers to it after optimisation can panic.
+    /// This function does not exist. Code that still refers to it after optimisation can panic.
     safe fn A_PANIC_IS_REACHABLE_IN_THE_FIRMWARE() -> !;
 }
 

@@ -1,22 +1,22 @@
-//! Critical sections of a single core: interrupts are masked.
+//! Critical sections on a single core, by masking interrupts.
 
 use core::arch::asm;
 
 struct SingleCore;
 critical_section::set_impl!(SingleCore);
 
-// SAFETY: other cores are parked by the start-up code, so what masks the interrupts of this one has it alone; the mask
-// as it was before comes back with `release`, so sections nest.
+// SAFETY: the start-up code parks all other cores, so code that runs with this core's interrupts masked runs alone.
+// `release` restores the mask that `acquire` found, so sections nest.
 unsafe impl critical_section::Impl for SingleCore {
     unsafe fn acquire() -> u64 {
         let before;
-        // SAFETY: masks interrupts; orders memory accesses (no `nomem`).
+        // SAFETY: this only masks interrupts. Without `nomem`, the compiler moves no memory access across it.
         unsafe { asm!("mrs {}, daif", "msr daifset, #0xf", out(reg) before, options(nostack)) };
         before
     }
 
     unsafe fn release(before: u64) {
-        // SAFETY: restores the mask that `acquire` found.
+        // SAFETY: this only restores the mask that `acquire` found.
         unsafe { asm!("msr daif, {}", in(reg) before, options(nostack)) };
     }
 }

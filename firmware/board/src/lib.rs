@@ -1,7 +1,7 @@
-//! QEMU's `virt` machine with a 64-bit Arm core, and nothing else below: start-up, memory map, UART, the host's
+//! Bare-metal support for QEMU's `virt` machine with a 64-bit Arm core: start-up, memory map, UART, the emulator's
 //! semihosting services, stack measurement.
 //!
-//! A program links this crate and gives its entry:
+//! A program links this crate and defines its entry point:
 //!
 //! ```ignore
 //! #[unsafe(no_mangle)]
@@ -27,21 +27,21 @@ use core::sync::atomic::{AtomicBool, Ordering};
 /// Microseconds since the machine started.
 pub fn micros() -> u64 {
     let (ticks, hz): (u64, u64);
-    // SAFETY: reads a counter and a constant.
+    // SAFETY: this reads a counter register and a constant register.
     unsafe {
         core::arch::asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) hz, options(nostack));
     }
     ticks.wrapping_mul(1_000_000).checked_div(hz).unwrap_or(0)
 }
 
-/// Memory for one owner, in `.bss`: given out once.
+/// `N` words of memory in `.bss`, which [`take`](Self::take) gives to one owner.
 #[derive(Debug)]
 pub struct Block<const N: usize> {
     taken: AtomicBool,
     bytes: core::cell::UnsafeCell<[u64; N]>,
 }
 
-// SAFETY: the bytes are reached through `take` only, which succeeds once.
+// SAFETY: only `take` gives access to the bytes, and it succeeds once.
 unsafe impl<const N: usize> Sync for Block<N> {}
 
 impl<const N: usize> Block<N> {
@@ -50,12 +50,12 @@ impl<const N: usize> Block<N> {
         Self { taken: AtomicBool::new(false), bytes: core::cell::UnsafeCell::new([0; N]) }
     }
 
-    /// The bytes, zeroed, the first time; `None` from then on.
+    /// The bytes, which are zero. The second call and all later ones return `None`.
     pub fn take(&'static self) -> Option<&'static mut [u8]> {
         if self.taken.swap(true, Ordering::AcqRel) {
             return None;
         }
-        // SAFETY: only the first caller comes here; the array is `N` words of plain bytes that live for ever.
+        // SAFETY: only the first call gets here. The array has `N` words, is initialised, and is static.
         Some(unsafe { core::slice::from_raw_parts_mut(self.bytes.get().cast(), N * 8) })
     }
 }

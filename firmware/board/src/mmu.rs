@@ -1,5 +1,5 @@
-//! The memory map: the same addresses, with rights. Without it all memory would be Device memory, on which a real core
-//! faults at the first unaligned access.
+//! The memory map. Virtual addresses equal physical addresses, and each block has access permissions. Without a map all
+//! memory would be Device memory, on which a real core faults at the first unaligned access.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;
@@ -17,12 +17,13 @@ const NORMAL: u64 = BLOCK | ACCESSED | 1 << 2 | 0b11 << 8;
 #[repr(C, align(4096))]
 struct Table(UnsafeCell<[u64; 512]>);
 
-// SAFETY: written before the MMU is on, by the only core, and read by the MMU alone afterwards.
+// SAFETY: the only core writes it before the MMU is on. After that, only the MMU reads it.
 unsafe impl Sync for Table {}
 
-/// One entry a GiB: devices, RAM (by `BLOCKS`, entered when it is known where that lies), nothing else.
+/// One entry for each GiB: devices, then RAM. The entry of RAM refers to `BLOCKS`; `switch_on` writes it, since the address
+/// of `BLOCKS` is not known at compile time. All other entries are unmapped.
 static GIBS: Table = Table(UnsafeCell::new(gibs()));
-/// RAM in blocks of 2 MiB, as virt.ld lays it out.
+/// RAM in blocks of 2 MiB, with the layout of virt.ld.
 static BLOCKS: Table = Table(UnsafeCell::new(blocks()));
 
 const fn gibs() -> [u64; 512] {
@@ -36,17 +37,17 @@ const fn blocks() -> [u64; 512] {
     table[1] = 0x4020_0000 | NORMAL | READ_ONLY; // code and constants
     table[2] = 0x4040_0000 | NORMAL | NO_EXECUTE; // data
     table[3] = 0x4060_0000 | NORMAL | NO_EXECUTE;
-    // 0x4080_0000 stays unmapped: the guard below the stack.
+    // 0x4080_0000 stays unmapped: the guard block below the stack.
     table[5] = 0x40a0_0000 | NORMAL | NO_EXECUTE; // stack
     table
 }
 
-/// Switches the map on.
+/// Enables the MMU with this map.
 ///
-/// Called once from the start-up code, with the MMU off.
+/// The start-up code calls it once, while the MMU is off.
 pub extern "C" fn switch_on() {
-    // SAFETY: the one core writes one word of a table that nothing reads yet; the registers then describe 4 GiB of
-    // addresses (T0SZ 32, 4 KiB granule, write-back, inner shareable) that map to themselves, so the code goes on.
+    // SAFETY: the only core writes one word of a table that nothing reads yet. The registers then describe 4 GiB of
+    // addresses (T0SZ 32, 4 KiB granule, write-back, inner shareable) that map to themselves, so execution continues.
     unsafe {
         GIBS.0.get().cast::<u64>().add(1).write_volatile(BLOCKS.0.get() as u64 | TABLE);
         asm!(
@@ -65,7 +66,7 @@ pub extern "C" fn switch_on() {
             mair = in(reg) 0xff00_u64,
             tcr = in(reg) 32_u64 | 1 << 8 | 1 << 10 | 3 << 12 | 1 << 23,
             table = in(reg) GIBS.0.get() as u64,
-            // MMU, data cache, instruction cache.
+            // Bits of SCTLR: MMU, data cache, instruction cache.
             on = in(reg) 1_u64 | 1 << 2 | 1 << 12,
             control = out(reg) _,
             options(nostack),

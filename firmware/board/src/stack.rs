@@ -1,4 +1,4 @@
-//! How deep the stack ever was. The start-up code paints it; what is used loses its paint.
+//! The deepest use of the stack so far. The start-up code fills the stack with a pattern, which use overwrites.
 
 use crate::start::UNUSED;
 
@@ -7,9 +7,9 @@ unsafe extern "C" {
     static __stack_top: u64;
 }
 
-/// Bytes of the stack.
+/// Size of the stack in bytes.
 pub fn size() -> usize {
-    // Addresses from the linker script; nothing is read.
+    // The linker script defines these addresses. Nothing is read.
     (&raw const __stack_top as usize).wrapping_sub(&raw const __stack_bottom as usize)
 }
 
@@ -17,7 +17,8 @@ pub fn size() -> usize {
 pub fn deepest() -> usize {
     let mut at = &raw const __stack_bottom;
     let top = &raw const __stack_top;
-    // SAFETY: words of the stack; what the program writes there meanwhile lies above what is looked at last.
+    // SAFETY: the addresses are words of the stack. The words that the program writes during this loop lie above the last
+    // word that the loop reads.
     while at < top && unsafe { at.read_volatile() } == UNUSED {
         at = at.wrapping_add(1);
     }

@@ -1,14 +1,14 @@
-//! From reset to the program.
+//! Start-up code, which runs from reset to the program's entry point.
 
 use core::arch::global_asm;
 
 use crate::semihosting;
 
-/// What every word of the stack is at the start: what still is was never used.
+/// The initial value of every word of the stack. A word that still has it was never used.
 pub const UNUSED: u64 = 0x57ac_57ac_57ac_57ac;
 
-// Everything here runs with the MMU off, where memory is Device memory: aligned accesses only. The CPU starts at EL1,
-// the program is written for floating-point registers, so access to them is switched on first.
+// This code runs before the MMU is on, when all memory is Device memory, so it makes only aligned accesses. The processor
+// starts at EL1. Compiled code uses floating-point registers, so access to them is enabled first.
 global_asm!(
     r#"
     .section .text.start, "ax"
@@ -55,7 +55,7 @@ vectors:
 4:  mrs  x0, esr_el1
     mrs  x1, elr_el1
     mrs  x2, far_el1
-    // The stack may be what faulted.
+    // The stack may have caused the fault, so it starts again at its top.
     adrp x3, __stack_top
     mov  sp, x3
     bl   {fault}
@@ -68,7 +68,7 @@ vectors:
 );
 
 unsafe extern "Rust" {
-    /// The program; its result is the exit status.
+    /// The program's entry point. It returns the exit status.
     safe fn program() -> u32;
 }
 

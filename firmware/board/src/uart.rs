@@ -1,4 +1,4 @@
-//! The PL011 UART: text for people.
+//! The PL011 UART, for text output.
 
 use core::convert::Infallible;
 
@@ -13,14 +13,14 @@ const TRANSMIT_FULL: u32 = 1 << 5;
 /// The machine's one UART.
 pub static CONSOLE: Mutex<Uart> = Mutex::new(Uart { _private: () });
 
-/// A PL011, as the machine's reset leaves it: ready to send.
+/// A PL011. It is ready to send after the machine's reset.
 #[derive(Debug)]
 pub struct Uart {
     _private: (),
 }
 
 impl Uart {
-    /// The UART, whoever else holds it: for last words.
+    /// The UART, even if the lock is held. For the message before the program ends.
     pub(crate) const fn seize() -> Self {
         Self { _private: () }
     }
@@ -33,7 +33,8 @@ impl ErrorType for Uart {
 impl Write for Uart {
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Infallible> {
         for byte in bytes {
-            // SAFETY: the registers of the UART, mapped as Device memory; holders of a `Uart` take turns.
+            // SAFETY: the addresses are registers of the UART, mapped as Device memory. The lock of `CONSOLE` serialises its
+            // users; a `Uart` from `seize` is used only when the program does not continue.
             unsafe {
                 while (FLAGS as *const u32).read_volatile() & TRANSMIT_FULL != 0 {}
                 (BASE as *mut u32).write_volatile(u32::from(*byte));
@@ -58,7 +59,7 @@ impl core::fmt::Write for Uart {
 #[macro_export]
 macro_rules! print {
     ($($argument:tt)*) => {{
-        // The UART takes everything.
+        // Writing to the UART cannot fail.
         let _ = ::core::fmt::Write::write_fmt(&mut *$crate::CONSOLE.lock(), ::core::format_args!($($argument)*));
     }};
 }

@@ -1,4 +1,4 @@
-//! Two engines in one thread, and the loopback rails between them.
+//! Two contexts in one thread, connected by loopback rails.
 
 use towline_core::arena::Arena;
 use towline_core::mtl::{Comm, Group, Mtl};
@@ -9,23 +9,23 @@ use towline_core::time::Instant;
 
 use crate::error::Failed;
 
-/// Frames of a queue, and bytes of a frame.
+/// Number of frames in a queue, and bytes of a frame.
 const QUEUE: (u32, u32) = (8, 1024);
 const CONTEXT: u32 = 1;
 const CONFIG: Config = Config { peers: 2, requests: 8, unexpected: 8, units: 8, unit_bytes: 512, ..Config::SMALLEST };
 
-/// One context: an engine, and the communicator that it shares with the other.
+/// One context: an engine, and a communicator of both contexts.
 pub struct Context<'m> {
     pub mtl: Mtl<'m, [Loopback<'m>; 1]>,
     pub world: Comm,
 }
 
-/// The two.
+/// Both contexts.
 pub struct Contexts<'m> {
     pub sides: [Context<'m>; 2],
 }
 
-/// What both did.
+/// Numbers of messages and fragments, summed over both contexts.
 pub struct Counts {
     pub eager: u64,
     pub rendezvous: u64,
@@ -41,22 +41,22 @@ impl<'m> Context<'m> {
     }
 }
 
-/// Sets two contexts up in `tables`, and lets `work` use them.
+/// Creates two contexts in the memory of `tables`, and calls `work` with them.
 pub fn with<T>(tables: &mut [u8], work: impl FnOnce(&mut Contexts<'_>) -> Result<T, Failed>) -> Result<T, Failed> {
     let mut arena = Arena::new(tables);
     let hub = Hub::new(&mut arena, 2, QUEUE.0, QUEUE.1).map_err(|_| Failed::SetUp)?;
     let mut contexts = Contexts { sides: [Context::new(0, &mut arena, &hub)?, Context::new(1, &mut arena, &hub)?] };
-    contexts.introduce(&hub)?;
+    contexts.connect(&hub)?;
     work(&mut contexts)
 }
 
 impl Contexts<'_> {
-    /// Bytes of all tables: queues and engines.
+    /// Bytes of all tables, of the queues and of the engines.
     pub const BYTES: usize = Hub::cost(2, QUEUE.0, QUEUE.1)
         + 2 * Mtl::<'static, [Loopback<'static>; 1]>::bytes(&CONFIG, 1, &[&Hub::attributes(QUEUE.1)]);
 
-    /// Makes each known to the other.
-    fn introduce(&mut self, hub: &Hub<'_>) -> Result<(), Failed> {
+    /// Adds each context as a peer of the other.
+    fn connect(&mut self, hub: &Hub<'_>) -> Result<(), Failed> {
         let [left, right] = &mut self.sides;
         let params = (left.mtl.params(), right.mtl.params());
         for (me, to, other) in [(left, 1, params.1), (right, 0, params.0)] {
@@ -67,13 +67,13 @@ impl Contexts<'_> {
         Ok(())
     }
 
-    /// Both make progress; tells whether anything happened.
+    /// Both contexts make progress. Returns whether there was any event.
     pub fn progress(&mut self) -> bool {
         let now = Instant::from_nanos(board::micros().saturating_mul(1000));
         self.sides.iter_mut().fold(false, |busy, side| side.mtl.progress(now) != 0 || busy)
     }
 
-    /// Checks that nothing is left behind, and that all there is was used.
+    /// Checks that no resources are in use, and that all kinds of messages and transitions occurred.
     pub fn finish(&mut self) -> Result<Counts, Failed> {
         while self.progress() {}
         let mut sum = Counts { eager: 0, rendezvous: 0, fragments: 0 };

@@ -14,9 +14,9 @@ pub enum Failed {
     Status = 4,
     /// Received bytes differ from those that were sent, or bytes outside the message were written.
     Bytes = 5,
-    /// There is no progress any more.
+    /// The contexts make no more progress.
     Stuck = 6,
-    /// Not all transitions of the protocol were seen.
+    /// Not all transitions of the protocol occurred.
     Untested = 7,
     /// Requests, envelopes or units are still in use at the end.
     Leak = 8,

@@ -1,4 +1,4 @@
-//! One message from one context to the other, checked.
+//! Sends one message from one context to the other, and checks it.
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Source, Tag};
@@ -11,13 +11,14 @@ use crate::error::Failed;
 /// Bytes of the longest message.
 pub const LONGEST: usize = 100_000;
 
-/// Lengths around every border: nothing, a header's frame, a payload unit, a frame of the rail, and much more.
+/// Lengths around every limit: an empty message, a frame with only a header, a payload unit, and a frame of the rail. Some
+/// messages are much longer.
 const LENGTHS: [usize; 15] = [0, 1, 7, 8, 32, 33, 511, 512, 513, 1000, 1024, 1025, 4096, 30_001, LONGEST];
 const MODES: [Mode; 3] = [Mode::Standard, Mode::Synchronous, Mode::Complete];
-/// Rounds of progress without any event after which a message counts as stuck.
-const PATIENCE: u32 = 1000;
+/// Number of calls of `progress` without any event after which the exchange fails.
+const MAX_IDLE_ROUNDS: u32 = 1000;
 
-/// What to send, and how to receive it.
+/// How a message is sent and received.
 #[derive(Clone, Copy, defmt::Format)]
 pub struct Case {
     number: u32,
@@ -27,7 +28,7 @@ pub struct Case {
     from: u32,
     /// The receive is posted before the send.
     posted: bool,
-    /// The receive names source and tag.
+    /// The receive names source and tag. Otherwise it has wildcards.
     exact: bool,
 }
 
@@ -51,7 +52,7 @@ impl Case {
         1 - self.from
     }
 
-    /// The byte at a place of the message: another in each case.
+    /// The byte at an index of the message. It depends on the case.
     fn byte(self, at: usize) -> u8 {
         let mixed = (at as u32).wrapping_mul(0x9e37_79b1).wrapping_add(self.number.wrapping_mul(0x85eb_ca6b));
         (mixed >> 24) as u8
@@ -61,11 +62,11 @@ impl Case {
 /// Sends one message of `out` and receives it into `into`.
 ///
 /// # Errors
-/// [`Failed`]: what went wrong first.
+/// [`Failed`] for the first fault.
 pub fn run(contexts: &mut Contexts<'_>, case: Case, out: &mut [u8], into: &mut [u8]) -> Result<(), Failed> {
     let message = out.get_mut(..case.len).ok_or(Failed::SetUp)?;
     message.iter_mut().enumerate().for_each(|(at, byte)| *byte = case.byte(at));
-    // Bytes behind the message must stay as they are.
+    // The bytes after the message must not change.
     let guarded = case.len.saturating_add(8).min(into.len());
     let sink = into.get_mut(..guarded).ok_or(Failed::SetUp)?;
     sink.fill(0xa5);
@@ -75,7 +76,7 @@ pub fn run(contexts: &mut Contexts<'_>, case: Case, out: &mut [u8], into: &mut [
     let receiving = match early {
         Some(request) => request,
         None => {
-            // What goes eagerly is there, unexpected, when the receive comes.
+            // An eager message arrives before the receive is posted, so it is unexpected.
             while contexts.progress() {}
             receive(contexts, case, sink)?
         }
@@ -88,7 +89,7 @@ pub fn run(contexts: &mut Contexts<'_>, case: Case, out: &mut [u8], into: &mut [
         defmt::error!("{}: {}", case, status);
         return Err(Failed::Status);
     }
-    // The sink was the engine's until the outcome was taken.
+    // Only the engine could use the sink until the results were taken. `black_box` makes the compiler read the sink again.
     for (at, byte) in core::hint::black_box(sink).iter().enumerate() {
         let expected = if at < case.len { case.byte(at) } else { 0xa5 };
         if *byte != expected {
@@ -101,7 +102,7 @@ pub fn run(contexts: &mut Contexts<'_>, case: Case, out: &mut [u8], into: &mut [
 
 fn send(contexts: &mut Contexts<'_>, case: Case, message: &[u8]) -> Result<Sending, Failed> {
     let side = contexts.sides.get_mut(case.from as usize).ok_or(Failed::SetUp)?;
-    // SAFETY: `run` keeps the message as it is until the outcome of the send is taken, or ends the program.
+    // SAFETY: `run` does not change the message until the result of the send is taken, or the program ends.
     let sent = unsafe { side.mtl.isend(side.world, case.to(), case.number, case.mode, Span::of(message)) };
     sent.map_err(|refusal| {
         defmt::error!("{}: {}", case, refusal);
@@ -114,7 +115,7 @@ fn receive(contexts: &mut Contexts<'_>, case: Case, sink: &mut [u8]) -> Result<R
     let (source, tag) =
         if case.exact { (Source::Rank(case.from), Tag::Is(case.number)) } else { (Source::Any, Tag::Any) };
     let span = Span::contiguous(sink.as_mut_ptr(), sink.len());
-    // SAFETY: `run` leaves the sink alone until the outcome of the receive is taken, or ends the program.
+    // SAFETY: `run` does not access the sink until the result of the receive is taken, or the program ends.
     let posted = unsafe { side.mtl.irecv(side.world, source, tag, span) };
     posted.map_err(|refusal| {
         defmt::error!("{}: {}", case, refusal);
@@ -122,7 +123,7 @@ fn receive(contexts: &mut Contexts<'_>, case: Case, sink: &mut [u8]) -> Result<R
     })
 }
 
-/// Makes progress until both requests are over.
+/// Makes progress until both requests are complete. Returns the status of the receive.
 fn finish(contexts: &mut Contexts<'_>, case: Case, sending: Sending, receiving: Request) -> Result<Status, Failed> {
     let mut sending = match sending {
         Sending::Complete => None,
@@ -130,25 +131,26 @@ fn finish(contexts: &mut Contexts<'_>, case: Case, sending: Sending, receiving: 
     };
     let mut received = None;
     let mut idle = 0;
-    while idle < PATIENCE {
+    while idle < MAX_IDLE_ROUNDS {
         idle = if contexts.progress() { 0 } else { idle + 1 };
         if let Some(request) = sending
-            && outcome(contexts, case, case.from, request)?.is_some()
+            && test(contexts, case, case.from, request)?.is_some()
         {
             sending = None;
         }
         if received.is_none() {
-            received = outcome(contexts, case, case.to(), receiving)?;
+            received = test(contexts, case, case.to(), receiving)?;
         }
         if let (None, Some(status)) = (sending, received) {
             return Ok(status);
         }
     }
-    defmt::error!("{}: stuck", case);
+    defmt::error!("{}: no progress", case);
     Err(Failed::Stuck)
 }
 
-fn outcome(contexts: &mut Contexts<'_>, case: Case, side: u32, request: Request) -> Result<Option<Status>, Failed> {
+/// The status of a request, or `None` while it is in progress.
+fn test(contexts: &mut Contexts<'_>, case: Case, side: u32, request: Request) -> Result<Option<Status>, Failed> {
     let side = contexts.sides.get_mut(side as usize).ok_or(Failed::SetUp)?;
     side.mtl.test(request).transpose().map_err(|failure| {
         defmt::error!("{}: {}", case, failure);

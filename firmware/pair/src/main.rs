@@ -1,5 +1,5 @@
-//! Two contexts of the core in one bare-metal program, over the loopback rail: messages of all kinds both ways, every
-//! byte checked. The exit status tells what failed, see [`error::Failed`].
+//! Two contexts of the core in one bare-metal program exchange messages of all kinds in both directions over the loopback
+//! rail, and check every byte. The exit status is 0 or the number of an [`error::Failed`].
 #![no_std]
 #![no_main]
 
@@ -46,7 +46,7 @@ fn exchange_all() -> Result<(), Failed> {
         contexts.finish()
     })?;
     print!(
-        "{} eager and {} rendezvous messages, {} fragments, every byte right, in {} us of the emulator\n",
+        "{} eager and {} rendezvous messages, {} fragments, every byte correct, in {} us of the emulator's time\n",
         counts.eager,
         counts.rendezvous,
         counts.fragments,
@@ -55,7 +55,7 @@ fn exchange_all() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Hands the log to the host.
+/// Writes the log to a file on the host.
 fn log() -> Result<(), Failed> {
     let mut channel = semihosting::Channel::create(c"pair.defmt").ok_or(Failed::Log)?;
     let counts = trace::drain(&mut channel).map_err(|_| Failed::Log)?;

@@ -1,6 +1,6 @@
-//! Where `defmt` frames go: into a ring in memory, from which [`drain`] takes them to any [`embedded_io::Write`].
+//! A logger for `defmt`. It puts frames into a ring in memory, and [`drain`] writes them to any [`embedded_io::Write`].
 //!
-//! Logging never waits. A frame that finds no room is dropped whole and counted.
+//! Logging never waits. A frame that does not fit into the ring is dropped as a whole and counted.
 #![no_std]
 
 use core::cell::UnsafeCell;
@@ -9,33 +9,33 @@ use critical_section::RestoreState;
 use embedded_io::Write;
 use heapless::Deque;
 
-/// Bytes of the ring.
-const ROOM: usize = 4096;
+/// Size of the ring in bytes.
+const CAPACITY: usize = 4096;
 
-/// What became of the frames so far.
+/// Numbers of frames so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
     /// Frames put into the ring.
     pub frames: u32,
-    /// Frames dropped for want of room.
+    /// Frames dropped because the ring was full.
     pub lost: u32,
 }
 
 struct State {
-    bytes: Deque<u8, ROOM>,
+    bytes: Deque<u8, CAPACITY>,
     encoder: defmt::Encoder,
     /// Bytes of the frame that is being written.
     frame: usize,
     /// The frame that is being written does not fit.
     overrun: bool,
     counts: Counts,
-    /// Ends the critical section in which a frame is written.
+    /// The token of the critical section in which a frame is written.
     section: Option<RestoreState>,
 }
 
 struct Shared(UnsafeCell<State>);
 
-// SAFETY: the state is reached inside critical sections only.
+// SAFETY: the state is accessed inside critical sections only.
 unsafe impl Sync for Shared {}
 
 static STATE: Shared = Shared(UnsafeCell::new(State {
@@ -48,7 +48,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
 }));
 
 impl State {
-    /// Lets the encoder work, and takes its bytes into the ring.
+    /// Calls `work` with the encoder, and puts the encoded bytes into the ring.
     fn encode(&mut self, work: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
         let Self { bytes, encoder, frame, overrun, .. } = self;
         work(encoder, &mut |piece| {
@@ -79,13 +79,13 @@ impl State {
 #[defmt::global_logger]
 struct Logger;
 
-// SAFETY: `acquire` enters a critical section that `release` leaves, so nobody else writes in between, and the state has
+// SAFETY: `acquire` enters a critical section that `release` leaves. So no other code logs in between, and the state has
 // one user at a time.
 unsafe impl defmt::Logger for Logger {
     fn acquire() {
-        // SAFETY: `release` gives the token back, once, and in the reverse order of nesting.
+        // SAFETY: `release` releases the token once. Sections end in the reverse order of their begin.
         let section = unsafe { critical_section::acquire() };
-        // SAFETY: inside the critical section.
+        // SAFETY: this runs inside the critical section.
         let state = unsafe { &mut *STATE.0.get() };
         state.section = Some(section);
         state.encode(|encoder, sink| encoder.start_frame(sink));
@@ -94,37 +94,37 @@ unsafe impl defmt::Logger for Logger {
     unsafe fn flush() {}
 
     unsafe fn write(bytes: &[u8]) {
-        // SAFETY: between `acquire` and `release`, as the caller promises.
+        // SAFETY: the caller guarantees that this runs between `acquire` and `release`.
         let state = unsafe { &mut *STATE.0.get() };
         state.encode(|encoder, sink| encoder.write(bytes, sink));
     }
 
     unsafe fn release() {
-        // SAFETY: between `acquire` and here, as the caller promises.
+        // SAFETY: the caller guarantees that `acquire` was called before.
         let state = unsafe { &mut *STATE.0.get() };
         state.encode(|encoder, sink| encoder.end_frame(sink));
         state.end();
         if let Some(section) = state.section.take() {
-            // SAFETY: the token of the matching `acquire`.
+            // SAFETY: the token comes from the matching `acquire`.
             unsafe { critical_section::release(section) };
         }
     }
 }
 
-/// Moves what is in the ring to `sink`, and tells what became of the frames so far.
+/// Moves the bytes in the ring to `sink`. Returns the numbers of frames so far.
 ///
 /// # Errors
-/// The sink's; what it did not take stays in the ring.
+/// The sink's error. Bytes that the sink did not accept stay in the ring.
 pub fn drain<W: Write>(sink: &mut W) -> Result<Counts, W::Error> {
     let mut piece = [0; 256];
     loop {
-        // The sink may be slow: it is not called inside the section.
+        // The sink may be slow, so it is not called inside the critical section.
         let (len, counts) = critical_section::with(|_| {
-            // SAFETY: inside the critical section.
+            // SAFETY: this runs inside the critical section.
             let state = unsafe { &mut *STATE.0.get() };
             let mut len = 0;
-            for (room, byte) in piece.iter_mut().zip(state.bytes.iter()) {
-                *room = *byte;
+            for (to, byte) in piece.iter_mut().zip(state.bytes.iter()) {
+                *to = *byte;
                 len += 1;
             }
             (len, state.counts)
@@ -132,7 +132,7 @@ pub fn drain<W: Write>(sink: &mut W) -> Result<Counts, W::Error> {
         let Some(bytes) = piece.get(..len).filter(|bytes| !bytes.is_empty()) else { return Ok(counts) };
         let taken = sink.write(bytes)?;
         critical_section::with(|_| {
-            // SAFETY: inside the critical section.
+            // SAFETY: this runs inside the critical section.
             let state = unsafe { &mut *STATE.0.get() };
             for _ in 0..taken.min(len) {
                 state.bytes.pop_front();
@@ -141,7 +141,7 @@ pub fn drain<W: Write>(sink: &mut W) -> Result<Counts, W::Error> {
     }
 }
 
-/// For `defmt::panic!` and its like, which nothing uses: the link fails otherwise.
+/// The handler of `defmt::panic!` and similar macros. Nothing uses them; a use would make the link fail.
 #[defmt::panic_handler]
 fn panic() -> ! {
     panic!()

@@ -1,4 +1,4 @@
-//! The BTL face over any rail: descriptors, active messages, callbacks, components.
+//! The BTL interface over any rail: descriptors, active messages, callbacks, components.
 
 use core::fmt;
 
@@ -7,11 +7,11 @@ use towline_core::btl::active::Received;
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{
-    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, RmaCompletion, RmaCompleted,
-    RmaParams,
+    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, RmaCompleted,
+    RmaCompletion, RmaParams,
 };
 use towline_core::convertor::Span;
-use towline_core::modex::{Store, StoreConfig, Component as Identity, Modex, Version};
+use towline_core::modex::{Component as Identity, Modex, Store, StoreConfig, Version};
 use towline_core::rail::apply_atomic;
 use towline_core::rail::component::{Component, Refusal, Started, Threads, start};
 use towline_core::rail::native::{NativeError, OneSided};
@@ -20,52 +20,52 @@ use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, Rem
 use towline_core::time::Instant;
 
 use crate::opaque::Opaque;
-use crate::{any, bytes, keep, say};
+use crate::{any, bytes, format, keep};
 
-/// Reaches all of it.
+/// Reaches all functions of the BTL interface.
 pub fn reach() {
-    let mut room = [0; 4096];
-    let _ = module(&mut Arena::new(bytes(&mut room)));
-    let _ = components(&mut Arena::new(bytes(&mut room)));
+    let mut memory = [0; 4096];
+    let _ = module(&mut Arena::new(bytes(&mut memory)));
+    let _ = components(&mut Arena::new(bytes(&mut memory)));
 }
 
-/// Whoever is called does anything to the module.
+/// Callbacks that may call any function of the module.
 #[derive(Debug)]
-struct Caller;
+struct Callbacks;
 
-impl<R: FullRail> Consumer<R> for Caller {
+impl<R: FullRail> Consumer<R> for Callbacks {
     fn receive(&self, btl: &mut Btl<'_, R>, received: &Received<'_>) {
         keep((received.endpoint(), received.tag(), received.data(), received.segments()));
         send(btl);
     }
 }
 
-impl<R: FullRail> Completed<R> for Caller {
+impl<R: FullRail> Completed<R> for Callbacks {
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
         keep(completion);
         send(btl);
     }
 }
 
-impl<R: FullRail> ErrorHandler<R> for Caller {
+impl<R: FullRail> ErrorHandler<R> for Callbacks {
     fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display) {
         keep((flags, proc));
-        say(info);
+        format(info);
         send(btl);
     }
 }
 
-impl<R: FullRail> RmaCompleted<R> for Caller {
+impl<R: FullRail> RmaCompleted<R> for Callbacks {
     fn rma_completed(&self, btl: &mut Btl<'_, R>, completion: &RmaCompletion) {
         keep(*completion);
         if let Err(failure) = completion.status {
-            say(failure);
+            format(failure);
         }
         access(btl);
     }
 }
 
-static CALLER: Caller = Caller;
+static CALLBACKS: Callbacks = Callbacks;
 
 fn endpoint<R: FullRail>(btl: &mut Btl<'_, R>) -> Option<EndpointId> {
     let mut card = [0; 64];
@@ -85,11 +85,11 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
     let descriptor: Descriptor = match any(0) {
         0 => match btl.alloc(to, any(0), any(0), flags) {
             Ok(descriptor) => descriptor,
-            Err(error) => return say_and(error.blame(), error),
+            Err(error) => return format_error(error.blame(), error),
         },
         _ => match unsafe { btl.prepare_src(to, data, any(0), any(0), any(0), flags) } {
             Ok((descriptor, _)) => descriptor,
-            Err(error) => return say(error),
+            Err(error) => return format(error),
         },
     };
     loop {
@@ -97,7 +97,7 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
         match any(0) {
             0 => match btl.free(descriptor) {
                 Ok(()) => {}
-                Err(error) => say_and(error.blame(), error),
+                Err(error) => format_error(error.blame(), error),
             },
             // SAFETY: never run; for the linker only.
             1 => keep(unsafe { btl.attach(descriptor, data) }),
@@ -112,11 +112,11 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
             }
             7 => match btl.send(any(to), descriptor, any(0)) {
                 Ok(Outcome::Queued | Outcome::Sent) => {}
-                Err(error) => say_and(error.blame(), error),
+                Err(error) => format_error(error.blame(), error),
             },
             8 => {
                 let mut header = [0; 64];
-                let what = Immediate {
+                let message = Immediate {
                     tag: any(0),
                     header: bytes(&mut header),
                     payload: data,
@@ -125,9 +125,9 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
                     or_descriptor: any(true),
                 };
                 // SAFETY: never run; for the linker only.
-                match unsafe { btl.sendi(any(to), what) } {
+                match unsafe { btl.sendi(any(to), message) } {
                     Ok(()) => {}
-                    Err(error) => say_and(error.blame(), error),
+                    Err(error) => format_error(error.blame(), error),
                 }
             }
             9 => keep(btl.del_procs(any(&[to]))),
@@ -139,7 +139,7 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
                 btl.counters(),
                 btl.rail().card().len(),
             )),
-            11 => say(btl.dump(any(None), any(false))),
+            11 => format(btl.dump(any(None), any(false))),
             12 => keep(btl.progress(Instant::from_nanos(any(0)))),
             _ => return,
         }
@@ -154,14 +154,14 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
     let registered = unsafe { btl.register_mem(any(None), any(core::ptr::null_mut()), any(0), any(Access::ANY)) };
     let registration: Registration = match registered {
         Ok(registration) => registration,
-        Err(error) => return say_and(error.blame(), error),
+        Err(error) => return format_error(error.blame(), error),
     };
     let Some(remote) = btl.remote_memory(any(registration)) else { return };
     let Some(remote) = RemoteMemory::from_bytes(&any(remote.to_bytes())) else { return };
     keep((remote.len(), remote.is_empty(), remote.base()));
-    say_and(any(NativeError::Busy).blame(), any(NativeError::Busy));
+    format_error(any(NativeError::Busy).blame(), any(NativeError::Busy));
     while any(true) {
-        let params = RmaParams { registration: any(None), callback: Some(&CALLER as _), context: any([0; 2]) };
+        let params = RmaParams { registration: any(None), callback: Some(&CALLBACKS as _), context: any([0; 2]) };
         let begun = match any(0) {
             // SAFETY: never run; for the linker only.
             0 => unsafe { btl.put(any(to), local, &remote, any(0), params) },
@@ -186,29 +186,29 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
             }
             _ => match btl.deregister_mem(any(registration)) {
                 Ok(()) => return,
-                Err(error) => return say_and(error.blame(), error),
+                Err(error) => return format_error(error.blame(), error),
             },
         };
         if let Err(error) = begun {
-            say_and(error.blame(), error);
+            format_error(error.blame(), error);
         }
     }
 }
 
-fn say_and(blame: towline_core::error::Blame, error: impl fmt::Display) {
+fn format_error(blame: towline_core::error::Blame, error: impl fmt::Display) {
     keep(blame);
-    say(error);
+    format(error);
 }
 
 fn module(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     let config = any(Config::default());
     keep(config.bytes::<Opaque>(Opaque.attributes()));
     let mut btl = Btl::new(config, arena, Opaque)?;
-    btl.register_error(any(&CALLER));
+    btl.register_error(any(&CALLBACKS));
     while any(true) {
-        match btl.register(any(0), any(&CALLER)) {
+        match btl.register(any(0), any(&CALLBACKS)) {
             Ok(()) => keep(btl.unregister(any(0))),
-            Err(error) => say_and(error.blame(), error),
+            Err(error) => format_error(error.blame(), error),
         }
         send(&mut btl);
         access(&mut btl);
@@ -217,7 +217,7 @@ fn module(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-impl Component<Opaque> for Caller {
+impl Component<Opaque> for Callbacks {
     fn identity(&self) -> Identity<'static> {
         let version = Version::new(any(0), any(0), any(0));
         Identity { mca: version, kind: any(""), kind_version: version, name: any(""), version }
@@ -243,11 +243,11 @@ impl Component<Opaque> for Caller {
 
 fn components(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     let mut store = Store::new(any(StoreConfig::default()), arena)?;
-    let (mut one, mut two) = (Caller, Caller);
+    let (mut one, mut two) = (Callbacks, Callbacks);
     let mut outcomes = [Started::Rails(0); 2];
     let mut scratch = [0; 256];
     let threads = any(Threads::default());
     start(&mut [&mut one, &mut two], &mut outcomes, threads, &mut store, bytes(&mut scratch), &mut |_| any(true));
-    outcomes.iter().for_each(say);
+    outcomes.iter().for_each(format);
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use towline_core::convertor::{Accelerator, Layout, LayoutError, Piece, Span, transfer};
 
-use crate::{any, keep, say};
+use crate::{any, format, keep};
 
-/// Reaches all of it.
+/// Reaches all functions of layouts and spans.
 pub fn reach() {
     let _ = layouts();
     span(Span::contiguous(any(core::ptr::null_mut()), any(0)));
@@ -22,19 +22,19 @@ fn layouts() -> Result<(), LayoutError> {
         0 => Layout::strided(any(0), any(0), &list)?,
         _ => Layout::repeat(any(0), &list)?,
     };
-    // Any layout that can be: the optimiser is not to know how this one was made.
+    // Any possible layout: the optimiser must not know how this one was made.
     let layout = *any(&outer);
     keep((layout.on(any(&Opaque)).is_ok(), layout.accelerator().is_some()));
     keep((layout.size(), layout.extent(), layout.bounds(), layout.is_one_run(), layout.overlaps()));
     if let Err(misfit) = layout.fits(any(0), any(0)) {
-        say(misfit);
+        format(misfit);
     }
     // SAFETY: never run; for the linker only.
     span(unsafe { Span::laid_out(any(core::ptr::null_mut()), any(&layout)) });
     Ok(())
 }
 
-/// An accelerator.
+/// An accelerator of which the optimiser knows nothing.
 #[derive(Debug)]
 struct Opaque;
 
@@ -48,7 +48,7 @@ impl Accelerator for Opaque {
     }
 }
 
-/// All that a span can do.
+/// Every function of a span.
 fn span(span: Span) {
     let span = any(span).window(any(0), any(0));
     keep((span.len(), span.is_empty(), span.as_contiguous(), span.as_run(), span.accelerator().is_some()));

@@ -1,4 +1,4 @@
-//! The engine and the matching transport, over the loopback rail and over any rail at all.
+//! The engine and the matching transport, over the loopback rail and over any rail.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
@@ -16,17 +16,17 @@ use towline_core::ptl::{self, Cache};
 use towline_core::rail::Cookie;
 
 use crate::opaque::Opaque;
-use crate::{any, bytes, keep, say};
+use crate::{any, bytes, format, keep};
 
-/// Reaches all of it.
+/// Reaches all functions of the engine and the matching transport.
 pub fn reach() {
-    let mut room = [0; 4096];
-    keep((kind(bytes(&mut room)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
+    let mut memory = [0; 4096];
+    keep((kind(bytes(&mut memory)), any(Kind::Match).header_len(), Reason::from_wire(any(0))));
     frames(&mut Opaque);
     keep(Match::words(any(0), any(0), any(0), any(0), any(0)));
-    let _ = cache(&mut Arena::new(bytes(&mut room)));
-    let _ = over_loopback(&mut Arena::new(bytes(&mut room)));
-    let _ = over_anything(&mut Arena::new(bytes(&mut room)));
+    let _ = cache(&mut Arena::new(bytes(&mut memory)));
+    let _ = over_loopback(&mut Arena::new(bytes(&mut memory)));
+    let _ = over_any_rail(&mut Arena::new(bytes(&mut memory)));
 }
 
 fn frames(rail: &mut Opaque) {
@@ -39,8 +39,8 @@ fn frames(rail: &mut Opaque) {
     ));
     // SAFETY: never run; for the linker only.
     unsafe {
-        let mut room = [0; 64];
-        let extra = if any(true) { Some(bytes(&mut room)) } else { None };
+        let mut memory = [0; 64];
+        let extra = if any(true) { Some(bytes(&mut memory)) } else { None };
         keep(ptl::first(rail, Endpoint(any(0)), &header, span(), Cookie(any(0)), extra));
         keep(ptl::eager(rail, Endpoint(any(0)), any([0; 3]), span()));
         keep(ptl::fragment(rail, Endpoint(any(0)), &header, span(), Cookie(any(0))));
@@ -63,14 +63,14 @@ fn cache(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
 }
 
 fn over_loopback(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
-    let mut wires = [0; 1024];
-    let hub = Hub::new(&mut Arena::new(&mut wires), any(0), any(0), any(0))?;
+    let mut queues = [0; 1024];
+    let hub = Hub::new(&mut Arena::new(&mut queues), any(0), any(0), any(0))?;
     let (Some(one), Some(other)) = (hub.rail(any(0)), hub.rail(any(0))) else { return Ok(()) };
     transport(Mtl::new(config(), any(0), arena, [one, other])?);
     Ok(())
 }
 
-fn over_anything(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
+fn over_any_rail(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
     transport(Mtl::new(config(), any(0), arena, [Opaque])?);
     let mut rails = [Opaque, Opaque, Opaque];
     let len = any(rails.len());
@@ -84,12 +84,12 @@ fn over_anything(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
     Ok(())
 }
 
-/// Any limits.
+/// A configuration with any limits.
 pub fn config() -> Config {
     let config = any(Config::SMALLEST);
     let rails = [Opaque.attributes(), Opaque.attributes()];
     let rails = rails.get(..any(rails.len())).unwrap_or(&[]);
-    keep((config.check().is_ok(), config.shares(), any(Pool::Units).least()));
+    keep((config.check().is_ok(), config.shares(), config.rma.answers(any(0)), any(Pool::Units).least()));
     keep((config.bytes(rails), Mtl::<[Opaque; 1]>::bytes(&config, any(0), rails)));
     config
 }
@@ -103,9 +103,9 @@ fn add(rail: &mut impl FullRail) -> Result<Endpoint, Unreachable> {
     rail.add_peer(Peer(any(0)), bytes(&mut card))
 }
 
-/// Every operation, in any order, with any arguments.
+/// Calls every operation of the transport, in any order, with any arguments.
 pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
-    let mut room = [0; 256];
+    let mut buffer = [0; 256];
     let mut other = [0; 256];
     let Ok(mut comm) = mtl.add_comm(any(0), Group::World { size: any(0) }, any(0)) else { return };
     loop {
@@ -115,13 +115,13 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
         let request = Request::from_bits(any(0));
         match any(0) {
             0 => keep(mtl.params()),
-            1 => match mtl.add_peer(Peer(any(0)), bytes(&mut room), |_, rail| add(rail)) {
+            1 => match mtl.add_peer(Peer(any(0)), bytes(&mut buffer), |_, rail| add(rail)) {
                 Ok(()) => {}
-                Err(why) => say(why),
+                Err(why) => format(why),
             },
             2 => {
                 let peers = [Peer(any(0)); 3];
-                keep(mtl.add_peers(any(&peers), |_| any(&room), |_, _, rail| add(rail)));
+                keep(mtl.add_peers(any(&peers), |_| any(&buffer), |_, _, rail| add(rail)));
             }
             3 => mtl.del_peer(Peer(any(0))),
             4 => {
@@ -133,7 +133,7 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
                 };
                 match made {
                     Ok(new) => comm = new,
-                    Err(error) => say(error),
+                    Err(error) => format(error),
                 }
             }
             5 => mtl.del_comm(any(comm)),
@@ -144,13 +144,13 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
                 Ok(Sending::Complete) => {}
                 Err(refusal) => {
                     keep(refusal.blame());
-                    say(refusal);
+                    format(refusal);
                 }
             },
             // SAFETY: never run; for the linker only.
             8 => keep(unsafe { mtl.irecv(any(comm), source, tag, span()) }),
             // SAFETY: never run; for the linker only.
-            9 => keep(unsafe { mtl.send(any(comm), any(0), any(0), any(Mode::Standard), bytes(&mut room), idle) }),
+            9 => keep(unsafe { mtl.send(any(comm), any(0), any(0), any(Mode::Standard), bytes(&mut buffer), idle) }),
             // SAFETY: never run; for the linker only.
             10 => keep(unsafe { mtl.recv(any(comm), source, tag, bytes(&mut other), idle) }),
             11 => keep(mtl.wait(request, idle)),
@@ -166,7 +166,7 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             15 => match mtl.test(request) {
                 Some(Err(failure)) => {
                     keep(failure.blame());
-                    say(failure);
+                    format(failure);
                 }
                 outcome => keep(outcome),
             },
@@ -176,7 +176,7 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
             19 => {
                 if let Err(error) = mtl.enable_rail(any(0), any(true)) {
                     keep(error.blame());
-                    say(error);
+                    format(error);
                 }
             }
             20 => keep((mtl.failed(any(comm), source), mtl.broken(any(comm)))),
@@ -187,10 +187,10 @@ pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
     keep(mtl.finalize().count());
 }
 
-/// What the engine has beside what the transport passes on.
+/// Calls the operations of the engine that the transport does not use.
 fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
     let request = Request::from_bits(any(0));
-    let mut room = [0; 64];
+    let mut buffer = [0; 64];
     match any(0) {
         0 => pml.notify(request),
         1 => keep(pml.next_completed()),
@@ -212,7 +212,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
             keep(pml.why_lost(Peer(any(0))));
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
-        6 => keep(pml.add_peer(Peer(any(0)), bytes(&mut room), |_, rail| add(rail))),
+        6 => keep(pml.add_peer(Peer(any(0)), bytes(&mut buffer), |_, rail| add(rail))),
         7 => {
             let pattern = Pattern { context: any(0), source: any(0), tag: any(0) };
             // SAFETY: never run; for the linker only.
@@ -227,15 +227,15 @@ fn one_sided<R: Rails>(pml: &mut Pml<'_, R>) {
     // SAFETY: never run; for the linker only.
     let registered = unsafe { pml.register(any(core::ptr::null_mut()), any(0), any(Access::ANY), any(None)) };
     let Some(remote) = registered.and_then(|registration| pml.remote_memory(registration)) else { return };
-    let what = match any(0) {
+    let transfer = match any(0) {
         0 => Transfer::Put(span()),
         1 => Transfer::Get(span()),
         _ => Transfer::Atomic(any(Atomic::CompareSwap(any(0), any(0))), AtomicFlags::from_bits_retain(any(0))),
     };
     // SAFETY: never run; for the linker only.
-    keep(unsafe { pml.begin(Peer(any(0)), what, &any(remote), any(0)) }.is_ok());
+    keep(unsafe { pml.begin(Peer(any(0)), transfer, &any(remote), any(0)) }.is_ok());
     // SAFETY: never run; for the linker only.
-    keep(unsafe { pml.at_once(Peer(any(0)), what, &any(remote), any(0)) });
+    keep(unsafe { pml.at_once(Peer(any(0)), transfer, &any(remote), any(0)) });
     keep((pml.next_finished(), pml.is_flushed(any(None)), pml.rma_counters(), pml.rma_used()));
     keep(registered.map(|registration| pml.deregister(any(registration)).is_ok()));
 }

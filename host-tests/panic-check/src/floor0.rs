@@ -1,4 +1,4 @@
-//! Arena, pool, time.
+//! The arena, pools and time.
 
 use core::ptr::NonNull;
 
@@ -8,17 +8,17 @@ use towline_core::time::{Duration, Instant};
 
 use crate::{any, bytes, keep};
 
-/// Reaches all of it.
+/// Reaches all functions of the arena, of pools and of time.
 pub fn reach() {
-    let mut room = [0; 4096];
-    arena(&mut room);
-    let _ = pool::<u64>(&mut Arena::new(&mut room));
-    let _ = pool::<[u8; 3]>(&mut Arena::new(&mut room));
+    let mut memory = [0; 4096];
+    arena(&mut memory);
+    let _ = pool::<u64>(&mut Arena::new(&mut memory));
+    let _ = pool::<[u8; 3]>(&mut Arena::new(&mut memory));
     time();
 }
 
-fn arena(room: &mut [u8; 4096]) {
-    let mut arena = Arena::new(bytes(room));
+fn arena(memory: &mut [u8; 4096]) {
+    let mut arena = Arena::new(bytes(memory));
     keep(arena.table::<u8>(any(0)).is_ok());
     keep(arena.table::<u64>(any(0)).is_ok());
     keep(arena.filled::<u32>(any(0), any(7)).is_ok());

@@ -1,8 +1,8 @@
-//! Reaches every function of the core with arguments that the optimiser knows nothing about, so that what can panic is
-//! still there when the linker looks.
+//! Calls every function of the core with arguments of which the optimiser knows nothing. So the optimiser cannot remove a
+//! panic that some argument could cause.
 //!
-//! - `bin/any.rs`, for bare metal: links only if no panic can be reached from the core at all.
-//! - `bin/real.rs`, for the host: the engine over the real rails; no panic of the core's sources may be left in it.
+//! - `bin/any.rs`, for bare metal: it links only if no panic is reachable from the core.
+//! - `bin/real.rs`, for the host: the engine over the real rails. It may contain no panic from the core's sources.
 #![no_std]
 
 pub mod btl;
@@ -15,37 +15,37 @@ pub mod matching;
 pub mod modex;
 pub mod opaque;
 
-/// Any value at all, as far as the optimiser can tell.
+/// A value of which the optimiser knows nothing.
 #[inline(always)]
 pub fn any<T>(value: T) -> T {
     core::hint::black_box(value)
 }
 
-/// Keeps what a function computes.
+/// Uses a value, so that the optimiser cannot remove its computation.
 #[inline(always)]
 pub fn keep<T>(value: T) {
     core::hint::black_box(value);
 }
 
 /// A slice of any content and any length up to `N`.
-pub fn bytes<const N: usize>(room: &mut [u8; N]) -> &mut [u8] {
+pub fn bytes<const N: usize>(buffer: &mut [u8; N]) -> &mut [u8] {
     let len = any(N);
-    any(room.get_mut(..len).unwrap_or(&mut []))
+    any(buffer.get_mut(..len).unwrap_or(&mut []))
 }
 
-/// Formats a value to nowhere.
-pub fn say(what: impl core::fmt::Display) {
-    struct Nowhere;
-    impl core::fmt::Write for Nowhere {
+/// Formats a value, and discards the text.
+pub fn format(value: impl core::fmt::Display) {
+    struct Discard;
+    impl core::fmt::Write for Discard {
         fn write_str(&mut self, text: &str) -> core::fmt::Result {
             keep(text);
             any(Ok(()))
         }
     }
-    keep(core::fmt::Write::write_fmt(&mut Nowhere, format_args!("{what}")));
+    keep(core::fmt::Write::write_fmt(&mut Discard, format_args!("{value}")));
 }
 
-/// Reaches all of the core, with rails of which nothing is known.
+/// Reaches all functions of the core, with rails of which the optimiser knows nothing.
 pub fn reach() {
     floor0::reach();
     convertor::reach();

@@ -1,4 +1,4 @@
-//! Links, over a rail of which nothing is known.
+//! Links, over a rail of which the optimiser knows nothing.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::link::{Checksum, Config, Crc32c, Link};
@@ -7,11 +7,11 @@ use towline_core::rail::{Peer, Rail};
 use crate::opaque::Opaque;
 use crate::{any, bytes, keep, loopback};
 
-/// Reaches all of it.
+/// Reaches all functions of links.
 pub fn reach() {
-    let mut room = [0; 4096];
-    keep(Crc32c.sum(any(0), bytes(&mut room)));
-    let _ = link(&mut Arena::new(bytes(&mut room)));
+    let mut memory = [0; 4096];
+    keep(Crc32c.sum(any(0), bytes(&mut memory)));
+    let _ = link(&mut Arena::new(bytes(&mut memory)));
 }
 
 fn link(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {

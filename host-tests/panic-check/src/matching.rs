@@ -1,16 +1,16 @@
-//! The matcher and the choice of rails.
+//! The matcher and the selection of rails.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::btl::selection::{Candidate, Report, select};
 use towline_core::pml::matching::{Key, Matcher, Pattern};
 use towline_core::rail::{Capabilities, Endpoint, Peer, Unreachable, tags};
 
-use crate::{any, bytes, keep, say};
+use crate::{any, bytes, format, keep};
 
-/// Reaches all of it.
+/// Reaches all functions of the matcher and the selection.
 pub fn reach() {
-    let mut room = [0; 4096];
-    let _ = matcher(&mut Arena::new(bytes(&mut room)));
+    let mut memory = [0; 4096];
+    let _ = matcher(&mut Arena::new(bytes(&mut memory)));
     selection();
 }
 
@@ -50,5 +50,5 @@ fn selection() {
     for rail in rails.iter() {
         keep((rail.for_messages(), rail.for_one_sided()));
     }
-    say(Report { peer: Peer(any(0)), rails: any(rails) });
+    format(Report { peer: Peer(any(0)), rails: any(rails) });
 }

@@ -1,19 +1,20 @@
-//! A rail of which nothing is known: it answers anything at any time. What cannot panic over it cannot panic over any
-//! rail, whatever the rail does.
+//! A rail of which the optimiser knows nothing: it returns any result at any time. Code that cannot panic over this rail
+//! cannot panic over any rail.
 
 use towline_core::convertor::Span;
 use towline_core::rail::access::Access;
 use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Region};
 use towline_core::rail::{
-    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, Endpoint, Event, Frame, FrameId, GiveUp,
-    Grant, HEAD, LINKED_HEAD, Lane, Lost, Origin, Peer, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, SendError, Sent,
-    Shape, Ticket, UnackedFrame, Unreachable,
+    AcceleratorLimits, Attributes, Capabilities, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover,
+    FastPath, Frame, FrameId, GiveUp, Grant, HEAD, LINKED_HEAD, Lane, Liveness, Lost, Origin, Peer,
+    REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, UnackedFrame,
+    Unreachable,
 };
 use towline_core::time::Instant;
 
 use crate::{any, keep};
 
-/// See the [module](self).
+/// A rail of which the optimiser knows nothing. See the [module](self).
 #[derive(Debug)]
 pub struct Opaque;
 
@@ -155,7 +156,7 @@ impl Rail for Opaque {
     }
 }
 
-impl towline_core::rail::RequestCache for Opaque {
+impl RequestCache for Opaque {
     fn request_init(&mut self, extra: &mut [u8]) {
         keep(extra);
     }
@@ -165,14 +166,14 @@ impl towline_core::rail::RequestCache for Opaque {
     }
 }
 
-impl towline_core::rail::SingleCopy for Opaque {
+impl SingleCopy for Opaque {
     fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         keep((to, body));
         some(RemoteBuffer(any([0; REMOTE_BUFFER_BYTES])))
     }
 
-    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
-        keep((from, loan, sink));
+    unsafe fn read_exposed(&mut self, from: Endpoint, remote: &RemoteBuffer, sink: Span) -> bool {
+        keep((from, remote, sink));
         any(true)
     }
 
@@ -186,7 +187,7 @@ impl towline_core::rail::SingleCopy for Opaque {
     }
 }
 
-impl towline_core::rail::DeviceMemory for Opaque {
+impl DeviceMemory for Opaque {
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         keep((base, len, access));
         result((Region(0), Key([0; KEY])), NativeError::Busy)
@@ -202,7 +203,7 @@ impl towline_core::rail::DeviceMemory for Opaque {
     }
 }
 
-impl towline_core::rail::Failover for Opaque {
+impl Failover for Opaque {
     fn next_unacked(&self, to: Endpoint) -> Option<UnackedFrame> {
         keep(to);
         let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
@@ -242,7 +243,7 @@ impl towline_core::rail::Failover for Opaque {
     }
 }
 
-impl towline_core::rail::Liveness for Opaque {
+impl Liveness for Opaque {
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
         keep(of);
         some(Instant::from_nanos(any(0)))
@@ -258,10 +259,10 @@ impl towline_core::rail::Liveness for Opaque {
         any(true)
     }
 
-    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
-        keep((to, what));
+    fn give_up(&mut self, to: Endpoint, scope: GiveUp) -> bool {
+        keep((to, scope));
         any(true)
     }
 }
 
-impl towline_core::rail::FastPath for Opaque {}
+impl FastPath for Opaque {}

@@ -137,7 +137,7 @@ impl<S: Setup> Mesh<S> {
         self.ends[end].rail.poll(now)
     }
 
-    /// Polls every end once, and handles the events. Whether there was one.
+    /// Polls every end once, and handles the events. Returns whether there was one.
     pub fn round(&mut self) -> bool {
         let mut any = false;
         for end in 0..self.ends.len() {
@@ -146,7 +146,7 @@ impl<S: Setup> Mesh<S> {
         any
     }
 
-    /// Polls one end, and handles the event. Whether there was one.
+    /// Polls one end, and handles the event. Returns whether there was one.
     pub fn step(&mut self, end: usize) -> bool {
         let event = self.poll(end);
         if let Some(event) = event {

@@ -78,7 +78,7 @@ pub fn p12_first_fragments_go_round_the_rails_of_lowest_latency<S: Setup>(setup:
 /// The bytes of later fragments are proportional to the bandwidths, within one fragment, unless a rail was full.
 pub fn p13_fragments_are_distributed_by_bandwidth<S: Setup>(setup: S) {
     const SHARES: [u64; 3] = [100, 200, 500];
-    // Without devices, since what they move is not a fragment.
+    // Without devices, since the bytes that they move are no fragments.
     let config = Config { rdma: rdma::Config::OFF, ..CONFIG };
     let mut world = World::with_links(setup, 2, 3, config, |link, attributes| {
         attributes.bandwidth = SHARES[link] as u32;

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FrameId, FullRail, Grant, Lane, Origin, Peer, Rail,
-    SendError, Sent, Shape, Short, Ticket, Unreachable, send_by_grant,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, FullRail, Grant,
+    Lane, Liveness, Origin, Peer, Rail, RequestCache, SendError, Sent, Shape, Short, SingleCopy, Ticket, Unreachable,
+    send_by_grant,
 };
 use towline_core::time::Instant;
 use towline_core::wire::{self, Kind};
@@ -215,7 +216,7 @@ impl<R: FullRail> Rail for Recorder<R> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::FastPath for Recorder<R> {
+impl<R: FullRail> FastPath for Recorder<R> {
     forward_rail!(FastPath: inner, except send_now, poll_short, poll_again);
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
@@ -233,7 +234,7 @@ impl<R: FullRail> towline_core::rail::FastPath for Recorder<R> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::RequestCache for Recorder<R> {
+impl<R: FullRail> RequestCache for Recorder<R> {
     forward_rail!(RequestCache: inner, except send_request);
 
     unsafe fn send_request(
@@ -256,17 +257,17 @@ impl<R: FullRail> towline_core::rail::RequestCache for Recorder<R> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::SingleCopy for Recorder<R> {
+impl<R: FullRail> SingleCopy for Recorder<R> {
     forward_rail!(SingleCopy: inner);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::DeviceMemory for Recorder<R> {
+impl<R: FullRail> DeviceMemory for Recorder<R> {
     forward_rail!(DeviceMemory: inner);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::Failover for Recorder<R> {
+impl<R: FullRail> Failover for Recorder<R> {
     forward_rail!(Failover: inner, except migrated, send_migrated);
 
     unsafe fn send_migrated(
@@ -292,6 +293,6 @@ impl<R: FullRail> towline_core::rail::Failover for Recorder<R> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::Liveness for Recorder<R> {
+impl<R: FullRail> Liveness for Recorder<R> {
     forward_rail!(Liveness: inner);
 }

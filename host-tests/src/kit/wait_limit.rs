@@ -23,7 +23,7 @@ pub(super) struct WaitLimit {
 }
 
 impl WaitLimit {
-    /// Counts a round. `came` says that something arrived in it. Whether the limit has passed.
+    /// Counts a round. `came` says that something arrived in it. Returns whether the limit has passed.
     pub fn expired(&mut self, came: bool) -> bool {
         self.rounds += 1;
         if came {

@@ -62,7 +62,7 @@ pub struct Total {
     pub seeds: u64,
     /// Jobs of at least four nodes.
     pub large: u64,
-    /// What was checked.
+    /// Counts of checked events.
     pub summary: Summary,
     /// Counts of the networks.
     pub counts: Counts,

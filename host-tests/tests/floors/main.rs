@@ -2,7 +2,7 @@
 //! others. `floors.txt` lists the crates and their rooms, highest first.
 //!
 //! A file imports another one if it names an item of it, in a `use` or in a path. Code for tests does not count, nor does a
-//! module that declares its children and re-exports their items: who takes an item from there imports the file that
+//! module that declares its children and re-exports their items: a file that uses such an item imports the file that
 //! defines it.
 
 mod circles;

@@ -19,7 +19,7 @@ use crate::Environment;
 /// Time for which pipes may stay open after all ranks have ended, because processes that ranks left behind hold them.
 const LEFTOVER_LIMIT: Duration = Duration::from_secs(2);
 
-/// What to start.
+/// A program to start, with its arguments and environment.
 pub(super) struct Start {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
@@ -175,7 +175,7 @@ impl Children {
 }
 
 /// Makes the kernel kill the command's process when the thread that starts it ends. The process starts with the signal
-/// state that programs expect, whatever this process was started with.
+/// state that programs expect, regardless of the state of this process.
 pub(super) fn prepare_child(command: &mut Command) {
     let (parent, last_signal, files) = (rustix::process::getpid(), signals::last(), files::original());
     let hook = move || {

@@ -31,7 +31,7 @@ pub enum LaunchError {
     },
     /// The system refused a request.
     System {
-        /// What the launcher tried to do.
+        /// The action of the launcher that failed.
         what: &'static str,
         /// The system's error.
         source: io::Error,

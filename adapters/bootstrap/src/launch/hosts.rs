@@ -55,7 +55,7 @@ impl Host {
 pub struct HostsError {
     /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Why the line is invalid.
     pub why: String,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hosts::Host;
 
-/// What to launch, and how. A plain value, which [`run`](Self::run) consumes.
+/// A job to launch, and its options. A plain value, which [`run`](Self::run) consumes.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// Number of ranks.

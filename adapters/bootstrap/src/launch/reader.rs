@@ -28,7 +28,7 @@ enum Order {
     Add(u64, Pipe),
     /// No further pipe will be added.
     NoMorePipes,
-    /// Read what is in the pipes now, and end.
+    /// Read the bytes that are in the pipes now, and end.
     Stop,
 }
 
@@ -81,7 +81,7 @@ impl OutputReader {
         !matches!(self.ended.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout))
     }
 
-    /// Reads what is in the pipes now, and ends the thread.
+    /// Reads the bytes that are in the pipes now, and ends the thread.
     pub(super) fn stop(mut self) {
         self.order(Order::Stop);
         if let Some(thread) = self.thread.take() {

@@ -36,8 +36,8 @@ pub(super) enum RemoteEvent {
 }
 
 impl Remote {
-    /// Runs `shell host agent...` for some ranks. A thread reads what comes back, gives output to `sink` and everything
-    /// else to `tell`.
+    /// Runs `shell host agent...` for some ranks. A thread reads the messages of the agent. It passes output to `sink`
+    /// and all other messages to `tell`.
     pub(super) fn start(
         shell: &[String],
         (host, ranks): (&str, Vec<u32>),

@@ -61,7 +61,7 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
     let out = TimeoutWriter::new(io::stdout(), Arc::clone(&stop_waiting));
     let [err, own] = [(); 2].map(|()| TimeoutWriter::new(io::stderr(), Arc::clone(&stop_waiting)));
     let printer = Printer::new(launch.prefix, out, err, move || {
-        // Fails only if the launcher has ended, and then nobody needs this event.
+        // Fails only if the launcher has ended, and then the event is not needed.
         let _ = broken.send(Event::OutputBroken);
     });
     let mut ranks: Vec<_> = (0..launch.size).map(|_| Rank::default()).collect();

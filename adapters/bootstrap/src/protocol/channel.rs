@@ -2,7 +2,7 @@
 
 use crate::JobKey;
 
-/// Largest payload of a frame in bytes. It limits what one rank can publish.
+/// Largest payload of a frame in bytes. It limits the publications of a rank.
 pub(crate) const PAYLOAD_MAX: usize = 1 << 20;
 const HEADER: usize = 8;
 const TAG: usize = 16;

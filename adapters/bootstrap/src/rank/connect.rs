@@ -24,7 +24,7 @@ pub(crate) struct Connection {
     pub(crate) buffer: Box<[u8]>,
 }
 
-/// The result of joining: the connection, and what the server knows of this rank's earlier incarnations.
+/// The result of joining: the connection, and the server's data about earlier incarnations of this rank.
 pub(crate) struct Joined {
     pub(crate) connection: Connection,
     pub(crate) incarnation: u32,

@@ -19,7 +19,7 @@ const JOIN_LIMIT: Duration = Duration::from_secs(30);
 /// Time for which [`Job::finish`] and [`Job::abort`] wait for the launcher's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// A process's membership in a job: its rank, and what its peers have published.
+/// A process's membership in a job: its rank, and the publications of its peers.
 ///
 /// A rank that has joined must call [`finish`](Self::finish) before it exits. `towline run` treats an exit without
 /// `finish` as a failure, since other ranks may wait for this one. The crate's documentation has an example. A job is
@@ -45,7 +45,7 @@ pub struct Job {
     fence_open: u32,
     pub(super) watches: Vec<(Name, u32)>,
     pub(super) changes: VecDeque<Change>,
-    /// Ranks that were restarted and have published anew, with their new incarnation; not yet returned by
+    /// Ranks that were restarted and have published again, with their new incarnation; not yet returned by
     /// `next_restart`.
     restarts: VecDeque<(u32, u32)>,
     ends: Ends,
@@ -155,7 +155,7 @@ impl Job {
     }
 
     /// The incarnation of the process from which this rank has the publications of `rank`, or `None` before they have
-    /// arrived. It rises when `rank` was restarted and has published anew.
+    /// arrived. It rises when `rank` was restarted and has published again.
     pub fn incarnation_of(&self, rank: u32) -> Option<u32> {
         if rank == self.rank() {
             return Some(self.incarnation);
@@ -257,7 +257,7 @@ impl Job {
     }
 
     /// Sends this rank's publications, and waits until the publications of all ranks have arrived, so until all ranks
-    /// have called `exchange` for the first time. Each further call sends what is new and returns at once.
+    /// have called `exchange` for the first time. Each further call sends new publications and returns immediately.
     ///
     /// # Errors
     /// [`Error::Timeout`] with the ranks that are missing, [`Error::PeerGone`] as soon as one of them has ended,
@@ -341,7 +341,8 @@ impl Job {
         said
     }
 
-    /// Handles what has arrived, without waiting. [`next_change`](towline_core::modex::Modex::next_change) then returns what has changed.
+    /// Handles messages that have arrived, without waiting. After that,
+    /// [`next_change`](towline_core::modex::Modex::next_change) returns the changes.
     ///
     /// # Errors
     /// [`Error::Lost`] if the launcher has ended, [`Error::Protocol`] if it broke the protocol.
@@ -372,15 +373,15 @@ impl Job {
         self.send_number(Kind::Ends, self.ends.next)
     }
 
-    /// Handles what has arrived, without waiting, and gives the next end that this rank has not yet returned.
+    /// Handles messages that have arrived, without waiting, and returns the next end that it has not returned before.
     pub fn next_end(&mut self) -> Option<End> {
         // The operations that need the launcher report that it is lost.
         let _ = self.progress("check for ended ranks");
         self.ends.heard.pop_front()
     }
 
-    /// Handles what has arrived, without waiting, and gives the next rank that was restarted and has published anew,
-    /// with its new incarnation. Its earlier publications are gone by then.
+    /// Handles messages that have arrived, without waiting. Returns the next rank that was restarted and has published
+    /// again, with its new incarnation. The rank's earlier publications are removed by then.
     pub fn next_restart(&mut self) -> Option<(u32, u32)> {
         // The operations that need the launcher report that it is lost.
         let _ = self.progress("check for restarted ranks");
@@ -423,7 +424,7 @@ impl Job {
         self.known + own == self.size()
     }
 
-    /// Sends new publications, and handles what has arrived.
+    /// Sends new publications, and handles messages that have arrived.
     pub(super) fn progress_exchange(&mut self, step: &'static str) -> Result<(), Error> {
         if self.finished {
             return Err(Error::Finished);

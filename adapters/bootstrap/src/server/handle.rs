@@ -88,7 +88,7 @@ impl Server {
     }
 
     fn order(&self, order: Order) {
-        // Fails only if the thread has ended, and then nobody waits for the order.
+        // Fails only if the thread has ended, and then the order is not needed.
         let _ = self.orders.send(order);
         self.wake_thread();
     }

@@ -1,6 +1,6 @@
 //! Measures the limits of the machine between two processes, without Towline: how long a cache line takes to the other
 //! core and back, alone and with a second line for the way back; how fast bytes go from one process's memory through
-//! shared memory into the other's; and what plain sockets do.
+//! shared memory into the other's; and how fast plain sockets are.
 //!
 //! Both processes call the same methods in the same order. Times are those of the first process. Every wait spins, with
 //! or without `pause`: callers try both and keep the better value.
@@ -19,7 +19,7 @@ use rustix::net::sockopt::set_tcp_congestion;
 
 /// Bytes of the ring of one direction. Together with the user's buffers it should fit in the second-level cache.
 const RING: usize = 256 << 10;
-/// Bytes reserved for a ring, whatever the size of its pieces.
+/// Bytes reserved for a ring with pieces of any size.
 const DIRECTION: usize = 2 * RING;
 const HEAD: usize = 4096;
 /// Offset of the buffer behind both rings.
@@ -141,8 +141,8 @@ impl Baseline {
     /// Half a round trip in nanoseconds with one cache line for each direction. The reply is in another line than the
     /// request, as in rings, so each line is written by one core and read by the other.
     ///
-    /// [`bounce`](Self::bounce) is the better of two short measurements, so it finds what the machine can do even while
-    /// it has other work. This value is the mean over the time that a repetition takes: other work makes it longer,
+    /// [`bounce`](Self::bounce) is the better of two short measurements, so it finds the machine's limit even while
+    /// the machine has other work. This value is the mean over the time that a repetition takes: other work makes it longer,
     /// just as it does a message.
     pub fn exchange(&self) -> f64 {
         let [tight, paused] = [false, true].map(|paused| self.exchange_by(paused, BOUNCE_TIME / 2));
@@ -406,7 +406,7 @@ impl Drop for Baseline {
 }
 
 /// A ring in each direction. A slot holds a mark, which is the number of the piece from 1, and the piece. The writer
-/// learns once per quarter of the ring what the reader has read.
+/// learns the reader's position once per quarter of the ring.
 struct Rings<'b> {
     baseline: &'b Baseline,
     piece: usize,

@@ -1,4 +1,4 @@
-//! `towline perf`: measures latency, bandwidth and message rate, and compares them with what the machine allows.
+//! `towline perf`: measures latency, bandwidth and message rate, and compares them with the limits of the machine.
 //!
 //! For each transport, `towline run` launches a job of two ranks ([`rank`]). The first rank prints every repetition.
 //! This side shows and counts the results and writes the files.
@@ -23,7 +23,7 @@ use chart::Kind;
 use plan::{Mode, Size, measures};
 use repetition::{Repetition, Row, format_value};
 
-/// Measure latency, bandwidth and message rate between two processes, next to what the machine allows
+/// Measure latency, bandwidth and message rate between two processes, next to the limits of the machine
 ///
 /// Without arguments it measures sm and tcp, if they work here, in less than a minute. Each value stands next to its
 /// limit, which two processes without Towline reach in the same run: for sm, a cache line that goes back and forth, and
@@ -38,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
-    /// What to measure [default: messages, so latency, bandwidth and rate]
+    /// Measurements [default: messages, so latency, bandwidth and rate]
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     mode: Vec<Mode>,
 

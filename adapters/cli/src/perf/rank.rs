@@ -25,7 +25,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// the bounce before and after in ns; with `--exchange` also the exchange of two cache lines before and after
 #[derive(clap::Args, Clone, Debug)]
 pub struct Arguments {
-    /// What to measure
+    /// Measurements to run
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     pub mode: Vec<Mode>,
 

@@ -14,7 +14,7 @@ const STEADY: f64 = 0.10;
 pub struct Repetition {
     /// The transport that was measured.
     pub transport: String,
-    /// What was measured.
+    /// The kind of measurement.
     pub mode: Mode,
     /// Size of the messages.
     pub size: Size,
@@ -66,7 +66,7 @@ impl FromStr for Repetition {
 pub struct Row {
     /// The transport that was measured.
     pub transport: String,
-    /// What was measured.
+    /// The kind of measurement.
     pub mode: Mode,
     /// Size of the messages.
     pub size: Size,

@@ -1,4 +1,4 @@
-//! One job of real processes: starts it, injects its faults, and checks what its ranks report.
+//! One job of real processes: starts it, injects its faults, and checks the reports of its ranks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -99,7 +99,7 @@ pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
     outcome.map_err(|why| format!("{why}\n{}", job.failure_report()))
 }
 
-/// What ranks reported of the messages of a pair, for each incarnation of the killed rank: number, bytes, and a hash.
+/// The ranks' reports about the messages of a pair, for each incarnation of the killed rank: number, bytes, and a hash.
 type Tallies = BTreeMap<(u32, u32, u32), [String; 3]>;
 
 struct Job {
@@ -170,7 +170,7 @@ impl Job {
         let errors = child.stderr.take().map(|mut errors| {
             std::thread::spawn(move || {
                 let mut all = Vec::new();
-                // On an error, what was read so far is kept.
+                // On an error, the bytes read so far are kept.
                 let _ = errors.read_to_end(&mut all);
                 String::from_utf8_lossy(&all).into_owned()
             })

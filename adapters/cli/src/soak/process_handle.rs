@@ -22,7 +22,7 @@ impl Process {
         if is_child { Ok(this) } else { Err(format!("process {number} was not started by the launcher")) }
     }
 
-    /// Sends a signal. Whether the process was alive to get it.
+    /// Sends a signal. Returns whether the process was alive to get it.
     pub fn signal(&self, signal: Signal) -> bool {
         self.is_alive() && pidfd_send_signal(&self.handle, signal).is_ok()
     }

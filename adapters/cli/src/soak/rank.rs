@@ -212,7 +212,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         }
     }
 
-    /// Accepts the killed rank again, and begins anew with other messages.
+    /// Accepts the killed rank again, and continues with other messages.
     fn rejoin(&mut self) -> Result<()> {
         self.check_messages()?;
         let Some(dead) = self.victim.take() else { return Ok(()) };
@@ -677,8 +677,8 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// Checks that no resource of the dead rank is held. No rank goes on before all have checked, since what they hold
-    /// for each other is part of the check.
+    /// Checks that no resource of the dead rank is held. No rank goes on before all have checked, since the check
+    /// includes the resources that ranks hold for each other.
     fn check_for_leaks(&mut self, dead: u32) -> Result<()> {
         let (since, others) = (Instant::now(), self.others().count());
         while let Some(left) = Resources::now().find_leak(dead, others, self.links.into(), self.other_descriptors) {

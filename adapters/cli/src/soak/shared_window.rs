@@ -1,4 +1,4 @@
-//! A window that all ranks of a job access. Each rank alone knows its own changes, and compares what it finds with
+//! A window that all ranks of a job access. Each rank alone knows its own changes, and compares the window's content with
 //! them.
 
 use std::ops::Range;
@@ -174,8 +174,8 @@ impl<L: Threads> SharedWindow<L> {
         )
     }
 
-    /// Checks this rank's own part, once all of `ranks` have called [`end`](Self::end) for it: it holds what they say
-    /// that they wrote. If these are all ranks of the job, each ticket was drawn by one of them.
+    /// Checks this rank's own part, once all of `ranks` have called [`end`](Self::end) for it: it holds the words
+    /// that they report to have written. If these are all ranks of the job, each ticket was drawn by one of them.
     pub fn check(&self, ranks: &[u32]) -> Result<()> {
         let read = |offset: u64| {
             let mut word = 0u64;

@@ -46,7 +46,7 @@ impl<L: Sharing> ContextState<L> {
         events
     }
 
-    /// Lines for people: what works, and by which rails each address is reached.
+    /// Lines of text for users: the working rails, and the rails by which each address is reached.
     pub fn report(&self) -> Vec<String> {
         let engine = self.engine.lock();
         let line = |(number, rails): (usize, &Vec<Candidate>)| {

@@ -1,5 +1,5 @@
-//! The engine of one context, with what the host adds to it: memory, time, the wait set, and tables beside the requests. The
-//! modules below hold these parts and do not know the engine.
+//! The engine of one context, with the parts that the host adds to it: memory, time, the wait set, and tables beside the requests.
+//! The modules below contain these parts and do not know the engine.
 
 pub(crate) mod loopback_hub;
 pub(crate) mod pending;
@@ -86,7 +86,7 @@ impl Engine {
         false
     }
 
-    /// Something came. Ended contexts are looked at now and then all the same: what a thread waits for may be theirs.
+    /// A poll had an event. Ended contexts are still checked from time to time, since a thread may wait for one of them.
     #[inline]
     pub fn note_busy(&mut self) {
         self.busy_turns = self.busy_turns.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! One-sided operations (RMA) in progress in an engine: which thread waits for an operation, what memory the operation uses, and
+//! One-sided operations (RMA) in progress in an engine: which thread waits for an operation, which memory the operation uses, and
 //! the results of detached operations, for which no thread waits.
 
 use std::collections::HashMap;

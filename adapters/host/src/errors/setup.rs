@@ -52,7 +52,7 @@ pub enum SetupError {
     Card {
         /// Which rank.
         rank: u32,
-        /// What is wrong with it.
+        /// Why it cannot be used.
         why: RecvError,
     },
     /// Ranks have different numbers of contexts.
@@ -89,7 +89,7 @@ pub enum SetupError {
         /// The verdict on each transport.
         report: String,
     },
-    /// The operating system refused memory, random numbers, a descriptor or a thread: what for, and its error.
+    /// The operating system refused memory, random numbers, a descriptor or a thread: the purpose, and the system's error.
     System(&'static str, io::Error),
     /// The settings ask for more memory than there is.
     Memory(OutOfMemory),

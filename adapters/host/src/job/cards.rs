@@ -1,4 +1,4 @@
-//! What ranks publish when they come up: their number of contexts, their limits, and the cards of their rails.
+//! The publications of a rank at its start: its number of contexts, its limits, and the cards of its rails.
 
 use towline_bootstrap::{Error, Job};
 use towline_core::btl::selection::{Candidate, Report, select};

@@ -93,7 +93,7 @@ impl Launcher {
         state.restarted.iter().map(|(rank, incarnation)| (*rank, *incarnation)).collect()
     }
 
-    /// Reads what ranks have published.
+    /// Reads the publications of ranks.
     pub fn read<T>(&self, read: impl FnOnce(&Job) -> T) -> T {
         read(&self.lock().job)
     }
@@ -156,7 +156,7 @@ impl LauncherState {
         self.job.part_ended(own.index, died)
     }
 
-    /// Reads what the launcher has said.
+    /// Reads the launcher's messages.
     fn read_messages(&mut self) {
         while let Some(End { rank, part, incarnation, died }) = self.job.next_end() {
             match part {

@@ -69,7 +69,7 @@ impl<L: Threads> Communicator<L> {
             // SAFETY: empty spans stand for no memory.
             let received =
                 unsafe { self.exchange(Span::EMPTY, dest, BARRIER + round, Span::EMPTY, source, tag, false) };
-            // Other ranks wait for this one in the next round, whatever the outcome of this one is.
+            // Even after an error in this round, the next round must run, since other ranks wait for this rank in it.
             outcome = outcome.and(received.map(|_| ()));
         }
         outcome
@@ -277,7 +277,7 @@ impl<L: Threads> Communicator<L> {
             let (receive, send) = (receive.ok().map(|it| (it, false)), send.map(|it| (it, true)));
             for (request, is_send) in receive.into_iter().chain(send) {
                 match engine.wait_until(request, deadline) {
-                    // The receiver may have ended before its answer is read. What this rank receives tells whether all ranks came
+                    // The receiver may have ended before its answer is read. The received frames show whether all ranks came
                     // here.
                     Some(Err(Failure::PeerFailed(_))) if is_send => {}
                     Some(outcome) => complete &= outcome.is_ok(),

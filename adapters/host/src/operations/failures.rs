@@ -1,4 +1,4 @@
-//! What a communicator knows about lost ranks.
+//! Lost ranks of a communicator.
 
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;

@@ -331,7 +331,7 @@ impl<B, L: Threads> Operation<B, L> {
     }
 }
 
-/// Removes what is pending for a request. The result must be dropped without the lock, since that runs code of users.
+/// Removes the pending entry of a request. The result must be dropped without the lock, since that runs code of users.
 #[must_use]
 fn remove_pending(engine: &mut Engine, request: Request) -> Option<Pending> {
     if engine.pending.entries.is_empty() { None } else { engine.pending.entries.remove(&request.to_bits()) }

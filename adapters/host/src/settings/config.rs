@@ -1,7 +1,7 @@
 //! The configuration of a world: the table of settings that belong to no transport, and the tables of the transports.
 //!
 //! Each transport has the table of its settings in its own crate (`settings.rs`). This is where they come together; the program
-//! sets them as fields, and the environment has the last word.
+//! sets them as fields, and the environment overrides the program.
 
 use std::ops::RangeInclusive;
 

@@ -1,3 +1,3 @@
-//! What can be set.
+//! The settings of a job.
 
 pub(crate) mod config;

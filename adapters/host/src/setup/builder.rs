@@ -130,12 +130,12 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Sets after what time without progress a rank counts as failed, if this rank waits for it. Such a rank may be stopped, or may
-    /// compute without a [progress thread](Builder::progress_thread). Requests to it end with
+    /// Sets the time without progress after which a rank counts as failed, if this rank waits for it. Such a rank may be stopped,
+    /// or may compute without a [progress thread](Builder::progress_thread). Requests to it end with
     /// [`Error::PeerFailed`](crate::Error::PeerFailed), and [`why_lost`](crate::Communicator::why_lost) returns
     /// [`Stalled`](crate::Lost::Stalled). The failure is detected within five quarters of the time. Zero, the default, means never.
     ///
-    /// Whatever the rank sends afterwards is dropped, as from any lost rank.
+    /// All frames that the rank sends afterwards are dropped, as for any lost rank.
     ///
     /// ```
     /// use std::time::Duration;

@@ -72,7 +72,7 @@ impl<L: Threads> World<L> {
         self.context().grid.own
     }
 
-    /// The thread level: what was asked for with [`Builder::threads`](crate::Builder::threads).
+    /// The thread level that was chosen with [`Builder::threads`](crate::Builder::threads).
     pub fn threads(&self) -> ThreadLevel {
         L::LEVEL
     }
@@ -329,7 +329,7 @@ impl<L: Threads> World<L> {
         self.context().engine.lock().mtl.enable_rail(index, on)
     }
 
-    /// What the engine has done so far, in numbers.
+    /// The engine's counts of events so far.
     ///
     /// ```
     /// let world = towline::init()?;

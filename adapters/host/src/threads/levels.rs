@@ -102,11 +102,11 @@ pub trait MayOwn<B>: Threads {}
 impl<B> MayOwn<B> for Single {}
 impl<B: Send> MayOwn<B> for Multiple {}
 
-/// What differs between the levels.
+/// The types and functions in which the levels differ.
 pub(crate) trait Sharing: Sized + 'static {
-    /// What [`World::threads`](crate::World::threads) returns.
+    /// The result of [`World::threads`](crate::World::threads).
     const LEVEL: ThreadLevel;
-    /// A counted reference, to what everything that belongs to a context shares.
+    /// A counted reference to the data that all objects of a context share.
     type Ref<T>: Clone + Unpin + Deref<Target = T> + From<Box<T>>;
     /// The lock around the engine.
     type Lock: EngineLock;

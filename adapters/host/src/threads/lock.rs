@@ -1,4 +1,4 @@
-//! What every lock around an engine can do, and how the thread that holds it waits.
+//! The functions of every lock around an engine, and how the thread that holds it waits.
 
 use std::ops::DerefMut;
 
@@ -81,7 +81,7 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
     }
 }
 
-/// What a thread waits for.
+/// The event that a thread waits for.
 #[derive(Debug)]
 pub(crate) enum Awaited<'a> {
     /// The completion of a request.

@@ -2,7 +2,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `lock` | what every lock around an engine can do, and how its holder waits |
+//! | `lock` | the functions of every lock around an engine, and how its holder waits |
 //! | `shared_state` | the state of an engine that several threads share |
 //! | `shared_guard` | the engine while one of these threads holds the lock: progress, sleep, notifications |
 //! | `progress_thread` | the thread that makes progress while no other thread does |

@@ -1,5 +1,5 @@
 //! A shared engine while one of its threads holds the lock: how the thread makes progress, waits and notifies others.
-//! [`WaitCoordinator`](crate::waiting::wait_coordinator::WaitCoordinator) decides which thread does what.
+//! [`WaitCoordinator`](crate::waiting::wait_coordinator::WaitCoordinator) decides which thread polls, sleeps or is woken.
 
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
@@ -71,7 +71,7 @@ fn resume(panic: Box<dyn Any + Send>) {
 
 impl EngineGuard for SharedGuard<'_> {
     fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
-        // Other threads wait for what this thread has begun: a rail or logger that panics in here would leave them waiting.
+        // Other threads wait for operations that this thread has begun. A rail or logger that panics here would leave them waiting.
         no_unwind(|| {
             if self.locked.coordinator.is_polling() {
                 return self.park(awaited, until);
@@ -111,7 +111,7 @@ impl<'a> SharedGuard<'a> {
         guard
     }
 
-    /// Releases the lock for a moment. Whatever other threads do to the engine, this thread will make progress afterwards.
+    /// Releases the lock for a moment. This thread makes progress afterwards, regardless of other threads' use of the engine.
     pub fn pause<T>(&mut self, f: impl FnOnce() -> T) -> T {
         self.locked.coordinator.begin_pause();
         let value = MutexGuard::unlocked(&mut self.locked, f);
@@ -128,7 +128,7 @@ impl<'a> SharedGuard<'a> {
     }
 
     /// Runs code of users without the lock. The code may use the context, wait in it or for other threads, and panic. Other threads
-    /// make progress meanwhile, as if this thread had gone: what it found before may not hold afterwards.
+    /// make progress meanwhile, as if this thread had left. So conditions that it found before may not hold afterwards.
     #[cold]
     fn run_users_code(&mut self, f: impl FnOnce()) {
         let progress_thread =
@@ -149,7 +149,7 @@ impl<'a> SharedGuard<'a> {
         }
     }
 
-    /// What must be done before the lock is released.
+    /// The actions before the lock is released.
     #[inline]
     fn before_unlock(&mut self) {
         if self.needs_flush && !self.more_follows {
@@ -246,8 +246,8 @@ impl SharedGuard<'_> {
     }
 
     /// Registers this thread to be notified when the awaited event has come. Returns false where code of users had to run first:
-    /// that code may have waited as this thread, or have let other threads complete what is awaited, so everything must be looked
-    /// at anew. From a true result on, the lock is not released.
+    /// that code may have waited as this thread, or have let other threads complete the awaited operations, so everything must be
+    /// checked again. From a true result on, the lock is not released.
     #[must_use]
     fn register(&mut self, awaited: &Awaited<'_>, notifier: Notifier) -> bool {
         if self.notify_waiters() {
@@ -338,8 +338,8 @@ impl SharedGuard<'_> {
         }
     }
 
-    /// A thread that looks for its own operation takes note of all completed ones. So what counts here is how many completed
-    /// operations the waiting threads know of.
+    /// A thread that looks for its own operation also takes note of all other completed ones. So the condition here is how many
+    /// completed operations the waiting threads know of.
     #[cold]
     fn notify_rma_waiters(&mut self) {
         self.note_completed_rma_ops();

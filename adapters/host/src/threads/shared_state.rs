@@ -14,10 +14,10 @@ use crate::waiting::notify::{Notifier, WakeupFd};
 use crate::waiting::wait_coordinator::WaitCoordinator;
 use crate::waiting::wait_set::WaitSet;
 
-/// The engine, and what its threads need to wait for it. The progress thread has it, too.
+/// The engine, and the data that its threads need to wait for it. The progress thread uses it too.
 pub(crate) struct SharedState {
     pub locked: Mutex<Locked>,
-    /// What the sleeping thread sleeps on.
+    /// The wait set of the sleeping thread.
     pub wait_set: WaitSet,
     /// Wakes the thread that sleeps on the wait set.
     pub wakeup: Arc<WakeupFd>,
@@ -27,7 +27,7 @@ pub(crate) struct SharedState {
     pub wakes: AtomicU64,
 }
 
-/// What the lock protects.
+/// The data that the lock protects.
 pub(crate) struct Locked {
     pub engine: Engine,
     pub coordinator: WaitCoordinator<Instant>,

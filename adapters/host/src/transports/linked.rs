@@ -3,7 +3,9 @@
 
 use towline_checksum::Native;
 use towline_core::link::{Config as LinkConfig, Counters, Link};
-use towline_core::rail::{Capabilities, FullRail, Rail};
+use towline_core::rail::{
+    Capabilities, DeviceMemory, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy,
+};
 use towline_core::time;
 
 use crate::settings::config::Config;
@@ -55,7 +57,7 @@ impl<R: FullRail> Linked<R> {
         self.link.raw()
     }
 
-    /// What happened on the link so far.
+    /// The link's counts of events so far.
     pub const fn counters(&self) -> &Counters {
         self.link.counters()
     }
@@ -75,31 +77,31 @@ impl<R: FullRail> Rail for Linked<R> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::FastPath for Linked<R> {
+impl<R: FullRail> FastPath for Linked<R> {
     towline_core::forward_rail!(FastPath: link);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::RequestCache for Linked<R> {
+impl<R: FullRail> RequestCache for Linked<R> {
     towline_core::forward_rail!(RequestCache: link);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::SingleCopy for Linked<R> {
+impl<R: FullRail> SingleCopy for Linked<R> {
     towline_core::forward_rail!(SingleCopy: link);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::DeviceMemory for Linked<R> {
+impl<R: FullRail> DeviceMemory for Linked<R> {
     towline_core::forward_rail!(DeviceMemory: link);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::Failover for Linked<R> {
+impl<R: FullRail> Failover for Linked<R> {
     towline_core::forward_rail!(Failover: link);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> towline_core::rail::Liveness for Linked<R> {
+impl<R: FullRail> Liveness for Linked<R> {
     towline_core::forward_rail!(Liveness: link);
 }

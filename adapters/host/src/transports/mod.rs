@@ -1,4 +1,4 @@
-//! The rails of a context: what they are, how they are opened, and their memory.
+//! The rails of a context: their types, how they are opened, and their memory.
 
 pub(crate) mod limits;
 pub(crate) mod linked;

@@ -32,7 +32,7 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid, progress_thread: bool
         }
         let links = if name == "sm" { 1 } else { config.links };
         for link in 0..links {
-            // Each link has a number of its own, whatever its transport.
+            // Links of all transports are numbered together.
             let number = opened.rails.len() as u8;
             let rail = match name {
                 "sm" => open_sm(config, job, grid, progress_thread),

@@ -2,7 +2,7 @@
 
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
-use towline_core::rail::loopback;
+use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
 use towline_core::rail::{FullRail, Rail};
 use towline_sm::SingleCopyState;
 
@@ -75,32 +75,32 @@ impl Rail for AnyRail {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for AnyRail {
+impl FastPath for AnyRail {
     towline_core::forward_rail!(FastPath: each);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for AnyRail {
+impl RequestCache for AnyRail {
     towline_core::forward_rail!(RequestCache: each);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for AnyRail {
+impl SingleCopy for AnyRail {
     towline_core::forward_rail!(SingleCopy: each);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for AnyRail {
+impl DeviceMemory for AnyRail {
     towline_core::forward_rail!(DeviceMemory: each);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for AnyRail {
+impl Failover for AnyRail {
     towline_core::forward_rail!(Failover: each);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for AnyRail {
+impl Liveness for AnyRail {
     towline_core::forward_rail!(Liveness: each);
 }
 

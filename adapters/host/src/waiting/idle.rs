@@ -59,7 +59,7 @@ pub(crate) struct Idle {
     sent: u64,
 }
 
-/// What to do now.
+/// The next step of a waiting thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     /// Poll again.

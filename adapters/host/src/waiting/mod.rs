@@ -9,7 +9,7 @@
 //! | `wait_coordinator` | which of several waiting threads polls, sleeps or is parked |
 //! | `clock` | the engine's time stamp |
 //! | `idle` | when a waiting thread polls, yields and sleeps |
-//! | `wait_set` | what a thread sleeps on: the wait handles of all rails |
+//! | `wait_set` | the wait handles of all rails, on which a thread sleeps |
 //! | `no_unwind` | code that must not unwind |
 
 pub(crate) mod clock;

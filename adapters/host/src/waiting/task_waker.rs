@@ -17,7 +17,7 @@ pub(crate) struct TaskWaker {
     wakeup: Arc<WakeupFd>,
 }
 
-/// What all wakers made from a [`TaskWaker`] have in common.
+/// The common table of all wakers made from a [`TaskWaker`].
 static VTABLE: OnceLock<&RawWakerVTable> = OnceLock::new();
 
 /// Whether a waker comes from a [`TaskWaker`]. Such a waker runs no code of users, so it may be woken under a lock.

@@ -3,8 +3,8 @@
 //!
 //! The invariant holds whenever the lock is free: if a thread is parked, then one thread polls; or one thread sleeps on the wait
 //! set with the rails armed or its wake-up signalled; or a wake-up is on its way to a thread that will restore the invariant. Each
-//! thread that releases the lock asks [`handoff`](WaitCoordinator::handoff) what it must do for that. No thread is woken except for
-//! what it waits for, or to make progress.
+//! thread that releases the lock asks [`handoff`](WaitCoordinator::handoff) which step it must take for that. A thread is woken
+//! only by the event that it waits for, or to make progress.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct WaitCoordinator<At> {
     caller_polled: bool,
 }
 
-/// What a thread must do before it releases the lock.
+/// The step that a thread must take before it releases the lock.
 #[derive(Debug)]
 pub(crate) enum Handoff<At> {
     /// Nothing.
@@ -128,7 +128,7 @@ impl<At: Copy> WaitCoordinator<At> {
         self.progress_thread_pauses = pauses;
     }
 
-    /// What the calling thread must do before it releases the lock.
+    /// The step that the calling thread must take before it releases the lock.
     pub fn handoff(&self) -> Handoff<At> {
         if self.polling != 0 {
             return Handoff::Nothing; // the polling thread makes progress

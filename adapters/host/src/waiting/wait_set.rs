@@ -1,4 +1,4 @@
-//! What a thread sleeps on while nothing comes: the wait handles of all rails.
+//! The wait handles of all rails, on which a thread sleeps while nothing arrives.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use towline_core::time::Instant;
 use super::notify::WakeupFd;
 use crate::transports::rails::AnyRail;
 
-/// What a context sleeps on.
+/// The wait handles of a context.
 #[derive(Debug)]
 pub(crate) enum WaitSet {
     /// Nothing could wake the context, or some rail has no wait handle: it sleeps for short times.

@@ -105,8 +105,8 @@ impl<L: Threads> Communicator<L> {
         self.window_with(bytes, Access::ANY)
     }
 
-    /// As [`window`](Self::window). `access` says what other ranks may do with this rank's part; each rank chooses it for its own
-    /// part.
+    /// As [`window`](Self::window). `access` determines the operations of other ranks on this rank's part; each rank chooses it for
+    /// its own part.
     ///
     /// # Errors
     /// As [`window`](Self::window).

@@ -69,8 +69,8 @@ impl Process {
 /// of a descriptor.
 ///
 /// The start time is that of the process's first thread, which is the same as that of the process. An emulator that runs a program
-/// for another processor makes up what the process itself reads about the process, with another start time for each thread; neither
-/// is what other processes read.
+/// for another processor invents the data that the process reads about itself, with another start time for each thread. Other
+/// processes read different values.
 fn start_time(pid: u32) -> Option<Option<u64>> {
     match fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")) {
         Ok(stat) => Some(start_time_in(&stat)),

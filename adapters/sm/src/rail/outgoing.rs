@@ -37,7 +37,7 @@ pub struct Outgoing {
     pub len_bound: u32,
     /// Slots that only control frames may take.
     pub reserved: u32,
-    /// Whether the engine was told `Busy` since credit came last.
+    /// Whether the engine got `Busy` since credit last arrived.
     pub wants_credit: bool,
     /// The peer's sleep word, or one that always says that the receiver may sleep.
     sleep_word: *const AtomicU32,

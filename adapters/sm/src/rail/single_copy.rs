@@ -77,7 +77,7 @@ impl Rail {
         Some(outgoing.exposure.as_mut()?.expose(base.addr() as u64))
     }
 
-    /// Reads memory that a peer exposed. Whether that worked.
+    /// Reads memory that a peer exposed. Returns whether that succeeded.
     ///
     /// # Safety
     /// As [`read_exposed`](towline_core::rail::SingleCopy::read_exposed).

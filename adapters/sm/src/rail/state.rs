@@ -80,7 +80,7 @@ pub struct Rail {
     pub(super) locks: u32,
     /// Number of rings that were made without a lock, because too many were held.
     pub(super) over_lock_limit: u32,
-    /// Whether the engine was told `Busy` since the last `arm`.
+    /// Whether the engine got `Busy` since the last `arm`.
     pub(super) wants_credit: bool,
     /// Whether sleep may be announced in the control segment.
     pub(super) armed: bool,
@@ -163,7 +163,7 @@ impl Rail {
     }
 }
 
-/// What the rail tells the engine of itself.
+/// The rail's attributes, for the engine.
 fn attributes(config: &Config) -> Attributes {
     let thread = if config.progress_thread { Capabilities::PROGRESS_THREAD } else { Capabilities::empty() };
     Attributes {

@@ -26,7 +26,7 @@ impl Rail {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         });
-        // The next poll finds out what ended the sleep.
+        // The next poll finds the event that ended the sleep.
         if let Some(pipe) = &self.pipe {
             let _ = rustix::event::poll(&mut [PollFd::new(pipe, PollFlags::IN)], timeout.as_ref());
         } else {
@@ -61,7 +61,7 @@ impl Rail {
         rustix::fs::open(&path, flags, Mode::empty()).map_err(refused)
     }
 
-    /// Announces sleep unless there is work. Whether it is announced.
+    /// Announces sleep unless there is work. Returns whether it is announced.
     pub(super) fn announce_sleep(&mut self) -> bool {
         // The next poll begins with maintenance, which withdraws the announcement.
         self.armed = true;

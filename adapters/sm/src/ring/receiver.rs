@@ -136,7 +136,7 @@ impl Receiver {
         position.wrapping_sub(self.credited) >= self.quarter
     }
 
-    /// Returns the slots before `position` to the sender, once they make up a quarter of the ring. Whether that was now.
+    /// Returns the slots before `position` to the sender, once they make up a quarter of the ring. Returns whether that was now.
     #[inline(always)]
     pub fn return_credit(&mut self, memory: &impl RingMemory, position: u32) -> bool {
         if !self.owes_credit(position) {

@@ -52,7 +52,7 @@ impl Sender {
         Some(self.position)
     }
 
-    /// Reads the receiver's credit. Whether it has changed.
+    /// Reads the receiver's credit. Returns whether it has changed.
     ///
     /// # Errors
     /// [`ProtocolViolation`] where the receiver returned slots that were never sent.

@@ -1,4 +1,4 @@
-//! The key of a shared region: what a peer needs to find it.
+//! The key of a shared region, with which a peer finds it.
 //!
 //! | bytes | content, little-endian |
 //! |---|---|

@@ -10,7 +10,7 @@
 //! # What sharing memory means
 //! A process that may read and change a region, which is any process of the same user that finds it, does so without asking,
 //! anywhere in the region and at any time, like a thread of its owner. *Rights are enforced by the kernel or by the target*: a
-//! region with all rights is mapped writable. A region that peers may only get from is sealed so that nobody but its owner can map
+//! region with all rights is mapped writable. A region that peers may only get from is sealed so that only its owner can map
 //! it writable. With any other rights a region is not mapped at all.
 //!
 //! # What a peer cannot do
@@ -23,7 +23,7 @@
 //! # When a region ends
 //! The owner clears the region's state word in its first page, and drops its mapping and the file. Peers look at the state word
 //! before each operation, and from time to time when there are none, and then drop their mappings. A peer that is in the middle of
-//! a copy then finishes it in pages that belong to nobody else any more: a region is registered once, and never used for other
+//! a copy then finishes the copy in pages that no other process uses: a region is registered once, and never used for other
 //! memory.
 
 mod key;

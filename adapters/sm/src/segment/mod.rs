@@ -1,5 +1,5 @@
-//! Segments: the files in shared memory through which ranks reach each other, what lies in them, how they are named, and which of
-//! them are stale.
+//! Segments: the files in shared memory through which ranks reach each other, their content, their names, and which of them are
+//! stale.
 
 pub mod control;
 pub mod file;

@@ -68,7 +68,7 @@ impl Slots {
     pub fn prefetch_for_write(&self, position: u32) {
         let slot = self.slot(position);
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which changes nothing that a program can see, whatever the address.
+        // SAFETY: a prefetch is a hint without visible effects, for any address.
         unsafe {
             core::arch::asm!("prefetchw [{}]", in(reg) slot, options(nostack, preserves_flags, readonly));
         }

@@ -23,7 +23,7 @@ pub fn remove_stale(directory: &Path, me: &Process) -> usize {
             // A pipe goes with its control segment.
             Some(control) => !directory.join(control).exists() && is_settled(&path),
             // Closing a ring's file would release a lock that this process has on it, as `fcntl` locks of processes do. The
-            // maker of a ring has a control segment, which nobody locks, so that is looked at first.
+            // maker of a ring has a control segment, on which there are no locks, so the control segment is checked first.
             None => sender_of(name).is_none_or(|control| is_gone(&directory.join(control), me)) && is_stale(&path, me),
         };
         if stale && fs::remove_file(&path).is_ok() {
@@ -52,7 +52,7 @@ fn is_stale(path: &Path, me: &Process) -> bool {
     gone(read(PID), read(START_TIME)) && (read(TO_PID) == 0 || gone(read(TO_PID), read(TO_START_TIME)))
 }
 
-/// Whether a file is so old that nobody is just making it.
+/// Whether a file is so old that no process is still creating it.
 fn is_settled(path: &Path) -> bool {
     let age = fs::symlink_metadata(path).and_then(|about| about.modified()).ok().and_then(|then| then.elapsed().ok());
     age.is_some_and(|age| age.as_secs() >= 60)

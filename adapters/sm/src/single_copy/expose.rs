@@ -35,7 +35,7 @@ impl Exposure {
         (std::ptr::from_ref(&*self.epoch).addr() as u64, self.epoch.load(Ordering::Relaxed))
     }
 
-    /// Closes the locked file, once the receiver has looked. Whether it was open.
+    /// Closes the locked file, once the receiver has looked. Returns whether it was open.
     pub fn unlock(&mut self) -> bool {
         self.lock.take().is_some()
     }

@@ -3,8 +3,8 @@
 //!
 //! # Which process
 //! A peer's own statement of its process id is not trusted. The maker of a ring holds a lock on the ring's file, and the kernel
-//! names the process that holds the lock, by the process id that it has for us, whatever containers there are. So a peer can make
-//! us read its own memory and nobody else's. The sender holds the lock until the receiver has looked at the ring.
+//! names the process that holds the lock, by its process id in our namespace, regardless of containers. So a peer can make us read
+//! only its own memory. The sender holds the lock until the receiver has checked the ring.
 //!
 //! # Whether it works
 //! The sender has a word in its own memory for each receiver, the *epoch word*, and writes its address and its first value to the

@@ -38,7 +38,7 @@ impl RemoteReader {
     /// The system's, where it does not let this process read the peer's memory.
     ///
     /// # Safety
-    /// `into` is writable for `len` bytes, and nobody else uses them.
+    /// `into` is writable for `len` bytes, and no other code uses them.
     pub unsafe fn read(&self, buffer: &RemoteBuffer, into: *mut u8, len: usize) -> std::io::Result<bool> {
         let [address, generation] = [0, 8]
             .map(|at| u64::from_le_bytes(std::array::from_fn(|byte| buffer.0.get(at + byte).copied().unwrap_or(0))));
@@ -49,7 +49,7 @@ impl RemoteReader {
     /// Reads memory of the peer. `Ok(false)` where it does not exist, or the epoch word is not `epoch`.
     ///
     /// # Safety
-    /// `into` is writable for `len` bytes, and nobody else uses them.
+    /// `into` is writable for `len` bytes, and no other code uses them.
     unsafe fn read_at(&self, from: u64, epoch: u64, into: *mut u8, len: usize) -> std::io::Result<bool> {
         let mut found = 0u64;
         let vector = |base: *mut u8, len| libc::iovec { iov_base: base.cast(), iov_len: len };

@@ -3,8 +3,8 @@
 //! Each answer to a key exchange costs a Diffie-Hellman computation. The initiator's message can be made only by a rank of the
 //! job, but an observer who has recorded it may send it again and again before the observer has to prove anything.
 //!
-//! No rank sends the same message twice, so a repeated message comes from somebody else. It is not refused for good: the observer
-//! may also have been faster than the rank, and then the rank's own message is the second one and must be answered.
+//! No rank sends the same message twice, so a repeated message comes from another sender. It is not refused permanently: the
+//! observer may also have been faster than the rank, and then the rank's own message is the second one and must be answered.
 
 use std::cell::Cell;
 

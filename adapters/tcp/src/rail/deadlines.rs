@@ -8,7 +8,7 @@ use crate::rail::peer::ConnState;
 use crate::wire::hello::Verdict;
 
 impl Rail {
-    /// Does what is due, ends what is overdue, and finds the next deadline.
+    /// Runs due actions, ends overdue ones, and finds the next deadline.
     #[cold]
     pub(super) fn expire(&mut self) {
         let now = self.now;

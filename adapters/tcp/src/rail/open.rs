@@ -28,7 +28,7 @@ use crate::wire::framing::PREFIX;
 const BACKLOG: i32 = 4096;
 
 impl Rail {
-    /// Opens a rail that listens on the allowed interfaces. Contacts nobody.
+    /// Opens a rail that listens on the allowed interfaces. Contacts no peer.
     ///
     /// # Errors
     /// [`SetupError`] says what is missing.

@@ -1,4 +1,4 @@
-//! One established connection: what arrives, what waits to be sent, encryption, and sending without a copy.
+//! One established connection: arriving frames, frames that wait to be sent, encryption, and sending without a copy.
 
 pub(crate) mod block;
 pub(crate) mod channel;

@@ -38,7 +38,7 @@ pub(crate) enum QueuedFrame {
     InPlace { start: u32, len: u32, body: *mut u8, body_len: u32, summed: bool, cookie: Cookie },
 }
 
-// SAFETY: the address is that of a body for which its sender vouches, on whatever thread the rail is used.
+// SAFETY: the address is that of a body whose sender guarantees that it stays readable, for any thread that uses the rail.
 unsafe impl Send for QueuedFrame {}
 
 /// The result of a flush.

@@ -2,8 +2,8 @@
 //! sender that computes the checksum of a body does not wait for a copy of it too.
 //!
 //! The socket then refers to the sender's memory until the kernel of the other host has acknowledged the bytes; within one host
-//! until the bytes are read. So only bodies that come by `Rail::send_summed` are spliced: `ARCHITECTURE.md` of the core says what
-//! happens where such memory changes too early.
+//! until the bytes are read. So only bodies of `Rail::send_summed` are spliced. `ARCHITECTURE.md` of the core describes
+//! the effect if such memory changes too early.
 //!
 //! All connections of a rail share one pipe with two descriptors, made on first use. It holds bytes of one connection at a time;
 //! the bodies of other connections are copied meanwhile.

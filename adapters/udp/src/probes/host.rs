@@ -1,7 +1,7 @@
 //! Whether the host of a peer is alive, although the peer's process may be stopped.
 //!
-//! The probe is a TCP connection to a port where nobody listens. The kernel of the host refuses it, with the sequence number of the
-//! probe, which only an observer can forge. Unlike reports of closed UDP ports, of which a kernel sends one per second to each
+//! The probe is a TCP connection to a port where no process listens. The kernel of the host refuses it, with the sequence number of
+//! the probe, which only an observer can forge. Unlike reports of closed UDP ports, of which a kernel sends one per second to each
 //! address, refusals have no rate limit. One socket for probes is reserved from the beginning, so that a process without a free
 //! descriptor can still probe, one host after the other.
 
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// The reserved socket is used in turn, whatever became of the probe before: refused, accepted, or neither.
+    /// Probes use the reserved socket one after the other, whether the probe before was refused, accepted, or neither.
     #[test]
     fn p1_p7_without_descriptors_hosts_are_probed_one_after_the_other() {
         let loopback = "127.0.0.1:0".parse().unwrap();

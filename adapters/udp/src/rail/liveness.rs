@@ -118,8 +118,8 @@ impl Rail {
         self.hosts.iter_mut().filter(|host| Some(host.at) == at).for_each(|host| host.stop(reserved));
     }
 
-    /// Probes the host of a peer, whatever the peer's process does. Returns when the host was last known to be alive. A forwarder is
-    /// another host, so `None` is returned for a peer behind one.
+    /// Probes the host of a peer, even if the peer's process is stopped. Returns when the host was last known to be alive. A
+    /// forwarder is another host, so `None` is returned for a peer behind one.
     #[cold]
     pub(super) fn probe_host(&mut self, endpoint: u32) -> Option<Instant> {
         let from = self.address();
@@ -209,7 +209,7 @@ mod tests {
             self.rails[1].socket = sys::open("127.0.0.1:0".parse().unwrap()).unwrap();
         }
 
-        /// Somebody forges a report to rank 0 that the port of rank 1 is closed.
+        /// An attacker forges a report to rank 0 that the port of rank 1 is closed.
         fn forge(&mut self, quoted: &[u8]) {
             let at = self.rails[1].address();
             self.rails[0].on_closed_port(at, quoted);

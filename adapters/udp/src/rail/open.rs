@@ -26,7 +26,7 @@ use crate::wire::card;
 use crate::wire::datagram::{PREFIX, SEALED};
 
 impl Rail {
-    /// Opens a rail with a socket on an allowed interface. Contacts nobody.
+    /// Opens a rail with a socket on an allowed interface. Contacts no peer.
     ///
     /// # Errors
     /// [`SetupError`] says what is missing.

@@ -81,7 +81,8 @@ impl PeerEntry {
     }
 }
 
-/// The goodbye of a session whose peer was removed. It stays valid as long as the peer is not added again, whoever repeats it.
+/// The goodbye of a session whose peer was removed. It stays valid as long as the peer is not added again, however often it is
+/// repeated.
 #[derive(Debug)]
 pub(crate) struct Goodbye {
     pub(crate) rank: u32,

@@ -1,4 +1,4 @@
-//! Received datagrams: who sent them, and what is done with them.
+//! Received datagrams: the check of their sender, and their handling.
 
 use std::os::fd::AsRawFd;
 
@@ -17,7 +17,7 @@ const DATAGRAMS: usize = 64;
 /// Polls without a datagram after which not each poll reads the socket.
 const AWAKE: u32 = 64;
 
-/// What was done with a datagram.
+/// The result of handling a datagram.
 enum Handled {
     Event(Event),
     /// It was handled or dropped.

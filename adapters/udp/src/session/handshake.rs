@@ -15,7 +15,7 @@ use crate::wire::hello::{Hello, NONCE, Nonce, Stage};
 pub(crate) struct SessionHandshake {
     /// The constant part of this end's hellos: all but stage, nonce and echo.
     base: Hello,
-    /// The challenge for the next session. It is drawn anew for each session, so no hello makes two sessions.
+    /// The challenge for the next session. Each session has a new one, so no hello makes two sessions.
     next: Nonce,
     /// The other end's challenge, if the other end has answered `next`.
     answered: Option<Nonce>,
@@ -40,7 +40,7 @@ pub(crate) enum Slot {
     Other,
 }
 
-/// The key exchange for the next session, where datagrams are encrypted. The lower rank begins it, with whatever hello it sends. The
+/// The key exchange for the next session, where datagrams are encrypted. The lower rank begins it, with any kind of hello. The
 /// other rank answers once its challenge was answered, which shows that the lower rank is there now.
 #[derive(Debug)]
 enum Keys {
@@ -165,7 +165,7 @@ impl SessionHandshake {
     }
 
     /// Whether this end has sent a challenge to which a challenge with this echo can be the answer. Otherwise that is the answer to an
-    /// old hello of this end that somebody has replayed.
+    /// old hello of this end that an attacker has replayed.
     fn has_challenged(&self, echo: Nonce) -> bool {
         self.session().is_none() || self.renews || self.unconfirmed().is_some_and(|session| session.own == echo)
     }
@@ -429,7 +429,7 @@ mod tests {
         assert!(share_a_session(&a, &b) && !b.is_unsettled() && b.other().is_none());
     }
 
-    /// Somebody replays a challenge of an end with a session: the answer to it is not answered, and nothing changes.
+    /// An attacker replays a challenge of an end with a session: the answer to it is not answered, and nothing changes.
     #[test]
     fn an_end_that_has_not_challenged_does_not_answer_an_answer() {
         let (mut a, mut b) = (end(0, false, 1), end(1, false, 2));

@@ -5,7 +5,7 @@ use towline_crypt::{Cipher, MESSAGE, ReplayWindow};
 use crate::session::auth::Authenticator;
 use crate::wire::hello::{Hello, Nonce, Stage};
 
-/// What two ends have agreed on.
+/// The agreement of two ends.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// This end's challenge.

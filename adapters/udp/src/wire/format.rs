@@ -1,4 +1,4 @@
-//! What all bytes of this protocol have in common: its version, and the reasons to drop a datagram.
+//! The protocol's version, and the reasons to drop a datagram.
 
 use std::fmt;
 

@@ -11,7 +11,7 @@ use super::send_resources::SendResources;
 
 /// Time until the device is looked at first; the intervals after that grow ...
 const FIRST_CHECK: Duration = Duration::from_millis(1);
-/// ... until this much time has passed, when the device holds no buffer any more, whatever it reports.
+/// ... until this time has passed. Then the device holds no buffer any more, even if it did not report that.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The queue pairs that are to be destroyed.

@@ -1,8 +1,8 @@
-//! The action that a hello calls for, by what is known of its sender.
+//! The action for a received hello, depending on the state of the connection to its sender.
 
 use crate::wire::hello::{Hello, HelloKind};
 
-/// What is known of the peer that sent a hello.
+/// The known state of the connection to the peer that sent a hello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownConnection {
     /// The numbers of the connection: our own, and the peer's, which is zero while it is not known.
@@ -24,7 +24,7 @@ pub(crate) enum HelloAction {
     Broken,
     /// The peer does not know a connection that was never used: another one is made.
     Reconnect,
-    /// The peer is told that there is no such connection.
+    /// The peer is notified that there is no such connection.
     RejectUnknown,
     /// A connection is made for the peer.
     Accept,
@@ -32,7 +32,7 @@ pub(crate) enum HelloAction {
     Connect,
     /// The hello belongs to the connection that is known.
     Confirm,
-    /// The peer has begun anew: our connection is replaced.
+    /// The peer has started a new connection, which replaces ours.
     Replace,
 }
 

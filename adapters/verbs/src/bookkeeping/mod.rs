@@ -1,4 +1,4 @@
-//! What the rail keeps account of between the calls to the device: buffers, queues, operations, hellos. Pure: no device in here.
+//! The rail's records between calls to the device: buffers, queues, operations, hellos. No code here calls a device.
 
 pub(crate) mod async_event;
 pub(crate) mod closing;

@@ -17,7 +17,7 @@ pub(crate) struct Operation {
     pub kind: OpKind,
 }
 
-/// The kind of an operation, with the resources that it occupies and what is left to do at its completion.
+/// The kind of an operation, with the resources that it occupies and the steps that remain at its completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpKind {
     /// The device reads or writes the user's own memory: nothing is left to do.
@@ -43,7 +43,7 @@ unsafe impl Send for Sink {}
 
 impl Sink {
     /// # Safety
-    /// The bytes are writable, and nobody else uses them, until the operation is complete.
+    /// The bytes are writable, and no other code uses them, until the operation is complete.
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }
     }

@@ -7,8 +7,8 @@ pub(crate) struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Visits each of `count` items once, until `visit` answers `false` for one: the next round begins with that item. Whether all
-    /// were visited.
+    /// Visits each of `count` items once, until `visit` answers `false` for one: the next round begins with that item. Returns
+    /// whether all were visited.
     pub fn visit(&mut self, count: u32, mut visit: impl FnMut(u32) -> bool) -> bool {
         let start = if self.next < count { self.next } else { 0 };
         for number in (start..count).chain(0..start) {

@@ -211,7 +211,7 @@ impl Drop for CompletionQueue {
 mod tests {
     use super::*;
 
-    /// A completion of which the device fills in only what `fill` does.
+    /// A completion of which the device fills in only the fields that `fill` sets.
     fn completion(fill: impl FnOnce(&mut ffi::ibv_wc)) -> Completion {
         let mut entry = MaybeUninit::<ffi::ibv_wc>::uninit();
         // SAFETY: plain numbers, of any value; the test reads the fields that it has filled in.

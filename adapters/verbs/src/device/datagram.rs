@@ -104,7 +104,7 @@ impl DatagramQueuePair {
         request.opcode = ffi::ibv_wr_opcode::IBV_WR_SEND;
         request.send_flags = ffi::ibv_send_flags::IBV_SEND_SIGNALED.0;
         request.wr.ud = ffi::ud_t { ah: to.handle.as_ptr(), remote_qpn: to.queue_pair, remote_qkey: to.key };
-        // SAFETY: memory of the region, which the queue pair holds, and which nobody writes to before the completion: see
+        // SAFETY: this is memory of the region, which the queue pair holds. No code writes to it before the completion: see
         // `HelloBuffers`.
         unsafe { self.pair.post(&mut request, Some(element)) }
     }

@@ -49,7 +49,7 @@ fn open_all() -> Result<Vec<(String, Arc<Device>)>, SetupError> {
         why => log::warn!("verbs: this process must not fork: {}", io::Error::from_raw_os_error(why)),
     }
     let mut count = 0;
-    // SAFETY: a plain call; where the library is missing, the binding returns what the library without devices returns.
+    // SAFETY: a plain call; if the library is missing, the binding returns the same as the library does without devices.
     let list = unsafe { ffi::ibv_get_device_list(&raw mut count) };
     if list.is_null() {
         let why = io::Error::last_os_error();

@@ -54,7 +54,7 @@ pub(crate) struct MemoryRegion {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: memory of the process, and as for `Device`. Each read and write of it states why nobody else accesses it at that time.
+// SAFETY: memory of the process, and as for `Device`. Each read and write of it states why no other code accesses it at that time.
 unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryRegion {}

@@ -97,7 +97,7 @@ impl ReliableQueuePair {
         self.pair.set_error()
     }
 
-    /// Destroys it. Whether that worked; if not, the device may go on reading the send buffers, which stay mapped.
+    /// Destroys it. Returns whether that succeeded; if not, the device may go on reading the send buffers, which stay mapped.
     pub fn destroy(mut self) -> bool {
         self.pair.destroy()
     }
@@ -117,7 +117,7 @@ impl ReliableQueuePair {
         if len <= self.inline {
             request.send_flags |= ffi::ibv_send_flags::IBV_SEND_INLINE.0;
         }
-        // SAFETY: memory of the region, which the queue pair holds, and which nobody writes to before the completion: see
+        // SAFETY: this is memory of the region, which the queue pair holds. No code writes to it before the completion: see
         // `SendResources`.
         unsafe { self.pair.post(&mut request, (len > 0).then_some(element)) }
     }
@@ -153,14 +153,14 @@ impl ReliableQueuePair {
         if from.length <= self.inline {
             write.send_flags = ffi::ibv_send_flags::IBV_SEND_INLINE.0;
         }
-        // SAFETY: passed on from the caller; the byte that is read goes to the region, where nobody uses it.
+        // SAFETY: the caller guarantees it for the put; the byte that is read goes to the region, where no code uses it.
         unsafe { self.pair.post(&mut write, Some(from)) }
     }
 
     /// Reads from a peer's memory; the device reports the completion.
     ///
     /// # Safety
-    /// The target is registered and writable, and nobody else uses it, until the device reports the completion of this work
+    /// The target is registered and writable, and no other code uses it, until the device reports the completion of this work
     /// request or of a later one, or the queue pair is destroyed.
     pub unsafe fn get(&self, id: u64, to: Sge, from: RemoteAddress) -> io::Result<()> {
         let mut request = empty_request();
@@ -185,7 +185,7 @@ impl ReliableQueuePair {
         };
         request.opcode = opcode;
         request.wr.atomic = ffi::atomic_t { remote_addr: at.address, compare_add, swap, rkey: at.key };
-        // SAFETY: memory of the region, which the queue pair holds, and which nobody uses before the completion: see
+        // SAFETY: this is memory of the region, which the queue pair holds. No code uses it before the completion: see
         // `SendResources`.
         unsafe { self.pair.post(&mut request, Some(old)) }
     }

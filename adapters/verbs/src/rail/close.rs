@@ -122,7 +122,7 @@ impl Rail {
         }
     }
 
-    /// Processes completions, and asks for those of unsignaled frames. Whether frames are still in flight to any peer.
+    /// Processes completions, and asks for those of unsignaled frames. Returns whether frames are still in flight to any peer.
     fn has_frames_in_flight(&mut self) -> bool {
         self.process_all_completions();
         let mut any = false;

@@ -12,7 +12,7 @@ use crate::device::{COMPLETION_BATCH, Completion, CompletionBatch};
 use crate::wire::hello::Hello;
 
 impl Rail {
-    /// Processes some completions. Whether there were any.
+    /// Processes some completions. Returns whether there were any.
     #[inline]
     pub(super) fn process_completions(&mut self) -> bool {
         let mut any = false;

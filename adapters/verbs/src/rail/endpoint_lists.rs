@@ -16,7 +16,7 @@ pub struct EndpointLists {
 }
 
 impl EndpointLists {
-    /// Notes that the queue pair of an endpoint has failed. Whether that is new.
+    /// Notes that the queue pair of an endpoint has failed. Returns whether that is new.
     pub fn add_failed(&mut self, endpoint: u32) -> bool {
         let new = !self.failed.contains(&endpoint);
         if new {

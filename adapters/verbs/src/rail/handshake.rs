@@ -29,7 +29,7 @@ impl Rail {
         }
     }
 
-    /// Makes a queue pair for a peer, with which hellos are exchanged from now on. Whether that worked.
+    /// Makes a queue pair for a peer, with which hellos are exchanged from now on. Returns whether that succeeded.
     fn make_connection(&mut self, endpoint: u32) -> bool {
         let (config, deadline) = (&self.config, self.now + core_duration(self.config.connect_timeout));
         let most_work = config.send_queue_frames + CONTROL_FRAMES + 1;
@@ -213,7 +213,7 @@ impl Rail {
         }
     }
 
-    /// Connects our queue pair to the one that a hello names. Whether that worked.
+    /// Connects our queue pair to the one that a hello names. Returns whether that succeeded.
     fn connect(&mut self, endpoint: u32, hello: &Hello) -> bool {
         let Some(route) = self.route(endpoint) else { return false };
         let (own_mtu, ack_timeout) = (self.local.mtu, self.config.ack_timeout());

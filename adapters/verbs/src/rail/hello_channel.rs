@@ -64,7 +64,7 @@ impl HelloChannel {
         Some(bytes)
     }
 
-    /// Sends a hello. Whether it was posted; if not, there is no free buffer.
+    /// Sends a hello. Returns whether it was posted; if not, there is no free buffer.
     ///
     /// # Errors
     /// The device's, where it refuses the work request.

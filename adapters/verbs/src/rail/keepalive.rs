@@ -6,8 +6,8 @@ use super::state::Rail;
 use super::work_id::WorkId;
 use crate::bookkeeping::resource::Resource;
 
-/// Time after the last unsignaled frame until a marker is sent, if no frame follows. Nobody waits for that completion except a
-/// process that closes, and a marker costs as much as a frame.
+/// Time after the last unsignaled frame until a marker is sent, if no frame follows. Only a process that closes waits for
+/// that completion, and a marker costs as much as a frame.
 const TAIL_DELAY: Duration = Duration::from_millis(10);
 
 /// Time between two looks at the device's asynchronous events, where no keepalives are sent.

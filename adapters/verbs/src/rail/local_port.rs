@@ -1,4 +1,4 @@
-//! What a rail tells peers and the engine of itself.
+//! The card and the attributes of a rail, for peers and the engine.
 
 use towline_core::rail::atomics::AtomicSupport;
 use towline_core::rail::attributes::EXCLUSIVITY_DEFAULT;
@@ -21,7 +21,7 @@ pub struct LocalPort {
     pub card: [u8; card::BYTES],
 }
 
-/// What the rail tells the engine of itself.
+/// The rail's attributes, for the engine.
 pub fn attributes(config: &Config, port: &Port) -> Attributes {
     // Shorter memory is copied, so the engine need not register it.
     let local_registration = u64::from(config.max_send_size_bytes) + 1;

@@ -1,4 +1,4 @@
-//! A poll: it processes completions, acts on failures, hellos and requests, does what is due, and hands an event to the engine.
+//! A poll: it processes completions, acts on failures, hellos and requests, runs due actions, and returns an event to the engine.
 
 use towline_core::rail::{Event, Frame, FrameId, HEAD, Lost};
 use towline_core::time::Instant;

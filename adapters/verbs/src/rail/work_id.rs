@@ -1,6 +1,6 @@
 //! The id of a work request: a word that the device returns with its completion.
 
-/// What a work request is for.
+/// The purpose of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WorkId {
     /// The receive buffer of this index.

@@ -1,4 +1,4 @@
-//! The card: what a peer must know to reach a rail. Pure: no device in here.
+//! The card, with the data that a peer needs to reach a rail. No code here calls a device.
 //!
 //! | bytes | content, little-endian |
 //! |---|---|

@@ -13,8 +13,8 @@
 //!
 //! An end that does not know whether the other end has connected sends requests, again and again; the other end replies. A hello
 //! with a lower number than an earlier one is old. A hello with a higher number than the connection's says that the other end has
-//! begun anew. A goodbye names both numbers, and so does the hello that rejects an unknown connection. The authentication code of
-//! a hello is HMAC-SHA256 under the job's key over all bytes before the code: an end that does not know the key gets no
+//! started again. A goodbye names both numbers, and so does the hello that rejects an unknown connection. The authentication code
+//! of a hello is HMAC-SHA256 under the job's key over all bytes before the code: an end that does not know the key gets no
 //! connection. The data on a connection is neither signed nor encrypted; the network must be trusted.
 //!
 //! | bytes | content, little-endian |

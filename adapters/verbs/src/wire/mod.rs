@@ -1,4 +1,4 @@
-//! What peers exchange: cards, hellos, and keys of registered memory. Pure: no device in here.
+//! The data that peers exchange: cards, hellos, and keys of registered memory. No code here calls a device.
 
 pub mod card;
 pub mod hello;

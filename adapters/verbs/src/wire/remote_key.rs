@@ -1,4 +1,4 @@
-//! The key of registered memory: what a peer needs to access it. Pure: no device in here.
+//! The key of registered memory, with which a peer accesses it. No code here calls a device.
 //!
 //! | bytes | content, little-endian |
 //! |---|---|

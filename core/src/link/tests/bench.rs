@@ -112,7 +112,7 @@ impl Bench {
         let body: Box<[u8]> = bytes[header..].into();
         end.cookies += 1;
         let cookie = Cookie(end.cookies);
-        // SAFETY: a body that is in place is kept until its end is told.
+        // SAFETY: a body that is in place is kept until its completion is reported.
         let sent = unsafe { end.link.send(end.to[to], shape, &bytes[..header], Span::of(&body), cookie) }?;
         if sent == Sent::InPlace {
             assert!(body.len() as u64 > COPIED);
@@ -254,7 +254,7 @@ impl End {
         self.cookies += 1;
         let cookie = Cookie(1 << 40 | self.cookies);
         let sink = Span::contiguous(bytes[skip..].as_mut_ptr(), len - skip);
-        // SAFETY: the sink stays in `pending` until its end is told.
+        // SAFETY: the sink stays in `pending` until its completion is reported.
         match unsafe { self.link.deliver(frame.id, skip, sink, cookie) } {
             Delivery::Done => self.got.push((frame.from.0, frame.tag, bytes.into_vec())),
             Delivery::Pending => drop(self.pending.insert(cookie.0, (frame.from.0, frame.tag, bytes))),

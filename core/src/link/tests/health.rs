@@ -207,7 +207,7 @@ fn p14_p15_silence_alone_is_no_failure_where_a_peer_may_compute() {
     let since = Some(Instant::from_nanos(since));
     assert!(!bench.ends[0].link.answered_since(to, since));
 
-    // The peer answers in time, and the time begins anew.
+    // The peer answers in time, and the time starts again.
     assert!(!bench.ends[0].link.give_up(to, GiveUp::Link), "probed once more");
     bench.faults(|faults| faults.silent = false);
     bench.until("it answers", |bench| bench.ends[0].link.answered_since(to, since));

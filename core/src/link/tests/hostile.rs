@@ -143,7 +143,7 @@ fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
             bench.ends[0].link.del_peer(to);
         }
         assert_eq!(bench.ends[0].link.used(), [0, 0]);
-        // Tools find whoever touches these from now on; no event tells of them.
+        // Sanitizers detect accesses to these from now on. No event reports them.
         bench.ends[0].in_place.clear();
         bench.ends[0].pending.clear();
         bench.until("the other end is told", |bench| !bench.ends[1].reports.is_empty());

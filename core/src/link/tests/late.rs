@@ -130,7 +130,7 @@ fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after
     let (to, body, cookie) = (bench.ends[0].to[1], frame[8..].to_vec().into_boxed_slice(), 1 << 40);
     let mut give = || {
         let link = &mut bench.ends[0].link;
-        // SAFETY: the body is kept until its end is told.
+        // SAFETY: the body is kept until its completion is reported.
         unsafe { link.send(to, shape, &frame[..8], crate::convertor::Span::of(&body), Cookie(cookie)) }
     };
     assert_eq!([give(), give()], [Ok(Sent::InPlace), Err(SendError::Busy)]);

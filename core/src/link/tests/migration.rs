@@ -147,7 +147,7 @@ impl Node {
         let shape = Shape { tag: 0x99, lane: Lane::Bulk, header: header.len() as u8, len: bytes.len() as u32 };
         let cookie = self.cookie();
         let body: Box<[u8]> = body.into();
-        // SAFETY: a body in place is kept until its end is told.
+        // SAFETY: a body in place is kept until its completion is reported.
         match unsafe { self.links[link].send(self.to[link], shape, header, Span::of(&body), cookie) } {
             Ok(Sent::InPlace) => drop(self.in_place.insert(cookie.0, body)),
             Ok(_) => {}
@@ -187,7 +187,7 @@ impl Node {
         let Some(unacked) = self.links[link].next_unacked(from) else { return false };
         assert!(unacked.cookie.is_none() || unacked.body.len() > COPIED);
         let header = &unacked.header[..usize::from(unacked.shape.header)];
-        // SAFETY: the frame's body stays until it has migrated; then it belongs to the user, until its end is told.
+        // SAFETY: the frame's body stays until it has migrated; then it belongs to the user, until its completion is reported.
         let Ok(sent) = (unsafe {
             self.links[other].send_migrated(to, unacked.origin, unacked.shape, header, unacked.body, unacked.cookie)
         }) else {
@@ -226,7 +226,7 @@ impl Node {
         }
         let mut bytes = vec![0x77; frame.len as usize].into_boxed_slice();
         let cookie = self.cookie();
-        // SAFETY: the sink stays in `pending` until its end is told.
+        // SAFETY: the sink stays in `pending` until its completion is reported.
         let delivery =
             unsafe { self.links[link].deliver(frame.id, 0, Span::contiguous(bytes.as_mut_ptr(), bytes.len()), cookie) };
         match delivery {

@@ -418,7 +418,7 @@ impl Rail for Wire {
             let Reading { from, to, tag, mut header, body, cookie, .. } = state.reading.remove(at);
             let count = header.len();
             header.resize(count + body.len() as usize, 0);
-            // SAFETY: the sender keeps the body until its end is told.
+            // SAFETY: the sender keeps the body until its completion is reported.
             unsafe { body.pack(header[count..].as_mut_ptr(), body.len() as usize) };
             state.launch(Packet { from, to, tag, header: count, bytes: header, at: 0, body_at: 0, pages: None });
             return Some(Event::Sent(cookie));
@@ -428,7 +428,7 @@ impl Rail for Wire {
             let Pending { mut packet, skip, sink, cookie, .. } = state.pending.remove(at);
             packet.take_in(now);
             let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
-            // SAFETY: the receiver keeps the sink until its end is told.
+            // SAFETY: the receiver keeps the sink until its completion is reported.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             return Some(Event::Delivered(cookie));
         }
@@ -505,15 +505,15 @@ impl Rail for Wire {
     }
 }
 
-impl crate::rail::Liveness for Wire {
+impl Liveness for Wire {
     fn ask_host(&mut self, _: Endpoint) -> Option<Instant> {
         let state = self.shared.borrow();
         state.hosts_answer.then(|| Instant::from_nanos(state.now))
     }
 }
 
-impl crate::rail::FastPath for Wire {}
-impl crate::rail::RequestCache for Wire {}
-impl crate::rail::SingleCopy for Wire {}
-impl crate::rail::DeviceMemory for Wire {}
-impl crate::rail::Failover for Wire {}
+impl FastPath for Wire {}
+impl RequestCache for Wire {}
+impl SingleCopy for Wire {}
+impl DeviceMemory for Wire {}
+impl Failover for Wire {}

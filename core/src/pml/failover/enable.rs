@@ -18,8 +18,9 @@ const fn bit(rail: usize) -> u32 {
 impl<R: Rails> Pml<'_, R> {
     /// Enables or disables a rail for all peers (the contract's `MCA_PTL_ENABLE`). Rails are enabled at first.
     ///
-    /// A disabled rail takes nothing new. It still delivers what it was given before, and what arrives by it is taken. Other rails
-    /// carry all messages; if a peer has no other, its messages wait until a rail is enabled again.
+    /// The engine gives no new frames to a disabled rail. The rail still delivers the frames that it accepted before, and frames
+    /// that arrive by it are handled. Other rails carry all messages. If a peer has no other rail, its messages wait until a rail
+    /// is enabled again.
     ///
     /// # Errors
     /// [`EnableError`]: nothing has changed then.

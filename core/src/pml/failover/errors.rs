@@ -14,7 +14,7 @@ pub enum EnableError {
 }
 
 impl EnableError {
-    /// Who has to act.
+    /// The party that has to act.
     pub const fn blame(self) -> Blame {
         Blame::Caller
     }

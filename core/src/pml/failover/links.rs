@@ -35,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(MIGRATING);
             if unacked.is_some() {
-                state.liveness.set(HEARD); // the peer may not have received what was sent by this link
+                state.liveness.set(HEARD); // the peer may not have received the frames that this link sent
             }
         }
         self.migrating = true;

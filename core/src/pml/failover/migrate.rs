@@ -77,8 +77,9 @@ impl<R: Rails> Pml<'_, R> {
             let next = places.filter(|place| tried.is_none_or(|tried| *place > tried)).min()?;
             let link = *self.peer_links(peer).nth(next.1)?;
             let rail = self.rails.rail_mut(link.rail as usize)?;
-            // SAFETY: the body is readable until `migrated` is called for the frame, which follows. A body that is sent in place is
-            // the user's, who leaves it as it is until the request of the cookie is done. A body without a cookie is copied.
+            // SAFETY: the body is readable until `migrated` is called for the frame, which follows. A body that is sent in place
+            // belongs to the user, who keeps it unchanged until the cookie's request is complete. A body without a cookie is
+            // copied.
             match unsafe {
                 rail.send_migrated(
                     Endpoint(link.endpoint),
@@ -114,8 +115,8 @@ impl<R: Rails> Pml<'_, R> {
         self.drop_frame(rail, frame);
     }
 
-    /// Asks all links to a peer what they know of a frame: the link that carried it first knows whether it has arrived; any other
-    /// that was to carry it knows whether it has written a part of it.
+    /// Asks all links to a peer about a frame. The link that carried it first knows whether it has arrived. Any other link that
+    /// carried it later knows whether it has written a part of it.
     fn claim_migrated(&mut self, from: Peer, origin: Origin) -> Option<Claim> {
         let mut verdict = None;
         for place in 0..self.rails.count() {

@@ -2,13 +2,13 @@
 //!
 //! A link that its rail reports as down is suspended: it takes nothing new. Its frames that the peer has not acknowledged
 //! *migrate*: other links carry them, as they have room. Such a frame keeps the number that its first link gave it, so the other
-//! side can tell whether it had arrived before. There each frame is claimed: all links are asked what they know of it, and a link
-//! that was writing its body to memory hands the rest over. So every frame is taken once, whichever way it came, and floors above
-//! notice nothing. Messages keep their order by number, as always. A link that comes back sends by itself what has not migrated. A
-//! peer is lost with its last link.
+//! side can tell whether it had arrived before. There each frame is *claimed*: the engine asks all links about it, and a link that
+//! was writing its body to memory hands over the rest. So every frame is handled once, whichever link carried it, and floors above
+//! are not affected. Message numbers keep the order of messages, as always. A link that is up again sends the frames that have not
+//! migrated. A peer is lost when its last link fails.
 //!
-//! A disabled rail takes nothing new either. It still delivers what it was given, and takes what the peer sends. If no link is in
-//! use, messages wait for one.
+//! A disabled rail gets no new frames either. It still delivers the frames that it accepted before, and receives frames from the
+//! peer. If no link is in use, messages wait for one.
 
 pub(super) mod enable;
 pub(super) mod errors;

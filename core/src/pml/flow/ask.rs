@@ -83,7 +83,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A peer has sent a notice that it holds messages back: all receives are asked for anew.
+    /// A peer has sent a notice that it holds messages back: all receives are asked for again.
     pub(in crate::pml) fn on_held(&mut self, from: u32, header: wire::Held) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let notice = header.notice.get() as u16;

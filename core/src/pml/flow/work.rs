@@ -47,7 +47,7 @@ impl<R: Rails> Pml<'_, R> {
         self.posting_order.needed = holding;
     }
 
-    /// Sends what is due to a peer. Returns whether something is left.
+    /// Sends the frames that are due to a peer. Returns whether some are left.
     fn send_due(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.get(index as usize) else { return false };
         if peer.status != PeerStatus::Up {

@@ -59,8 +59,8 @@ impl Config {
         self.unexpected.saturating_add(self.probes)
     }
 
-    /// What peers need to know of an engine with these limits: see [`Pml::params`](crate::pml::Pml::params). It can be published
-    /// before the engine exists, so rails by which no peer is reached need never be given to the engine.
+    /// The parameters that peers need of an engine with these limits: see [`Pml::params`](crate::pml::Pml::params). They can be
+    /// published before the engine exists. So a rail that reaches no peer need not be given to the engine.
     pub fn params(&self) -> [u8; PARAMS] {
         let (envelopes, units) = self.quota();
         Params { envelopes, units, unit_bytes: self.unit_bytes, first_sequence: self.first_sequence }.encode()

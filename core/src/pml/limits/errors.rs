@@ -36,7 +36,7 @@ pub enum SetUpError {
 }
 
 impl SetUpError {
-    /// Who has to act: the caller, who chose the limits and the arena.
+    /// The party that has to act: the caller, who chose the limits and the arena.
     pub const fn blame(self) -> Blame {
         Blame::Caller
     }

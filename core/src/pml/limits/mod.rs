@@ -1,4 +1,4 @@
-//! The limits of an engine: its configuration, what peers are told of it, and the memory that it takes.
+//! The limits of an engine: its configuration, the parameters that it publishes for peers, and the memory that it needs.
 
 pub(super) mod config;
 pub(super) mod errors;

@@ -1,4 +1,4 @@
-//! The pools of an engine: who may hold elements of each, until when, and how many are enough.
+//! The pools of an engine: the holders of their elements, how long an element is held, and how many elements are enough.
 //!
 //! Two rules keep an engine free of deadlock, whatever the sizes:
 //!
@@ -18,10 +18,10 @@ use crate::pml::limits::errors::TooFew;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Pool {
-    /// Room for control frames on a rail. Each rail has some that no other frame may take. The other side frees it by polling.
+    /// Space for control frames on a rail. No other frame may use it. The other side frees it by polling.
     ControlRoom,
-    /// Room for first and later fragments on a rail. The other side frees it by polling, and never waits for a match to do so: what
-    /// arrives is delivered, kept or dropped at once.
+    /// Space for first and later fragments on a rail. The other side frees it by polling, and never waits for a match before that:
+    /// it delivers, keeps or drops each frame immediately.
     FrameRoom,
     /// [`Config::requests`].
     Requests,
@@ -65,7 +65,7 @@ pub struct Share {
     pub most: u64,
     /// The holder.
     pub holder: &'static str,
-    /// Who gives an element back, and when.
+    /// The event that frees an element.
     pub until: &'static str,
     /// The pools from which an element may be needed before that.
     pub waits_for: &'static [Pool],

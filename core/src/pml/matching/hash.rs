@@ -22,11 +22,11 @@ impl Hasher {
 
     /// A word whose low bits select the bucket of `key`.
     ///
-    /// Groups of four neighbouring sources by four neighbouring tags have one hash. The low four bits of what the key adds then
-    /// distinguish the sixteen; its other bits are the same for all of them, since nothing carries. So keys of one group never
-    /// share a bucket, and receives posted for consecutive sources or tags find their buckets on one cache line. Keys of two groups
-    /// share a bucket as seldom as their hashes differ by any given word. In a table of four buckets the low two bits still
-    /// distinguish consecutive sources, and consecutive tags.
+    /// Groups of four neighbouring sources by four neighbouring tags have one hash. The low four bits of the number that the key
+    /// adds then distinguish the sixteen keys; its other bits are the same for all of them, since nothing carries. So keys of one
+    /// group never share a bucket, and receives posted for consecutive sources or tags find their buckets on one cache line. Keys
+    /// of two groups share a bucket as seldom as their hashes differ by any given word. In a table of four buckets the low two bits
+    /// still distinguish consecutive sources, and consecutive tags.
     #[inline]
     pub(super) const fn hash(&self, key: &Key) -> u32 {
         let left = self.left ^ (key.origin() >> NEAR);

@@ -1,4 +1,4 @@
-//! What messages are matched by.
+//! The keys of messages and the patterns of receives, by which they match.
 
 use zerocopy::FromZeros;
 

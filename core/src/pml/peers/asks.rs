@@ -16,7 +16,7 @@ pub(crate) struct Asks {
     pub probe_tag: u32,
     /// The envelope of an answer that is kept for a probe.
     pub kept_answer: OptSlot,
-    /// Number of the peer's last notice: the low half of what goes over the wire. No notice overtakes 2^15 others.
+    /// Number of the peer's last notice: the low half of the number on the wire. No notice overtakes 2^15 others.
     pub notice_in: u16,
     /// Probes of ours that found nothing since the last ask for one.
     pub probes: u8,

@@ -22,8 +22,8 @@ pub(crate) struct SendCredit {
     pub quota_envelopes: u16,
     /// All payload units that the peer grants to us.
     pub quota_units: u16,
-    /// Number of our last notice that messages are held back for want of credit: the low half of what goes over the wire. No
-    /// notice overtakes 2^15 others.
+    /// Number of our last notice that messages are held back for lack of credit: the low half of the number on the wire. No notice
+    /// overtakes 2^15 others.
     pub notice_out: u16,
 }
 
@@ -83,7 +83,7 @@ impl SendCredit {
     }
 }
 
-/// The credit that we grant to the peer: what it uses now, and what we owe it.
+/// The credit that we grant to the peer: the part that it uses now, and the part that we still have to return.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Granted {

@@ -20,7 +20,7 @@ impl<R: Rails> Pml<'_, R> {
     /// The rails of the lowest latency share the first fragments; all rails share the other fragments by bandwidth. If all can fail
     /// over, any of them may go down and come back, and the peer is lost with the last. Otherwise it is lost with the first.
     ///
-    /// A peer that was lost starts anew: its earlier messages that were not received are dropped.
+    /// The state of a peer that was lost is reset: its earlier messages that were not received are dropped.
     ///
     /// # Errors
     /// [`Unreachable`]: the peer is known already or its number is out of range (`Full`), its parameters cannot be read, or no rail
@@ -71,10 +71,10 @@ impl<R: Rails> Pml<'_, R> {
         }
         let header = size_of::<wire::Match>() as u32;
         if state.status == PeerStatus::Lost {
-            self.drop_peer(peer.0, true); // what is left of its messages would take from its new credit
+            self.drop_peer(peer.0, true); // the rest of its messages would use its new credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
-        // All starts anew if the peer was lost before. Only its place in the work list stays.
+        // If the peer was lost before, its state is reset. Only its place in the work list stays.
         *state = PeerState {
             status: PeerStatus::Up,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),

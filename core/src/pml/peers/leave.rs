@@ -1,4 +1,4 @@
-//! A peer is lost or forgotten: what happens to its requests and messages.
+//! The loss or deletion of a peer: the end of its requests and messages.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;

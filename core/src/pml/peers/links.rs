@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Suspends a link for the reason `mark`, or ends that.
     pub(in crate::pml) fn set_suspended(&mut self, peer: u32, rail: usize, mark: u8, suspended: bool) {
-        // A link that comes back must not catch up with the bytes that others carried meanwhile.
+        // A link that is up again must not catch up with the bytes that others carried meanwhile.
         let least = self.peer_links(peer).filter(|link| link.suspended == 0).map(|link| link.share).min();
         let Some(link) = self.peer_links_mut(peer).iter_mut().find(|link| link.is_of(rail)) else { return };
         if suspended {
@@ -94,7 +94,7 @@ impl<R: Rails> Pml<'_, R> {
         Some((peer.route.rail as usize, Endpoint(peer.route.endpoint)))
     }
 
-    /// Whether all rails to a peer have handed over what was committed.
+    /// Whether all rails to a peer have sent all committed frames.
     pub(in crate::pml) fn drained(&self, to: u32) -> bool {
         self.peer_links(to).all(|link| {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));

@@ -1,4 +1,4 @@
-//! Peers: what is kept of each, its links, and how it is added, lost and forgotten.
+//! Peers: the state of each peer, its links, and how a peer is added, lost and deleted.
 
 pub(super) mod asks;
 pub(super) mod credit;

@@ -1,4 +1,4 @@
-//! What is kept of a peer.
+//! The state of a peer.
 
 use zerocopy::FromZeros;
 
@@ -37,7 +37,7 @@ pub(crate) struct Route {
     pub links: u8,
 }
 
-/// What is kept of a peer. All that each short message needs comes first: it lies within 64 bytes.
+/// The state of a peer. The fields that each short message needs come first and lie within 64 bytes.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct PeerState {
@@ -62,7 +62,7 @@ pub(crate) struct PeerState {
     pub out_of_order: OptSlot,
     /// Whether the peer makes progress.
     pub liveness: PeerLiveness,
-    /// Low byte of `next_in` at the last check for a sign of life.
+    /// Low byte of `next_in` at the last check for an answer.
     pub seen_in: u8,
     /// The answer that is to be sent back waits until all messages before this number have come: its low half.
     pub reject_at: u16,
@@ -80,7 +80,7 @@ pub(crate) struct PeerState {
 const _: () = assert!(core::mem::offset_of!(PeerState, asks) <= 64);
 
 impl PeerState {
-    /// The state of a peer of which nothing is known. It keeps the place in the work list, and what old messages still take.
+    /// The state of an unknown peer. It keeps the place in the work list, and the credit that old messages still use.
     pub fn reset(&self) -> Self {
         let granted = Granted { owed: 0, ..self.granted };
         Self { flags: self.flags & QUEUED, work_next: self.work_next, granted, ..Self::new_zeroed() }

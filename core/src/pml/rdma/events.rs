@@ -1,4 +1,4 @@
-//! What peers, devices and links report of a piece.
+//! Reports of peers, devices and links about a piece.
 
 use zerocopy::FromZeros;
 

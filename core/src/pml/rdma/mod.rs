@@ -14,9 +14,9 @@
 //! - **Optional**: a side may be unable (no slot, memory that is not contiguous, a device that refuses, a link that goes down). It
 //!   reports so, or stays silent, and all other bytes come in frames. Frames need no such report, so nothing waits for a device
 //!   that is gone.
-//! - **The initiator knows**: it alone says what its device has moved. A sender whose device was interrupted sends the piece once
-//!   more, in frames: the same bytes to the same place, and the receiver counts only what is reported. A receiver whose device was
-//!   interrupted reports that, and the sender's memory stays until then.
+//! - **The initiator knows**: it alone reports which bytes its device has moved. A sender whose device was interrupted sends the
+//!   piece once more, in frames: the same bytes to the same place, and the receiver counts only reported bytes. A receiver whose
+//!   device was interrupted reports that, and the sender's memory stays valid until then.
 //! - **Memory ends with the request**: when a request is over, its memory is not registered any more, so a late write finds
 //!   nothing. [Kept](Config::kept_pins) registrations are of pieces that were moved and reported in good order.
 //!

@@ -29,7 +29,7 @@ pub(in crate::pml) enum PieceStage {
     Left,
 }
 
-/// The piece of a message that is moved now, and what is known of the next one.
+/// The piece of a message that a device moves now, and the known data of the next one.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(in crate::pml) struct Piece {
@@ -91,15 +91,15 @@ impl<'m> Rdma<'m> {
     }
 }
 
-/// What a receiver has chosen: whose device moves (`FLAG_PUT`, `FLAG_GET` or 0), and how many bytes come in frames beside the first
-/// fragment.
+/// The choice of a receiver: whose device moves the bytes (`FLAG_PUT`, `FLAG_GET` or 0), and how many bytes come in frames after
+/// the first fragment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct TransferPlan {
     pub flag: u8,
     pub by_frames: u32,
 }
 
-/// What a sender does when its frames have brought what they were to bring.
+/// The next step of a sender when its frames have carried their part of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::pml) enum AfterFrames {
     /// The message is sent.

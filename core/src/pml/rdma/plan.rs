@@ -1,4 +1,4 @@
-//! The plan of a message: what a device moves, and what comes in frames.
+//! The plan of a message: which bytes a device moves, and which bytes come in frames.
 
 use zerocopy::FromZeros;
 
@@ -56,8 +56,8 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
-    /// What the device of a link's rail can do with such memory. `None`: it moves no messages, or the link is not connected yet, so
-    /// that an offer would wait until it is.
+    /// The operations of the device of a link's rail on such memory. `None`: the device moves no messages, or the link is not
+    /// connected yet, so that an offer would wait until it is.
     fn device_of(&self, link: &PeerLink, span: &Span) -> Option<OneSided> {
         let rail = self.rails.rail(link.rail.into())?;
         let can = rail.attributes().reach(span.accelerator().is_some());
@@ -112,7 +112,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rdma.of(slot).and_then(|at| self.rdma.pieces.get(at)).map_or(wanted, |piece| piece.until)
     }
 
-    /// Frames of a send have brought what they were to bring.
+    /// The frames of a send have carried their part of the message.
     pub(in crate::pml) fn after_frames(&mut self, slot: u32) -> AfterFrames {
         let Some(at) = self.rdma.of(slot) else { return AfterFrames::Nothing };
         let Some(piece) = self.rdma.pieces.get(at) else { return AfterFrames::Nothing };

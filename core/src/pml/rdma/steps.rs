@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         let (peer, remote, receives) = (state.peer, state.remote.as_handle(), state.flags & RECEIVE != 0);
         let left = state.wanted.saturating_sub(piece.offset);
         let len = left.min(longest(&can, receives));
-        // Some devices read what they have written, to be sure that it has arrived.
+        // Some devices read the bytes that they have written, to be sure that these have arrived.
         let put = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let access = if receives { put } else { Access::REMOTE_READ };
         let Some(pin) = self.pin_piece(slot, at, len, access) else { return self.fall_back(slot, at) };
@@ -76,7 +76,7 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// The initiator's device begins to move what was offered. `None`: it has no room.
+    /// The initiator's device begins to move the offered bytes. `None`: the device is busy.
     fn begin_transfer(&mut self, slot: u32, at: Handle) -> Option<()> {
         let Some((piece, can)) = self.usable(slot, at) else { return self.fall_back(slot, at) };
         let Some(handle) = self.requests.handle(slot) else { return Some(()) };
@@ -129,7 +129,7 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// The initiator reports what its device has moved.
+    /// The initiator reports the bytes that its device has moved.
     fn report_moved(&mut self, slot: u32, at: Handle) -> Option<()> {
         let state = self.requests.at(slot)?;
         let piece = self.rdma.pieces.get(at)?;
@@ -195,7 +195,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rdma.pins.unpin(&mut self.rails, piece.ahead, false);
     }
 
-    /// A piece, and what its rail's device can do, unless the link is suspended.
+    /// A piece, and the operations of its rail's device, unless the link is suspended.
     fn usable(&self, slot: u32, at: Handle) -> Option<(Piece, OneSided)> {
         let piece = *self.rdma.pieces.get(at)?;
         let state = self.requests.at(slot)?;

@@ -18,7 +18,7 @@ impl<R: Rails> Pml<'_, R> {
     /// [`Refusal`]: nothing was begun then.
     ///
     /// # Safety
-    /// The memory of `sink` stays writable, and nobody else accesses it, until the outcome of the request is taken with
+    /// The memory of `sink` stays writable, and no other code accesses it, until the result of the request is taken with
     /// [`test`](Self::test).
     #[inline]
     pub unsafe fn irecv(&mut self, pattern: Pattern, sink: Span) -> Result<Request, Refusal> {
@@ -55,7 +55,7 @@ impl<R: Rails> Pml<'_, R> {
         self.matcher.post(slot, pattern);
     }
 
-    /// What a new receive needs beside its post if peers were lost or hold messages back. `true`: the receive is over.
+    /// Further steps of a new receive, for the case that peers were lost or hold messages back. `true`: the receive is complete.
     #[cold]
     fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
         if self.peers.get(source as usize).is_some_and(|peer| peer.status == PeerStatus::Lost) {

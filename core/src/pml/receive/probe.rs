@@ -24,8 +24,8 @@ impl<R: Rails> Pml<'_, R> {
         Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
     }
 
-    /// Takes a message that `pattern` accepts out of the queues: nobody else can receive it. `None` if there is none yet. A message
-    /// that its sender holds back for want of credit takes a request, as its receive would.
+    /// Removes a message that `pattern` accepts from the queues, so that no other receive gets it. `None` if there is none yet. A
+    /// message that its sender holds back for lack of credit uses a request, as its receive would.
     ///
     /// # Errors
     /// [`Refusal::Busy`] if such a message is here and all requests are in use: it stays.

@@ -25,7 +25,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Goes once through the active requests: each sends what it can.
+    /// Goes once through the active requests. Each sends as much as the rails accept.
     pub(in crate::pml) fn run_active(&mut self) {
         self.round = self.round.wrapping_add(1).max(1);
         let mut next = self.active.first();
@@ -49,7 +49,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Whether all active requests wait for a link that is enabled or comes back.
+    /// Whether all active requests wait until a link is enabled or up again.
     pub(in crate::pml) fn active_is_waiting(&self) -> bool {
         let mut next = self.active.first();
         while let Some(slot) = next.get() {

@@ -18,7 +18,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Does what the end of a request needs beyond its outcome.
+    /// The steps at the end of a request, after its result is set.
     #[cold]
     pub(in crate::pml) fn end(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };

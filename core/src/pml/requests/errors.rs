@@ -11,7 +11,7 @@ use crate::rail::Peer;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
-    /// The message was longer than the memory of the receive. What fits was delivered.
+    /// The message was longer than the memory of the receive. The bytes that fit were delivered.
     Truncated(Status),
     /// The receive was cancelled before it matched.
     Cancelled,
@@ -28,7 +28,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Who has to act.
+    /// The party that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::PeerFailed(_) | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
@@ -81,7 +81,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Who has to act.
+    /// The party that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Busy => Blame::Resource,

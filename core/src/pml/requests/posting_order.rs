@@ -26,7 +26,7 @@ pub(in crate::pml) struct PostingOrder {
     debt: u32,
 }
 
-/// What receives are ordered by: source and posting number.
+/// The order of receives: source and posting number.
 type Key = (u32, u64);
 
 /// A side of a node.
@@ -64,7 +64,7 @@ impl PostingOrder {
         steps
     }
 
-    /// Drops the tree if nobody needs it and the work of building it has been earned back. Returns whether it is still kept.
+    /// Drops the tree if it is not needed and has saved the work of building it. Returns whether it is still kept.
     pub(in crate::pml) fn drop_if_idle(&mut self, pool: &mut Pool<'_, RequestState>) -> bool {
         if self.kept && !self.needed && self.debt == 0 {
             self.kept = false;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against an ordered map, over random histories, with the tree dropped and built anew in between.
+        /// Against an ordered map, over random histories, with the tree dropped and built again in between.
         #[test]
         fn p27_finds_what_an_ordered_map_finds(ops in prop::collection::vec((0..6u8, 0..4u32, any::<u16>()), 0..400)) {
             let mut block = vec![0u8; 64 * 256];
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// Few receives are looked at, in whatever order they are asked for and end.
+    /// Few receives are visited, regardless of the order of asks and completions.
     #[test]
     fn p27_steps_are_few_at_any_depth() {
         const COUNT: u32 = 20_000;

@@ -1,4 +1,4 @@
-//! What is kept of a request: one slot of a pool for each operation under way.
+//! The state of a request: one slot of a pool for each operation in progress.
 
 use zerocopy::FromZeros;
 
@@ -42,7 +42,7 @@ pub(crate) enum Outcome {
     NoCommunicator,
 }
 
-/// The request is freed when it is done: nobody asks for its outcome.
+/// The request is freed when it is done, since its result is not wanted.
 pub(crate) const DETACHED: u8 = 0x01;
 /// The request is announced among the completed ones when it is done.
 pub(crate) const NOTIFY: u8 = 0x02;
@@ -61,11 +61,11 @@ pub(crate) const RECEIVE: u8 = 0x40;
 /// The request is in the list of active ones.
 pub(crate) const ACTIVE: u8 = 0x80;
 
-/// [`RequestState::status_word`] of a posted receive, and of one that has succeeded, where nobody wants a notice.
+/// [`RequestState::status_word`] of a posted receive, and of one that has succeeded, if no notice was requested.
 const POSTED: u32 = u32::from_le_bytes([Phase::Posted as u8, Outcome::Success as u8, RECEIVE, 0]);
 const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as u8, RECEIVE, 0]);
 
-/// What a request knows of the other side, in one word. The phase says which of the four meanings it has:
+/// A request's data about the other side, in one word. The phase says which of the four meanings it has:
 ///
 /// | request | phase | meaning |
 /// |---|---|---|

@@ -15,9 +15,8 @@ use crate::wire;
 const MAX_ROUNDS: u32 = 1024;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sets the stall time-out: a peer that something is waited for, and that gives no sign of life for this time, is lost
-    /// ([`Lost::Stalled`]). That includes peers that are stopped, or that compute without making progress. A time of 0, as at
-    /// first, means no time-out.
+    /// Sets the stall time-out: an awaited peer that sends no answer for this time is lost ([`Lost::Stalled`]). That includes peers
+    /// that are stopped, or that compute without making progress. A time of 0, as at first, means no time-out.
     ///
     /// [`progress`](Self::progress) notices it within five quarters of the time, if it is called often enough.
     pub fn set_stall_timeout(&mut self, time: Duration) {
@@ -134,7 +133,7 @@ impl<R: Rails> Pml<'_, R> {
         self.control_by_all(index, word);
     }
 
-    /// A peer asks for a sign of life.
+    /// Handles a keepalive of a peer.
     pub(in crate::pml) fn on_keepalive(&mut self, from: u32) {
         let Some(peer) = self.peers.get_mut(from as usize).filter(|peer| peer.status == PeerStatus::Up) else { return };
         peer.liveness.set(KEEPALIVE_REPLY_DUE);
@@ -142,7 +141,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 }
 
-/// A credit frame that asks for a sign of life.
+/// A credit frame that the peer has to answer.
 const fn keepalive() -> wire::Credit {
     let mut keepalive = wire::Credit::new();
     keepalive.common.flags = wire::FLAG_KEEPALIVE;

@@ -1,11 +1,11 @@
-//! What is known of a peer's progress.
+//! The state of a peer's liveness.
 
 use zerocopy::FromZeros;
 
-/// A peer is given up after this many checks without a sign of life.
+/// A peer is given up after this many checks without an answer.
 pub(in crate::pml) const CHECKS: u8 = 4;
 
-/// What is known of a peer's progress: marks, and the number of checks in a row without a sign of life.
+/// The state of a peer's liveness: marks, and the number of checks in a row without an answer.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(transparent)]
 pub(crate) struct PeerLiveness(u8);
@@ -16,13 +16,13 @@ pub(in crate::pml) const HEARD: u8 = 0x01;
 /// A request waits for the peer.
 pub(in crate::pml) const AWAITED: u8 = 0x02;
 
-/// Kept here, though no sign of life: a message to the peer found no room.
+/// A message to the peer found no room. This flag is not about liveness, but is stored here.
 pub(in crate::pml) const OUT_OF_ROOM: u8 = 0x04;
 
-/// The peer asks for a sign of life.
+/// A keepalive of the peer has to be answered.
 pub(in crate::pml) const KEEPALIVE_REPLY_DUE: u8 = 0x08;
 
-/// One check without a sign of life.
+/// One check without an answer.
 const SILENT: u8 = 0x10;
 
 /// The bits that count these checks.

@@ -3,22 +3,24 @@
 //! A process that computes, or that is stopped, looks alive to its rails: it has a connection, and its host answers. A user who
 //! wants such a peer to count as lost sets a stall time-out; by default there is none.
 //!
-//! *What is waited for.* Four times in that time, when nothing else arrives, the engine checks for which peers something is waited
-//! for:
+//! *Awaited peers.* Four times in that time, when nothing else arrives, the engine checks for which peers there is something to
+//! wait for:
 //!
 //! - a request that only the peer can bring forward: a held-back message, an unanswered rendezvous, bytes that are arriving or
 //!   leaving, a receive that names the peer;
 //! - a receive from any source, which waits for all peers that anything was ever sent to;
 //! - a rail that has not drained to the peer.
 //!
-//! *Signs of life.* Any frame from the peer is a sign of life, and so is progress of what was sent to it. The engine also asks for
-//! one, by a credit frame with [`FLAG_KEEPALIVE`](crate::wire::FLAG_KEEPALIVE) (a *keepalive*), which an engine answers as soon as it makes
-//! progress. So a process that waits for a late message is safe from being given up by a peer that waits, too. Keepalives and
-//! replies take all links in use, since one of them may be dead unnoticed. When a link is found to be down, the count of checks
-//! starts again. Checks do not count while no keepalive can leave because the first connection to the peer is still being made.
+//! *Answers.* Any frame from the peer counts as an answer, and so does progress of frames that were sent to it. The engine also
+//! asks for one, by a credit frame with [`FLAG_KEEPALIVE`](crate::wire::FLAG_KEEPALIVE) (a *keepalive*), which an engine answers as soon as
+//! it makes progress. So a process that waits for a late message is safe from being given up by a peer that waits, too. Keepalives
+//! and replies take all links in use, since one of them may have failed without being noticed. When a link is found to be down, the
+//! count of checks starts again. Checks do not count while no keepalive can leave because the first connection to the peer is still
+//! being made.
 //!
-//! *The end.* A peer without a sign of life for four checks is lost as [`Lost::Stalled`](crate::rail::Lost::Stalled), in every way
-//! as if its rail had reported it. It is told, if possible; for it this process is lost then ([`Lost::Broken`](crate::rail::Lost::Broken)).
+//! *The end.* A peer without an answer for four checks is lost as [`Lost::Stalled`](crate::rail::Lost::Stalled), in every way
+//! as if its rail had reported it. The peer is notified, if possible, and this process is then lost for it
+//! ([`Lost::Broken`](crate::rail::Lost::Broken)).
 //!
 //! *Why checks and not time.* Time alone proves nothing: this process may have been stopped itself. So checks count. Each comes a
 //! quarter of the time after the one before, and only when the rails have nothing more to deliver. [`arm`](crate::rail::Rail::arm)

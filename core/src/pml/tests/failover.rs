@@ -307,7 +307,7 @@ pub(super) const BLOWS: [Blow; 8] = {
         // One way only.
         Blow { cut: Cut { ways: [true, false], patience: [20, 5], ..Cut::CLEAN }, ..clean },
         Blow { cut: Cut { ways: [false, true], sweeps: false, patience: [4, 50], ..Cut::CLEAN }, ..clean },
-        // It comes back in the middle. One side may not even have noticed.
+        // The link is up again in the middle. One side may not even have noticed the failure.
         Blow { mended_after: Some(12), ..clean },
         Blow { cut: Cut { patience: [2, u32::MAX], ..Cut::CLEAN }, mended_after: Some(30), ..clean },
         // One after the other.
@@ -536,7 +536,7 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
             assert_eq!(pair.engines[0].test(specific), Some(failed));
             assert_eq!(pair.engines[0].test(wild), None);
             assert_eq!([0, 1].map(|at| pair.engines[at].counters().lost), [1, 1]);
-            // The other side starts anew.
+            // The other side starts again.
             (0..count).for_each(|cable| pair.ground.net.borrow_mut().mend(cable));
             pair.introduce();
             assert_eq!(pair.send(1, 9, Mode::Standard, &[7; 10]), Sending::Complete);
@@ -628,7 +628,7 @@ fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_come
         let Sending::Pending(send) = pair.send(0, 1, mode, &data) else { panic!("is acknowledged") };
         pair.turns(10);
         let receive = pair.recv(1, 0, 1, &mut into);
-        // Nothing comes back from the receiver any more, by either link, and nobody has noticed yet.
+        // No frame from the receiver arrives any more, by either link, and neither side has noticed yet.
         let patience = [[200, 400], [10_000, 10_000]];
         for (cable, patience) in patience.into_iter().enumerate() {
             pair.cut(cable, Cut { ways: [true, false], sweeps: true, refuses: false, patience });

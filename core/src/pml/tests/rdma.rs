@@ -570,7 +570,7 @@ fn b51_registrations_are_kept_bounded_and_forgotten() {
     assert_eq!(message(&mut pair), [(3, 0); 2]);
     assert_eq!(pair.engines[0].pins(), [0, 3]);
     assert_eq!(message(&mut pair), [(3, 3); 2]);
-    // A byte of the middle piece: only that piece is registered anew.
+    // A byte of the middle piece: only that piece is registered again.
     let at = (FIRST + BY_FRAMES + 300) as usize;
     pair.engines[0].forget_memory(data.as_ptr().cast_mut().wrapping_add(at), 1);
     assert_eq!([pair.engines[0].pins(), pair.engines[1].pins()], [[0, 2], [0, 3]]);

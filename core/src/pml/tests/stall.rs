@@ -206,7 +206,7 @@ fn engines_status(data: &[u8]) -> Status {
     Status { peer: Peer(0), tag: 6, received: data.len() as u64, delivered: data.len() as u64 }
 }
 
-/// It sends short messages on the fast path all the time, and never polls: its messages are signs of life.
+/// It sends short messages on the fast path all the time, and never polls: its messages count as answers.
 #[test]
 fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
     let mut engines = patient(2);

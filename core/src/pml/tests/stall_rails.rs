@@ -11,7 +11,10 @@ use crate::pml::*;
 use crate::rail::loopback::{self, Hub};
 use crate::rail::testing::link::Cut;
 use crate::rail::testing::{Answer, rails};
-use crate::rail::{Event, Frame, FullRail, Lost, Peer, Rail, Short};
+use crate::rail::{
+    DeviceMemory, Event, Failover, FastPath, Frame, FullRail, Liveness, Lost, Peer, Rail, RequestCache, Short,
+    SingleCopy,
+};
 use crate::time::{Duration, Instant};
 
 const TIMEOUT: u64 = 1_000_000;
@@ -186,7 +189,7 @@ impl Rail for Odd {
     }
 }
 
-impl crate::rail::FastPath for Odd {
+impl FastPath for Odd {
     crate::forward_rail!(FastPath: below, except poll_short, poll_again);
 
     fn poll_short(&mut self, tag: u8) -> Option<Short> {
@@ -210,23 +213,23 @@ impl crate::rail::FastPath for Odd {
     }
 }
 
-impl crate::rail::RequestCache for Odd {
+impl RequestCache for Odd {
     crate::forward_rail!(RequestCache: below);
 }
 
-impl crate::rail::SingleCopy for Odd {
+impl SingleCopy for Odd {
     crate::forward_rail!(SingleCopy: below);
 }
 
-impl crate::rail::DeviceMemory for Odd {
+impl DeviceMemory for Odd {
     crate::forward_rail!(DeviceMemory: below);
 }
 
-impl crate::rail::Failover for Odd {
+impl Failover for Odd {
     crate::forward_rail!(Failover: below);
 }
 
-impl crate::rail::Liveness for Odd {
+impl Liveness for Odd {
     crate::forward_rail!(Liveness: below);
 }
 

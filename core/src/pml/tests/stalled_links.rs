@@ -1,4 +1,4 @@
-//! Links that stand still or have little room: no frame is sent in vain meanwhile, and nothing waits for ever.
+//! Links that make no progress or have little room: no frame is sent without need meanwhile, and nothing waits forever.
 
 use std::vec;
 use std::vec::Vec;

@@ -77,7 +77,7 @@ impl<R: Rails> Pml<'_, R> {
             }
         } else if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
-            // SAFETY: the unit is ours and nobody else's until it is freed.
+            // SAFETY: the unit belongs to this engine, and no other code uses it until it is freed.
             unsafe { place.unpack(bytes.as_ptr(), bytes.len()) };
         } else if let Some(rail) = self.rails.rail_mut(rail) {
             let cookie = Cookie(handle.to_bits() | ENVELOPE_COOKIE);

@@ -1,6 +1,6 @@
 //! Messages that probes find.
 
-/// What a probe tells of a message.
+/// The properties of a message that a probe returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Envelope {
@@ -12,7 +12,7 @@ pub struct Envelope {
     pub len: u64,
 }
 
-/// A message that a matched probe took: nobody else can receive it.
+/// A message that a matched probe took. No other receive can get it.
 #[derive(PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "a matched message that is never received keeps its envelope, or its request"]

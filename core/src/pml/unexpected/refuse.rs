@@ -9,7 +9,7 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Refuses a message: tells its sender and frees the envelope, now or when there is room.
+    /// Refuses a message: notifies its sender and frees the envelope, now or when there is room.
     pub(in crate::pml) fn refuse(&mut self, slot: u32, reason: Reason) {
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         if !envelope.rendezvous {

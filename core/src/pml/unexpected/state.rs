@@ -1,4 +1,4 @@
-//! What is kept of a message that arrived before its receive, or before earlier messages.
+//! The state of a message that arrived before its receive, or before earlier messages.
 
 use zerocopy::FromZeros;
 

@@ -296,7 +296,7 @@ impl Link {
                 let pending = self.pending.get_mut(&number)?;
                 pending.whole = true;
                 let (skip, sink, cookie) = pending.wanted?;
-                // SAFETY: the sink was given until the end of the delivery is told.
+                // SAFETY: the sink was given until the end of the delivery is reported.
                 unsafe { sink.unpack(pending.bytes[skip..].as_ptr(), pending.bytes.len() - skip) };
                 self.receive(number);
                 Some(Event::Delivered(cookie))
@@ -450,7 +450,7 @@ impl Rail for Link {
     }
 }
 
-impl crate::rail::Failover for Link {
+impl Failover for Link {
     unsafe fn send_migrated(
         &mut self,
         _: Endpoint,
@@ -518,8 +518,8 @@ impl crate::rail::Failover for Link {
     }
 }
 
-impl crate::rail::FastPath for Link {}
-impl crate::rail::RequestCache for Link {}
-impl crate::rail::SingleCopy for Link {}
-impl crate::rail::DeviceMemory for Link {}
-impl crate::rail::Liveness for Link {}
+impl FastPath for Link {}
+impl RequestCache for Link {}
+impl SingleCopy for Link {}
+impl DeviceMemory for Link {}
+impl Liveness for Link {}

@@ -11,7 +11,7 @@ use crate::rail::*;
 use crate::time::Instant;
 use std::{boxed::Box, cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
 
-/// What the rail does with the next frame.
+/// The rail's reaction to the next frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Pass,
@@ -23,7 +23,7 @@ pub enum Answer {
     Unreachable,
 }
 
-/// What the device does with the next operation.
+/// The device's reaction to the next operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
     /// At once.
@@ -34,7 +34,7 @@ pub enum Device {
     NotAvailable,
 }
 
-/// What a test sets and sees.
+/// Settings of a test, and events that the test observes.
 #[derive(Debug, Default)]
 pub struct Script {
     pub answers: VecDeque<Answer>,
@@ -198,7 +198,7 @@ impl Scripted {
         };
         match native.work {
             // SAFETY: the memory is registered, and local memory is vouched for by the caller of `perform` until
-            // its end is told.
+            // its completion is reported.
             Work::Put(local) => unsafe { at.copy_from(own(local), bytes as usize) },
             // SAFETY: the same.
             Work::Get(local) => unsafe { own(local).copy_from(at, bytes as usize) },
@@ -294,7 +294,7 @@ impl Rail for Scripted {
         }
         if self.script.borrow().reads
             && let Some((to, shape, header, body, cookie)) = self.held.front()
-            // SAFETY: in-place bodies are kept by the sender until their end is told.
+            // SAFETY: in-place bodies are kept by the sender until their completion is reported.
             && unsafe { self.inner.send(*to, *shape, header, *body, *cookie) }.is_ok()
         {
             return self.held.pop_front().map(|held| Event::Sent(held.4));
@@ -307,7 +307,7 @@ impl Rail for Scripted {
         if !self.script.borrow().slow_delivery
             && let Some((frame, skip, sink, cookie)) = self.coming.pop_front()
         {
-            // SAFETY: the sink is kept by the receiver until its end is told.
+            // SAFETY: the sink is kept by the receiver until its completion is reported.
             unsafe { self.inner.deliver(frame, skip, sink, cookie) };
             return Some(Event::Delivered(cookie));
         }
@@ -365,7 +365,7 @@ impl Rail for Scripted {
     }
 }
 
-impl crate::rail::SingleCopy for Scripted {
+impl SingleCopy for Scripted {
     fn expose(&mut self, _: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let mut script = self.script.borrow_mut();
         let (base, _) = body.as_contiguous().filter(|_| script.lends)?;
@@ -389,8 +389,9 @@ impl crate::rail::SingleCopy for Scripted {
             return false;
         };
         script.fetched.push(sink.len());
-        let (base, len) = body.as_contiguous().expect("it was lent");
-        // SAFETY: the lender keeps its memory until it is told, or recalls it; the sink is writable, as promised to this function.
+        let (base, len) = body.as_contiguous().expect("exposed memory");
+        // SAFETY: the owner keeps its memory until the answer arrives, or revokes it. The sink is writable, as the caller
+        // guarantees.
         unsafe { sink.unpack(base, len) };
         true
     }
@@ -405,7 +406,7 @@ impl crate::rail::SingleCopy for Scripted {
     }
 }
 
-impl crate::rail::DeviceMemory for Scripted {
+impl DeviceMemory for Scripted {
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         if self.script.borrow_mut().registers.pop_front() == Some(false) {
             return Err(NativeError::NotAvailable);
@@ -446,17 +447,17 @@ impl crate::rail::DeviceMemory for Scripted {
     }
 }
 
-impl crate::rail::Failover for Scripted {
+impl Failover for Scripted {
     fn claim(&mut self, _: Endpoint, _: Origin) -> Option<Claim> {
         self.script.borrow().moved.then_some(Claim::New)
     }
 }
 
-impl crate::rail::Liveness for Scripted {
+impl Liveness for Scripted {
     fn is_connected(&self, _: Endpoint) -> bool {
         !self.script.borrow().unmet
     }
 }
 
-impl crate::rail::FastPath for Scripted {}
-impl crate::rail::RequestCache for Scripted {}
+impl FastPath for Scripted {}
+impl RequestCache for Scripted {}

@@ -1,12 +1,13 @@
-//! Links only if no panic can be reached from the core's functions.
+//! Links only if no panic is reachable from the core's functions.
 //!
-//! The panic handler calls a function that does not exist. Whatever the optimiser can prove unreachable is gone before
-//! the linker looks for it; what is left makes the link fail with the function's name.
+//! The panic handler calls a function that does not exist. The optimiser removes all code that it can prove unreachable.
+//! If a call of the panic handler is left, the link fails with the name of that function.
 #![no_std]
 #![no_main]
 
 unsafe extern "C" {
-    /// Exists nowhere. It takes the information so that what panics, and where, can be looked up.
+    /// This function does not exist. Its argument keeps the panic's source location in the program, which the script
+    /// `panic-check` prints.
     safe fn A_PANIC_IS_REACHABLE_IN_THE_CORE(info: *const ()) -> !;
 }
 
@@ -15,7 +16,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     A_PANIC_IS_REACHABLE_IN_THE_CORE((&raw const *info).cast())
 }
 
-/// Where the linker starts. Never run.
+/// The program's entry point for the linker. The program is never run.
 #[unsafe(no_mangle)]
 extern "C" fn _start() -> ! {
     towline_panic_check::reach();

@@ -1,7 +1,8 @@
-//! The engine over the real rails. They stand on the standard library, which panics in places of its own, so a link
-//! cannot tell; but a panic brings the name of its source file into the program, and none may be the core's.
+//! The engine over the real rails. They use the standard library, which has panics of its own, so a failing link would not
+//! show whose panic it is. But each reachable panic puts the name of its source file into the program, and none of these
+//! files may belong to the core.
 //!
-//! Never run.
+//! The program is never run.
 
 use towline_core::arena::Arena;
 use towline_core::mtl::Mtl;
@@ -10,8 +11,8 @@ use towline_panic_check::engine::{config, transport};
 use towline_panic_check::{any, loopback};
 
 fn over<R: Rails>(rails: R) -> Result<(), SetUpError> {
-    let mut room = [0; 4096];
-    transport(Mtl::new(config(), any(0), &mut Arena::new(&mut room), rails)?);
+    let mut memory = [0; 4096];
+    transport(Mtl::new(config(), any(0), &mut Arena::new(&mut memory), rails)?);
     Ok(())
 }
 

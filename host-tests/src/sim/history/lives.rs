@@ -1,4 +1,4 @@
-//! Incarnations of nodes, and what they know of each other, as the history goes on.
+//! Incarnations of nodes, and which incarnations they know of each other, in the course of the history.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,7 @@ pub(super) struct Stream {
     pub to: Incarnation,
 }
 
-/// The incarnations, and what nodes know of each other.
+/// The incarnations, and which of them nodes know of each other.
 #[derive(Default)]
 pub(super) struct Incarnations {
     pub now: HashMap<u32, u32>,

@@ -147,7 +147,7 @@ impl<'h> Matching<'h> {
     }
 
     /// Assigns a message to a failed receive that may have matched it, moving other messages to other receives if
-    /// necessary. Whether this is possible.
+    /// necessary. Returns whether this is possible.
     fn assign_to_failed(&mut self, message: u32, asked: &mut [bool]) -> bool {
         for by in 0..self.failed_receives.len() {
             if asked[by] || !accepts(&self.failed_receives[by].what, &self.sends[message as usize].what) {

@@ -1,7 +1,7 @@
 //! One-sided operations as programs see them, and the rules for their results.
 //!
 //! A window is memory that a node has registered: some words, and an area for each node. Its content is known at any
-//! time, whatever the timing:
+//! time, independently of the timing:
 //! - Each node has its own area, with one put or get at a time, so a get returns the bytes of the last put.
 //! - Counters are only incremented by one. Each value is returned by one operation, and the final value is the number
 //!   of operations.

@@ -28,7 +28,7 @@ pub enum Record {
         /// The peer.
         peer: u32,
     },
-    /// A node knows the present incarnation of another from now on. What it knew of an earlier one is void.
+    /// A node knows the present incarnation of another from now on. Its data about an earlier one is void.
     Introduced {
         /// The node.
         node: u32,

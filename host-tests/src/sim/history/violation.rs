@@ -104,7 +104,7 @@ impl From<RmaViolation> for Violation {
     }
 }
 
-/// What was checked.
+/// Counts of checked events.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
     /// Messages sent and received.

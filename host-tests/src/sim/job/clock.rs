@@ -1,4 +1,4 @@
-//! The clock: which nodes take a turn, which sleep and until when, and what comes next.
+//! The clock: which nodes take a turn, which sleep and until when, and which event is next.
 //!
 //! A node with nothing to do sleeps as a program does ([`arm`](towline_core::pml::Pml::arm)): until something arrives,
 //! or until its engine must be called. A node that sleeps too long makes the job late or stuck.

@@ -16,7 +16,7 @@ use crate::sim::network::faults::{FOR_EVER, PlantedBug};
 const INTRODUCTION_DELAY: u64 = 1_000_000;
 
 impl Job<'_> {
-    /// Applies the events that are due by the clock. Whether there was one.
+    /// Applies the events that are due by the clock. Returns whether there was one.
     pub fn apply_due_events(&mut self) -> Result<bool, JobError> {
         let now = self.now;
         if self.faults_end_at.is_some_and(|at| at <= now) && !self.faults_ended {
@@ -106,7 +106,7 @@ impl Job<'_> {
         rails.0[rail as usize].set_enabled(on);
     }
 
-    /// Enables rails whose time is over. Whether there was one.
+    /// Enables rails whose time is over. Returns whether there was one.
     pub fn enable_rails(&mut self) -> Result<bool, JobError> {
         let now = self.now;
         let stays = self.planted == Some(PlantedBug::RailStaysDisabled);
@@ -126,7 +126,7 @@ impl Job<'_> {
         Ok(!due.is_empty())
     }
 
-    /// Counts one step of a node, at which it may die. Whether it has died.
+    /// Counts one step of a node, at which it may die. Returns whether it has died.
     pub fn step_may_kill(&mut self, at: usize) -> bool {
         let node = &mut self.nodes[at];
         node.calls += 1;
@@ -211,7 +211,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Completes what has ended so far, since it belongs to the earlier incarnation.
+    /// Completes the operations that have ended so far, since they belong to the earlier incarnation.
     pub fn end_previous_incarnation(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         for taken in &mut self.nodes[node as usize].taken {
             taken.wait = 0;

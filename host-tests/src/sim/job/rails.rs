@@ -8,7 +8,10 @@ use towline_core::forward_rail;
 use towline_core::link::{Config, Counters, Crc32c, Link};
 use towline_core::pml::Rails;
 use towline_core::rail::native::{Native, NativeError};
-use towline_core::rail::{self, Cookie, Endpoint, Origin, Peer, Rail, SendError, Sent, Shape, Ticket};
+use towline_core::rail::{
+    self, Cookie, DeviceMemory, Endpoint, Failover, FastPath, Liveness, Origin, Peer, Rail, RequestCache, SendError,
+    Sent, Shape, SingleCopy, Ticket,
+};
 use towline_core::time::Duration;
 
 use super::counts::add;
@@ -140,7 +143,7 @@ impl rail::Rail for NodeRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::FastPath for NodeRail<'_> {
+impl FastPath for NodeRail<'_> {
     forward_rail!(FastPath: below, except send_now);
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
@@ -151,7 +154,7 @@ impl towline_core::rail::FastPath for NodeRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::RequestCache for NodeRail<'_> {
+impl RequestCache for NodeRail<'_> {
     forward_rail!(RequestCache: below, except send_request);
 
     unsafe fn send_request(
@@ -170,12 +173,12 @@ impl towline_core::rail::RequestCache for NodeRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::SingleCopy for NodeRail<'_> {
+impl SingleCopy for NodeRail<'_> {
     forward_rail!(SingleCopy: below);
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::DeviceMemory for NodeRail<'_> {
+impl DeviceMemory for NodeRail<'_> {
     forward_rail!(DeviceMemory: below, except perform);
 
     unsafe fn perform(&mut self, on: Endpoint, native: &Native, cookie: Cookie) -> Result<Option<u64>, NativeError> {
@@ -187,7 +190,7 @@ impl towline_core::rail::DeviceMemory for NodeRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Failover for NodeRail<'_> {
+impl Failover for NodeRail<'_> {
     forward_rail!(Failover: below, except send_migrated);
 
     unsafe fn send_migrated(
@@ -206,7 +209,7 @@ impl towline_core::rail::Failover for NodeRail<'_> {
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl towline_core::rail::Liveness for NodeRail<'_> {
+impl Liveness for NodeRail<'_> {
     forward_rail!(Liveness: below);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A program that loses a peer cannot go on as planned: messages of that peer never arrive, and receives from any
 //! source that were meant for them get no message or another one. So when nothing moves any more, nodes *recover*, as a
-//! fault-tolerant application would: they receive all messages that are there, whatever the plan says, then cancel
+//! fault-tolerant application would: they receive all messages that have arrived, regardless of the plan, then cancel
 //! receives, and skip probes. The checker still requires every message between live nodes.
 
 use super::node::{OpKind, UNPLANNED};
@@ -39,7 +39,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Receives all messages that are there. Whether there was one.
+    /// Receives all messages that are there. Returns whether there was one.
     pub fn receive_everything(&mut self) -> bool {
         self.wake_all();
         let mut any = false;

@@ -8,7 +8,7 @@ use crate::sim::network::faults::Counts;
 /// The report of a job that passed.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What was checked.
+    /// Counts of checked events.
     pub summary: Summary,
     /// Counts of the network.
     pub counts: Counts,

@@ -213,7 +213,7 @@ impl Job<'_> {
         self.ended + self.nodes.iter().map(|node| of(node) + node.next as u64).sum::<u64>()
     }
 
-    /// Gives one node a turn: some steps of its program, progress, and completions. Whether anything happened.
+    /// Gives one node a turn: some steps of its program, progress, and completions. Returns whether anything happened.
     fn turn(&mut self, at: usize) -> Result<bool, JobError> {
         let (mut active, mut waits) = (false, false);
         for _ in 0..self.random.below(6) {

@@ -304,7 +304,7 @@ impl Job<'_> {
         self.nodes[at].finished_sends.push(op.room);
     }
 
-    /// Records the outcome of a receive. Whether it was cancelled.
+    /// Records the outcome of a receive. Returns whether it was cancelled.
     pub fn end_receive(
         &mut self,
         at: usize,

@@ -22,7 +22,7 @@ use crate::sim::history::one_sided::{CELL, COUNTERS, Forgery, RmaKind, RmaOp, Rm
 use crate::sim::history::{History, Record, digest};
 
 impl Job<'_> {
-    /// Gives a node its turn with windows. Whether it did anything.
+    /// Gives a node its turn with windows. Returns whether it did anything.
     pub fn use_windows(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
         let [operations, closes] = windows.chances;
@@ -110,7 +110,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Begins an operation. Whether there was one to begin, and room for it.
+    /// Begins an operation. Returns whether there was one to begin, and room for it.
     fn begin_operation(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
         let random = &mut windows.random;
@@ -180,7 +180,7 @@ impl Job<'_> {
         }
     }
 
-    /// Completes operations of a node. Whether there was one.
+    /// Completes operations of a node. Returns whether there was one.
     pub fn complete_operations(&mut self, at: usize) -> Result<bool, JobError> {
         let mut any = false;
         while let Some(Finished { operation, result }) = self.nodes[at].engine.pml().next_finished() {

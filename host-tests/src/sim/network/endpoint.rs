@@ -32,12 +32,12 @@ pub(super) struct End {
     pub peers: Vec<Option<KnownPeer>>,
     /// How often each peer was deleted at this end. Events of an earlier epoch are not reported.
     pub epochs: Vec<u32>,
-    /// What is known of each peer's host.
+    /// The known state of each peer's host.
     pub hosts: Vec<HostState>,
     pub held: u32,
 }
 
-/// What an end knows of the host of a peer.
+/// The state of a peer's host, as an end knows it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct HostState {
     /// A request in flight: when it was sent, when its reply arrives, and whether there is a reply.

@@ -1,7 +1,8 @@
 //! The network of the simulator: rails that delay, refuse, reorder, lose and change frames, in virtual time.
 //!
-//! Types are below, behaviour is above: [`faults`] says what may go wrong, `packet` and `endpoint` hold what is under way, `state` holds
-//! the whole network, `transit`, `connections` and `device_work` say what happens to it, and [`Net`] and [`SimRail`] are its faces.
+//! Types are below, behaviour is above: [`faults`] contains the possible faults, `packet` and `endpoint` the frames in flight,
+//! `state` the whole network, `transit`, `connections` and `device_work` its behaviour, and [`Net`] and [`SimRail`] are its
+//! interfaces.
 
 mod connections;
 mod device_work;

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 
 use towline_core::convertor::{Span, transfer};
-use towline_core::rail::COPIED;
 use towline_core::rail::native::{Key, Native, NativeError, Region};
 use towline_core::rail::{
     AcceleratorLimits, Attributes, Capabilities, Cookie, Delivery, Endpoint, Event, Frame, FrameId, Grant, HEAD, Lane,
     Lost, Peer, REMOTE_BUFFER_BYTES, Rail, RemoteBuffer, SendError, Sent, Shape, Ticket, Unreachable,
 };
+use towline_core::rail::{COPIED, DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy};
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
@@ -262,7 +262,8 @@ impl SimRail {
                 let (sink, skip, cookie) = packet.sink.take()?;
                 let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
                 if planted != Some(PlantedBug::SinkUnwritten) {
-                    // SAFETY: whoever asked for the delivery keeps the sink writable until told; the packet is elsewhere.
+                    // SAFETY: the caller of the delivery keeps the sink writable until its end is reported; the packet does not
+                    // overlap it.
                     unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
                 }
                 state.discard(at);
@@ -459,7 +460,7 @@ impl Rail for SimRail {
     }
 }
 
-impl towline_core::rail::RequestCache for SimRail {
+impl RequestCache for SimRail {
     fn request_init(&mut self, extra: &mut [u8]) {
         assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
         assert_ne!(extra, PREPARED, "prepared twice");
@@ -500,7 +501,7 @@ impl towline_core::rail::RequestCache for SimRail {
     }
 }
 
-impl towline_core::rail::SingleCopy for SimRail {
+impl SingleCopy for SimRail {
     fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let mut state = self.net.0.borrow_mut();
         let known = to.0 < state.nodes() && state.end(self.node, self.rail).peers[to.0 as usize].is_some();
@@ -543,7 +544,8 @@ impl towline_core::rail::SingleCopy for SimRail {
             return false;
         };
         state.counts.read_exposed += 1;
-        // SAFETY: the caller vouches for the sink, and the one who lent the body for that until it is told or forgets us.
+        // SAFETY: the caller guarantees that the sink is valid. The owner of the exposed body keeps it until the end is reported,
+        // or until the owner deletes this peer.
         unsafe { transfer(lent.body, sink) };
         true
     }
@@ -561,7 +563,7 @@ impl towline_core::rail::SingleCopy for SimRail {
     }
 }
 
-impl towline_core::rail::DeviceMemory for SimRail {
+impl DeviceMemory for SimRail {
     unsafe fn register(&mut self, base: *mut u8, len: usize, access: Access) -> Result<(Region, Key), NativeError> {
         self.net.0.borrow_mut().register(self.node, self.rail, base, len, access)
     }
@@ -576,7 +578,7 @@ impl towline_core::rail::DeviceMemory for SimRail {
     }
 }
 
-impl towline_core::rail::Liveness for SimRail {
+impl Liveness for SimRail {
     fn ask_host(&mut self, of: Endpoint) -> Option<Instant> {
         let mut state = self.net.0.borrow_mut();
         if of.0 >= state.nodes() {
@@ -586,5 +588,5 @@ impl towline_core::rail::Liveness for SimRail {
     }
 }
 
-impl towline_core::rail::FastPath for SimRail {}
-impl towline_core::rail::Failover for SimRail {}
+impl FastPath for SimRail {}
+impl Failover for SimRail {}

@@ -44,7 +44,7 @@ pub(super) struct State {
     pub known_incarnations: HashMap<(u32, u32), u32>,
     /// When each node must be called if it sleeps, because of its engine or of an arrival.
     pub wakes_at: Vec<u64>,
-    /// Whether to print what happens: `TOWLINE_TRACE`.
+    /// Whether to print all events: `TOWLINE_TRACE`.
     pub trace: bool,
 }
 
@@ -81,7 +81,7 @@ impl State {
         self.nodes
     }
 
-    /// Prints what happens to a frame, if a trace is wanted.
+    /// Prints an event of a frame, if a trace is wanted.
     pub fn trace(&self, what: &str, packet: &Packet) {
         if self.trace {
             let Packet { id, from, to, rail, lane, .. } = packet;

@@ -1,4 +1,4 @@
-//! What happens to a frame between its sender and its receiver.
+//! The transit of a frame from its sender to its receiver.
 
 use std::cmp::Reverse;
 
@@ -10,7 +10,7 @@ use super::packet::Packet;
 use super::state::State;
 
 impl State {
-    /// Accepts a committed packet, and sends it now or when its sender polls. Whether it was sent at once.
+    /// Accepts a committed packet, and sends it now or when its sender polls. Returns whether it was sent at once.
     pub fn accept(&mut self, packet: Packet) -> bool {
         self.counts.frames += 1;
         self.counts.bytes += packet.len() as u64;
@@ -30,7 +30,7 @@ impl State {
         true
     }
 
-    /// Applies a planted bug of a rail. Whether the frame needs no further handling.
+    /// Applies a planted bug of a rail. Returns whether the frame needs no further handling.
     pub fn apply_planted_bug(&mut self, at: u32) -> bool {
         let (from, to) = (self.packet(at).from, self.packet(at).to);
         let first = wire::kind(&self.packet(at).bytes) == Some(wire::Kind::Match);
