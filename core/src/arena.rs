@@ -115,7 +115,7 @@ impl<'m> Arena<'m> {
     }
 }
 
-/// The block handed in is too small: the caller's fault, to be mended with a larger block or smaller limits.
+/// The block handed in is too small: the caller's fault, who needs a larger block or smaller limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfMemory {

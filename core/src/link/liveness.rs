@@ -85,7 +85,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if matches!(path.session.state, ConnState::Connecting | ConnState::Up)
             && self.dead_at(at).is_some_and(|due| due <= now)
         {
-            if self.clock.is_behind(self.config.patience()) {
+            if self.clock.is_behind(self.config.min_timeout()) {
                 self.extend_deadline(at, self.config.urgent());
             } else if !self.excuse_silence(at) {
                 return self.set_down(at, DownReason::TimedOut);
@@ -136,10 +136,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn hello_overdue_at(&self, at: u32) -> Option<u64> {
         let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
         // As long as an established peer may be silent, unless that is for ever.
-        let patience = (most / 16).max(silent.min(most / 2));
+        let timeout = (most / 16).max(silent.min(most / 2));
         let connecting = |path: &&Path| path.session.state == ConnState::Connecting;
         let path = self.peers.paths.get(at as usize).filter(connecting)?;
-        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).saturating_add(patience))
+        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).saturating_add(timeout))
     }
 
     /// Probes a link that is down.

@@ -76,7 +76,7 @@ pub(super) fn finish(engines: &mut [Engine], at: usize, request: Request) -> Res
         }
         step(engines);
     }
-    panic!("stand-still: {:?}", engines.iter().map(|e| *e.counters()).collect::<Vec<_>>());
+    panic!("no progress: {:?}", engines.iter().map(|e| *e.counters()).collect::<Vec<_>>());
 }
 
 pub(super) fn settle(engines: &mut [Engine]) {
