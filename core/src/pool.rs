@@ -106,7 +106,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// The item itself, where no slot is free.
     #[inline]
     pub fn take(&mut self, item: T) -> Result<Handle, T> {
-        let Some((handle, place)) = self.take_used() else { return Err(item) };
+        let Some((handle, place)) = self.take_uncleared() else { return Err(item) };
         *place = item;
         Ok(handle)
     }
@@ -114,7 +114,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// Takes a free slot as it was left, or zeroed where it never was used: for items of which few fields matter at first.
     /// `None` where no slot is free.
     #[inline]
-    pub fn take_used(&mut self) -> Option<(Handle, &mut T)> {
+    pub fn take_uncleared(&mut self) -> Option<(Handle, &mut T)> {
         if self.free as usize >= self.slots.len() {
             return self.take_untouched();
         }
@@ -131,7 +131,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
     }
 
-    /// As [`take_used`](Self::take_used), where no slot was given back.
+    /// As [`take_uncleared`](Self::take_uncleared), where no slot was given back.
     #[cold]
     fn take_untouched(&mut self) -> Option<(Handle, &mut T)> {
         self.slots.get_mut(self.touched as usize)?.next = NO_SLOT;

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::module::{Btl, Config, Performance, Performed, Terms};
+use towline_core::btl::module::{Btl, Config, RmaCompleted, RmaCompletion, RmaParams};
 use towline_core::convertor::Span;
 use towline_core::rail::loopback::{Hub, Rail};
 use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, Shape, Unreachable, tags};
@@ -122,11 +122,11 @@ fn module<'m>(
 
 /// A callback that collects completions.
 #[derive(Debug, Default)]
-struct Completions(RefCell<Vec<Performance>>);
+struct Completions(RefCell<Vec<RmaCompletion>>);
 
-impl<R: towline_core::rail::FullRail> Performed<R> for Completions {
-    fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
-        self.0.borrow_mut().push(*performance);
+impl<R: towline_core::rail::FullRail> RmaCompleted<R> for Completions {
+    fn rma_completed(&self, _: &mut Btl<'_, R>, completion: &RmaCompletion) {
+        self.0.borrow_mut().push(*completion);
     }
 }
 
@@ -159,8 +159,8 @@ impl Honest<'_> {
         }
         let at = usize::from(at) % LEN;
         let len = usize::from(len) % (LEN - at);
-        let (target, remote, terms) =
-            (self.target, self.remote, Terms { callback: Some(self.completions as _), ..Terms::NONE });
+        let (target, remote, params) =
+            (self.target, self.remote, RmaParams { callback: Some(self.completions as _), ..RmaParams::NONE });
         let mut operation = Operation { value: 0, sink: vec![0; len], expected: vec![0; len], _data: vec![what; len] };
         let sink = Span::contiguous(operation.sink.as_mut_ptr(), len);
         let begun = match what % 3 {
@@ -168,12 +168,12 @@ impl Honest<'_> {
                 let source = Span::of(&operation._data);
                 self.bytes()[at..at + len].fill(what);
                 // SAFETY: the data is kept until the operation's completion is reported.
-                unsafe { self.btl.put(target, source, &remote, at as u64, terms) }
+                unsafe { self.btl.put(target, source, &remote, at as u64, params) }
             }
             1 => {
                 operation.expected = self.bytes()[at..at + len].to_vec();
                 // SAFETY: the sink is kept until the operation's completion is reported.
-                unsafe { self.btl.get(target, sink, &remote, at as u64, terms) }
+                unsafe { self.btl.get(target, sink, &remote, at as u64, params) }
             }
             _ => {
                 let place = &mut self.model[at / 8];
@@ -183,7 +183,7 @@ impl Honest<'_> {
                 };
                 operation.value = *place;
                 *place = atomic.of_word(*place, AtomicFlags::empty());
-                self.btl.atomic(target, atomic, AtomicFlags::empty(), &remote, (at / 8 * 8) as u64, terms)
+                self.btl.atomic(target, atomic, AtomicFlags::empty(), &remote, (at / 8 * 8) as u64, params)
             }
         };
         begun.expect("a slot is free, and the operation stays within the memory");
@@ -197,9 +197,9 @@ impl Honest<'_> {
 
     fn progress(&mut self) {
         self.btl.progress(Instant::ZERO);
-        for performance in self.completions.0.borrow_mut().drain(..) {
+        for completion in self.completions.0.borrow_mut().drain(..) {
             let operation = self.in_progress.take().expect("each completion is reported once");
-            assert_eq!(performance.status, Ok(operation.value));
+            assert_eq!(completion.status, Ok(operation.value));
             assert_eq!(operation.sink, operation.expected);
         }
     }

@@ -38,7 +38,7 @@ fn choices_have_reasons() {
     assert!(choice("itself").contains("loopback taken"), "{}", choice("itself"));
     assert!(choice("same host").contains("sm taken"), "{}", choice("same host"));
     assert!(
-        choice("other host").contains("sm left (unreachable: the peer is on another host)"),
+        choice("other host").contains("sm not taken (unreachable: the peer is on another host)"),
         "{}",
         choice("other host")
     );

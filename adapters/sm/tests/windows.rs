@@ -14,7 +14,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::Proc;
-use towline_core::btl::module::{Btl, Config as Settings, Performance, Performed, Terms};
+use towline_core::btl::module::{Btl, Config as Settings, RmaCompleted, RmaCompletion, RmaParams};
 use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::rail::native::{Key, Local, Native, NativeError, Region, Work};
 use towline_core::rail::{Cookie, DeviceMemory as _, Endpoint, Event, Peer, Rail as _, Unreachable};
@@ -193,9 +193,9 @@ fn of_key(key: &Key) -> File {
 #[derive(Debug, Default)]
 struct Results(RefCell<Vec<Result<u64, Failure>>>);
 
-impl Performed<Rail> for Results {
-    fn performed(&self, _: &mut Btl<'_, Rail>, performance: &Performance) {
-        self.0.borrow_mut().push(performance.status);
+impl RmaCompleted<Rail> for Results {
+    fn rma_completed(&self, _: &mut Btl<'_, Rail>, completion: &RmaCompletion) {
+        self.0.borrow_mut().push(completion.status);
     }
 }
 
@@ -223,7 +223,7 @@ fn b21_b43_operations_through_a_mapping_and_through_frames_agree() {
         let registration = unsafe { modules[1].register_mem(None, base, 32, Access::ANY) }.unwrap();
         modules[1].remote_memory(registration).unwrap()
     });
-    let terms = Terms { callback: Some(&results as &dyn Performed<Rail>), ..Terms::NONE };
+    let params = RmaParams { callback: Some(&results as &dyn RmaCompleted<Rail>), ..RmaParams::NONE };
     let operands = [1u64, u64::MAX, 0x8000_0000_8000_0000, 1.5f64.to_bits(), u64::from(2.5f32.to_bits())];
     for which in 0..2 {
         let mut model = [0u64; 4];
@@ -235,7 +235,7 @@ fn b21_b43_operations_through_a_mapping_and_through_frames_agree() {
                 continue;
             }
             let at = if turn % 7 == 0 { 3 } else { turn % 3 };
-            modules[0].atomic(to, atomic, flags, &remote[which], 8 * at as u64, terms).unwrap();
+            modules[0].atomic(to, atomic, flags, &remote[which], 8 * at as u64, params).unwrap();
             while !modules[0].flush(None) {
                 for module in &mut modules {
                     module.progress(Instant::ZERO);

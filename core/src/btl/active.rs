@@ -1,4 +1,4 @@
-//! Active messages: who takes the frames of a tag.
+//! Active messages: each tag has a consumer, which gets the frames with this tag.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use crate::btl::endpoint::EndpointId;
 use crate::error::Blame;
 use crate::rail::tags;
 
-/// A frame that arrived, as its consumer sees it (`mca_btl_base_receive_descriptor_t`).
+/// A frame that has arrived, for its consumer (`mca_btl_base_receive_descriptor_t`).
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'r> {
     endpoint: Option<EndpointId>,
@@ -23,7 +23,7 @@ impl<'r> Received<'r> {
         Self { endpoint, tag, data, segment }
     }
 
-    /// Who sent it; `None` where the peer was removed meanwhile.
+    /// The sender. `None` if the peer was removed meanwhile.
     pub const fn endpoint(&self) -> Option<EndpointId> {
         self.endpoint
     }
@@ -33,24 +33,24 @@ impl<'r> Received<'r> {
         self.tag
     }
 
-    /// Header and payload, in one piece.
+    /// The bytes of the frame, header and payload, in one piece.
     pub const fn data(&self) -> &'r [u8] {
         self.data
     }
 
-    /// The same as base segments, for C.
+    /// The same bytes as a list of segments, for C.
     pub const fn segments(&self) -> &[Segment] {
         core::slice::from_ref(&self.segment)
     }
 }
 
-/// One consumer per tag of one module. `C` refers to the consumer.
+/// The consumer of each tag of a module. `C` is a reference to a consumer.
 #[derive(Debug)]
-pub(super) struct Active<'m, C> {
+pub(super) struct Consumers<'m, C> {
     table: &'m mut [Option<C>],
 }
 
-impl<'m, C: Copy> Active<'m, C> {
+impl<'m, C: Copy> Consumers<'m, C> {
     pub(super) fn new(arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         Ok(Self { table: arena.filled(tags::MAX as usize, None)? })
     }
@@ -60,7 +60,7 @@ impl<'m, C: Copy> Active<'m, C> {
     }
 
     pub(super) fn register(&mut self, tag: u8, consumer: C) -> Result<(), RegisterError> {
-        let entry = self.table.get_mut(tag as usize).ok_or(RegisterError::NotATag)?;
+        let entry = self.table.get_mut(tag as usize).ok_or(RegisterError::InvalidTag)?;
         if entry.is_some() {
             return Err(RegisterError::Taken);
         }
@@ -78,19 +78,19 @@ impl<'m, C: Copy> Active<'m, C> {
     }
 }
 
-/// A consumer was not registered.
+/// Why a consumer was not registered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// 255 is one more than the highest tag.
-    NotATag,
-    /// The tag has a consumer.
+    /// The tag is 255, and the highest valid tag is 254.
+    InvalidTag,
+    /// The tag has a consumer already.
     Taken,
 }
 
 impl RegisterError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         Blame::Caller
     }
@@ -99,8 +99,8 @@ impl RegisterError {
 impl fmt::Display for RegisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotATag => "255 is no tag: choose one of 0 to 254",
-            Self::Taken => "the tag has a consumer: choose another, or unregister that first",
+            Self::InvalidTag => "tag 255 is not valid: choose a tag from 0 to 254",
+            Self::Taken => "the tag has a consumer already: choose another tag, or unregister the consumer first",
         })
     }
 }

@@ -1,128 +1,129 @@
-//! The frames to and from a peer, counted: what order over a rail whose frames may overtake each other is made of.
+//! Counts of the frames to and from a peer: by these a module keeps order over a rail whose frames may overtake each other.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::descriptor::{NO_ORDER, ORDER};
 
-/// The version, in the high half of the first byte; kinds of other frames with that tag are in `rma::frames`.
+/// The version, in the high half of the first byte. The kinds of other frames with this tag are in `rma::frames`.
 pub(super) const VERSION: u8 = 1 << 4;
-/// The sender wants to be told when as many of its frames were handed over.
-pub(super) const ASKS: u8 = VERSION | 6;
-/// As many were handed over.
-pub(super) const TELLS: u8 = VERSION | 7;
+/// The sender asks for a reply when so many of its frames were handed over.
+pub(super) const COUNT_REQUEST: u8 = VERSION | 6;
+/// So many frames were handed over.
+pub(super) const COUNT_REPLY: u8 = VERSION | 7;
 
-/// One of these frames.
+/// A frame that asks for or reports a count.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub(super) struct Count {
+pub(super) struct CountFrame {
     pub kind: u8,
     pub reserved: [u8; 3],
     pub count: U32,
 }
 
-/// What is counted of a peer.
+/// The counts of one peer. All of them wrap.
 #[derive(Clone, Copy, FromZeros, Debug)]
-pub(super) struct Counts {
-    /// Frames that were sent to it.
+pub(super) struct PeerCounts {
+    /// Frames that were sent to the peer.
     sent: u32,
-    /// As many of them were handed over there, as far as it has told.
+    /// How many of them were handed over there, according to its last reply.
     arrived: u32,
-    /// It was asked to tell when as many are; one question at a time.
-    asked: u32,
-    /// It is to be asked, when as many are.
-    asks: bool,
-    ask_for: u32,
-    /// So many have to be there before the first of those that wait leaves.
+    /// The count of the last request that was sent. There is one request at a time.
+    requested: u32,
+    /// A request is due, and its count.
+    request_due: bool,
+    request_count: u32,
+    /// How many frames have to arrive before the first ordered send that waits may leave.
     goal: u32,
     has_goal: bool,
-    /// Its frames that were handed over here, or dropped.
-    came: u32,
-    /// It wants to be told when as many were.
-    wanted: u32,
-    wants: bool,
-    /// Some operation to it was complete.
+    /// Frames of the peer that were handed over here, or dropped.
+    delivered: u32,
+    /// The count of the peer's request, and whether that has no reply yet.
+    peer_requested: u32,
+    reply_due: bool,
+    /// Whether an operation to the peer was complete before.
     complete: bool,
 }
 
-impl Counts {
-    /// A frame has left.
-    pub const fn left(&mut self) {
+impl PeerCounts {
+    /// A frame was sent.
+    pub const fn count_sent(&mut self) {
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// One of the peer's was handed over, or dropped. Whether the peer is to be told.
-    pub const fn came(&mut self) -> bool {
-        self.came = self.came.wrapping_add(1);
-        self.wants
+    /// A frame of the peer was handed over, or dropped. Returns whether the peer waits for a reply.
+    pub const fn on_delivered(&mut self) -> bool {
+        self.delivered = self.delivered.wrapping_add(1);
+        self.reply_due
     }
 
-    /// An operation is complete: what follows can be ordered behind it.
-    pub const fn completes(&mut self) {
+    /// An operation is complete: from now on its order value is valid.
+    pub const fn on_completion(&mut self) {
         self.complete = true;
     }
 
-    /// Whether this is the order of anything.
-    pub const fn takes(&self, order: u8) -> bool {
+    /// Whether an order value is valid: it is none, or that of a complete operation.
+    pub const fn is_valid_order(&self, order: u8) -> bool {
         order == NO_ORDER || (order == ORDER && self.complete)
     }
 
-    /// Whether all has arrived that was sent before the send that waits first. If not, the peer is to be asked.
-    pub const fn is_settled(&mut self) -> bool {
+    /// Whether all frames have arrived that were sent before the first ordered send that waits. If not, a request is due.
+    pub const fn ordered_may_leave(&mut self) -> bool {
         if !self.has_goal {
-            (self.goal, self.has_goal) = (self.sent, true); // what has priority goes on meanwhile
+            (self.goal, self.has_goal) = (self.sent, true); // sends with priority that leave later do not count
         }
-        self.has(self.goal)
+        self.have_arrived(self.goal)
     }
 
-    /// The send that waited first waits no more.
-    pub const fn goes_on(&mut self) {
+    /// The first ordered send has left or failed.
+    pub const fn on_ordered_left(&mut self) {
         self.has_goal = false;
     }
 
-    /// The same for all that was sent so far.
-    pub const fn has_all(&mut self) -> bool {
-        self.has(self.sent)
+    /// Whether all frames have arrived that were sent so far. If not, a request is due.
+    pub const fn all_arrived(&mut self) -> bool {
+        self.have_arrived(self.sent)
     }
 
-    const fn has(&mut self, goal: u32) -> bool {
-        let there = self.arrived.wrapping_sub(goal) <= u32::MAX / 2;
-        if !there && !self.asks && self.asked == self.arrived {
-            (self.asks, self.ask_for) = (true, goal);
+    const fn have_arrived(&mut self, goal: u32) -> bool {
+        let arrived = self.arrived.wrapping_sub(goal) <= u32::MAX / 2;
+        if !arrived && !self.request_due && self.requested == self.arrived {
+            (self.request_due, self.request_count) = (true, goal);
         }
-        there
+        arrived
     }
 
-    /// Whether nothing but the peer's answer helps those that wait.
-    pub const fn awaits_answer(&self) -> bool {
-        self.has_goal && !self.asks && self.asked != self.arrived
+    /// Whether an ordered send waits, and can leave only after the peer has replied.
+    pub const fn awaits_reply(&self) -> bool {
+        self.has_goal && !self.request_due && self.requested != self.arrived
     }
 
-    /// What is to be said to the peer.
-    pub fn due(&self) -> Option<Count> {
+    /// The next frame that is due to the peer.
+    pub fn due(&self) -> Option<CountFrame> {
         let reserved = [0; 3];
-        // There may be more by now than it wanted to be told.
-        let enough = self.came.wrapping_sub(self.wanted) <= u32::MAX / 2;
-        if self.wants && enough {
-            return Some(Count { kind: TELLS, reserved, count: U32::new(self.wanted) });
+        // More frames than the peer has asked for may have been handed over by now.
+        let enough = self.delivered.wrapping_sub(self.peer_requested) <= u32::MAX / 2;
+        if self.reply_due && enough {
+            return Some(CountFrame { kind: COUNT_REPLY, reserved, count: U32::new(self.peer_requested) });
         }
-        self.asks.then_some(Count { kind: ASKS, reserved, count: U32::new(self.ask_for) })
+        self.request_due.then_some(CountFrame { kind: COUNT_REQUEST, reserved, count: U32::new(self.request_count) })
     }
 
-    /// That was said.
-    pub const fn said(&mut self, count: &Count) {
-        if count.kind == TELLS {
-            self.wants = false;
+    /// A frame that was due was sent.
+    pub const fn on_sent(&mut self, frame: &CountFrame) {
+        if frame.kind == COUNT_REPLY {
+            self.reply_due = false;
         } else {
-            (self.asks, self.asked) = (false, count.count.get());
+            (self.request_due, self.requested) = (false, frame.count.get());
         }
     }
 
-    pub fn hear(&mut self, count: &Count) {
-        match count.kind {
-            TELLS if count.count.get() == self.asked => self.arrived = self.asked,
-            ASKS => (self.wants, self.wanted) = (true, count.count.get()),
-            _ => {} // of no question that there is
+    /// A frame of the peer has arrived.
+    pub fn on_frame(&mut self, frame: &CountFrame) {
+        match frame.kind {
+            COUNT_REPLY if frame.count.get() == self.requested => self.arrived = self.requested,
+            COUNT_REQUEST => (self.reply_due, self.peer_requested) = (true, frame.count.get()),
+            _ => {} // a reply to no request
         }
     }
 }

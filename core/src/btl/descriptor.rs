@@ -1,4 +1,4 @@
-//! Descriptors: what is to be sent, and whom to tell.
+//! Descriptors: the bytes of a send, and its callback.
 
 use core::fmt;
 use core::mem::size_of;
@@ -11,41 +11,42 @@ use crate::convertor::Span;
 use crate::error::Blame;
 use crate::pool::{Handle, Pool};
 
-/// Segments of one descriptor at most: `MCA_BTL_DES_MAX_SEGMENTS`.
+/// The most segments of a descriptor: `MCA_BTL_DES_MAX_SEGMENTS`.
 pub const MAX_SEGMENTS: usize = 16;
-/// Bytes of a segment structure of a C module at most: `MCA_BTL_SEG_MAX_SIZE`. (Not of the memory that it describes,
-/// whose length has 64 bits.)
+/// The most bytes of the segment structure of a C module: `MCA_BTL_SEG_MAX_SIZE`. (This is not the length of the memory that the
+/// segment describes, which has 64 bits.)
 pub const SEG_MAX_SIZE: usize = 256;
 pub use crate::rma::REG_HANDLE_MAX;
-/// No order is asked for: `MCA_BTL_NO_ORDER`.
+/// The order value of a send that needs no order: `MCA_BTL_NO_ORDER`.
 pub const NO_ORDER: u8 = 255;
-/// The order of all operations to a peer that are complete, as [`Completion::order`](crate::btl::module::Completion::order) tells it. A
-/// descriptor that is allocated with it is sent so that it arrives after everything that was sent to that peer before: the module
-/// asks the other side for that, which takes a round trip, and what follows waits behind it, unless it has priority (CONTRACTS B47).
-/// Where only one of two has removed the other and added it again, their counts differ: then such sends may wait until the peer is
-/// removed, or leave too early. One-sided operations that are complete are done, so whatever is sent comes after them.
+/// The order value of all complete operations to a peer, which [`Completion::order`](crate::btl::module::Completion::order) has. A
+/// descriptor that is allocated with it arrives after all frames that were sent to that peer before. For this the module asks the peer
+/// for a reply, which takes a round trip, and sends that follow wait behind it, unless they have priority (CONTRACTS B47).
+///
+/// If only one of two sides has removed the other and added it again, their counts of frames differ. Then such sends may wait until the
+/// peer is removed, or leave too early. A complete one-sided operation is done at the target, so all later sends come after it.
 pub const ORDER: u8 = 0;
 
 bitflags! {
-    /// Hints and wishes of a descriptor, with the values of `btl.h` (CONTRACTS B46). Those that are not acted on are kept with the
-    /// descriptor, and found again by its owner.
+    /// Flags of a descriptor, with the values of `btl.h` (CONTRACTS B46). Flags without an effect are kept with the descriptor for its
+    /// owner.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DescriptorFlags: u32 {
-        /// Urgent: it goes before what waits for room and is not. What the rail has already it does not overtake, nor is it
-        /// heeded where an order is asked for.
+        /// The send goes before sends that wait for room and have no priority. It does not overtake frames that the rail has already.
+        /// It has no effect on sends with an order.
         const PRIORITY = 0x0001;
         /// The module frees the descriptor when its last operation is complete and its callback was made.
         const BTL_OWNERSHIP = 0x0002;
-        /// The callback is made even where `send` has said that all is done.
+        /// The callback is made even if `send` has returned that the send is complete.
         const SEND_ALWAYS_CALLBACK = 0x0004;
-        /// The copy is made asynchronously, by an accelerator. Kept, not acted on.
+        /// The copy is made asynchronously, by an accelerator. It has no effect here.
         const ACCELERATOR_COPY_ASYNC = 0x0008;
-        /// The descriptor is for a put (3.0 only). Kept, not acted on.
+        /// The descriptor is for a put (3.0 only). It has no effect here.
         const PUT = 0x0010;
-        /// The descriptor is for a get (3.0 only). Kept, not acted on.
+        /// The descriptor is for a get (3.0 only). It has no effect here.
         const GET = 0x0020;
-        /// The other side is to be woken. Any frame does that, unless [`Btl::wake_on_demand`](crate::rail::Btl::wake_on_demand) says
-        /// that only these do.
+        /// The send wakes the peer. Every frame does that, unless [`Btl::wake_on_demand`](crate::btl::module::Btl::wake_on_demand) has set that
+        /// only sends with this flag do.
         const SIGNAL = 0x0040;
     }
 }
@@ -57,17 +58,17 @@ impl defmt::Format for DescriptorFlags {
     }
 }
 
-/// Memory as callbacks see it: `mca_btl_base_segment_t`. Never on the wire.
+/// Memory, for callbacks: `mca_btl_base_segment_t`. It is never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Segment {
-    /// Address, in 64 bits on all machines.
+    /// The address, in 64 bits on all machines.
     pub addr: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len: u64,
 }
 
-/// What every header begins with: `mca_btl_base_header_t`.
+/// The begin of every header: `mca_btl_base_header_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Header {
@@ -77,23 +78,23 @@ pub struct Header {
 
 const _: () = assert!(size_of::<Segment>() == 16 && size_of::<Header>() == 1 && size_of::<Segment>() <= SEG_MAX_SIZE);
 
-/// Names a descriptor until it is freed. A name that is used later finds nothing.
+/// Names a descriptor until it is freed. After that the name is stale, and finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Descriptor(pub(super) Handle);
 
-/// What the owner of a descriptor sets, and finds again in the callback. `C` refers to the callback.
+/// The properties of a descriptor, which its owner sets, and finds again in the callback. `C` is a reference to the callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties<C> {
-    /// Whom to tell when a send is complete locally; nobody, if none.
+    /// The callback for sends that are complete locally, if there is one.
     pub callback: Option<C>,
-    /// Hints and wishes.
+    /// The flags.
     pub flags: DescriptorFlags,
-    /// Order value: [`NO_ORDER`], or, so that it arrives after what was sent before, [`ORDER`].
+    /// The order value: [`NO_ORDER`], or [`ORDER`], so that it arrives after all frames that were sent before.
     pub order: u8,
-    /// A word of the owner's.
+    /// A word of the owner.
     pub cbdata: usize,
-    /// Another.
+    /// Another word of the owner.
     pub context: usize,
 }
 
@@ -103,21 +104,21 @@ impl<C> Properties<C> {
     }
 }
 
-/// All descriptors of a module, and the memory of each.
+/// The descriptors of a module, and the memory of each.
 #[derive(Debug)]
 pub(super) struct Descriptors<'m, C> {
-    states: Pool<'m, State>,
+    states: Pool<'m, DescriptorState>,
     properties: &'m mut [Properties<C>],
     segments: &'m mut [[Span; MAX_SEGMENTS]],
     memory: *mut u8,
     /// Bytes of each descriptor's own memory.
     bytes: usize,
-    /// The same, rounded up to keep all aligned.
+    /// `bytes`, rounded up so that the memory of each descriptor is aligned.
     stride: usize,
 }
 
 #[derive(Clone, Copy, FromZeros, Debug)]
-struct State {
+struct DescriptorState {
     segments: usize,
     /// Sends that are not complete yet.
     sends: u32,
@@ -138,15 +139,15 @@ impl<'m, C: Copy> Descriptors<'m, C> {
 
     pub(super) const fn cost(count: u32, bytes: u32) -> usize {
         let words = (bytes as usize).div_ceil(8).saturating_mul(count as usize);
-        Pool::<State>::cost(count)
+        Pool::<DescriptorState>::cost(count)
             .saturating_add(Arena::cost::<Properties<C>>(count as usize))
             .saturating_add(Arena::cost::<[Span; MAX_SEGMENTS]>(count as usize))
             .saturating_add(Arena::cost::<u64>(words))
     }
 
-    /// A descriptor whose first segment is up to `len` bytes of its own memory.
+    /// Takes a descriptor whose first segment is up to `len` bytes of its own memory.
     pub(super) fn take(&mut self, len: usize, flags: DescriptorFlags, order: u8) -> Option<Descriptor> {
-        let handle = self.states.take(State { segments: 1, sends: 0 }).ok()?;
+        let handle = self.states.take(DescriptorState { segments: 1, sends: 0 }).ok()?;
         let slot = handle.slot() as usize;
         let base = self.memory.wrapping_add(slot.saturating_mul(self.stride));
         *self.segments.get_mut(slot)?.first_mut()? = Span::contiguous(base, len.min(self.bytes));
@@ -155,18 +156,18 @@ impl<'m, C: Copy> Descriptors<'m, C> {
     }
 
     pub(super) fn free(&mut self, descriptor: Descriptor) -> Result<(), DescriptorError> {
-        self.idle(descriptor)?;
+        self.check_idle(descriptor)?;
         self.states.free(descriptor.0);
         Ok(())
     }
 
-    /// The descriptor's own segment.
+    /// The segment of the descriptor's own memory.
     pub(super) fn own(&self, descriptor: Descriptor) -> Result<Span, DescriptorError> {
         self.segments(descriptor).and_then(|segments| segments.first()).copied().ok_or(DescriptorError::Stale)
     }
 
     pub(super) fn shorten(&mut self, descriptor: Descriptor, len: u64) -> Result<(), DescriptorError> {
-        let own = self.idle(descriptor).and_then(|()| self.own(descriptor))?;
+        let own = self.check_idle(descriptor).and_then(|()| self.own(descriptor))?;
         if len > own.len() {
             return Err(DescriptorError::TooLong);
         }
@@ -177,10 +178,10 @@ impl<'m, C: Copy> Descriptors<'m, C> {
     }
 
     pub(super) fn attach(&mut self, descriptor: Descriptor, memory: Span) -> Result<(), DescriptorError> {
-        self.idle(descriptor)?;
+        self.check_idle(descriptor)?;
         let state = self.states.get_mut(descriptor.0).ok_or(DescriptorError::Stale)?;
-        let room = self.segments.get_mut(descriptor.0.slot() as usize).and_then(|all| all.get_mut(state.segments));
-        *room.ok_or(DescriptorError::TooManySegments)? = memory;
+        let place = self.segments.get_mut(descriptor.0.slot() as usize).and_then(|all| all.get_mut(state.segments));
+        *place.ok_or(DescriptorError::TooManySegments)? = memory;
         state.segments += 1;
         Ok(())
     }
@@ -200,22 +201,22 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         self.properties.get_mut(descriptor.0.slot() as usize)
     }
 
-    /// Counts a send that begins.
+    /// A send of a descriptor begins.
     pub(super) fn begin(&mut self, descriptor: Descriptor) {
         if let Some(state) = self.states.get_mut(descriptor.0) {
             state.sends = state.sends.saturating_add(1);
         }
     }
 
-    /// Counts a send that is complete.
+    /// A send of a descriptor is complete.
     pub(super) fn end(&mut self, descriptor: Descriptor) {
         if let Some(state) = self.states.get_mut(descriptor.0) {
             state.sends = state.sends.saturating_sub(1);
         }
     }
 
-    /// Whether no send of it is under way.
-    pub(super) fn idle(&self, descriptor: Descriptor) -> Result<(), DescriptorError> {
+    /// An error, unless the descriptor exists and no send of it is in progress.
+    pub(super) fn check_idle(&self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         match self.states.get(descriptor.0) {
             None => Err(DescriptorError::Stale),
             Some(state) if state.sends != 0 => Err(DescriptorError::InFlight),
@@ -240,23 +241,23 @@ impl<'m, C: Copy> Descriptors<'m, C> {
     }
 }
 
-/// A descriptor cannot be used that way now.
+/// Why a descriptor cannot be freed or changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// It was freed already, or is another module's.
+    /// It was freed already, or belongs to another module.
     Stale,
-    /// A send of it is not complete yet.
+    /// A send of it is not complete.
     InFlight,
     /// It has [`MAX_SEGMENTS`] already.
     TooManySegments,
-    /// It is not as long as that.
+    /// Its segment is shorter than the new length.
     TooLong,
 }
 
 impl DescriptorError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         Blame::Caller
     }
@@ -265,10 +266,12 @@ impl DescriptorError {
 impl fmt::Display for DescriptorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stale => f.write_str("the descriptor was freed, or is another module's"),
+            Self::Stale => f.write_str("the descriptor was freed, or belongs to another module"),
             Self::InFlight => f.write_str("a send of the descriptor is not complete: wait for its callback"),
             Self::TooManySegments => write!(f, "the descriptor has {MAX_SEGMENTS} segments already: use another"),
-            Self::TooLong => f.write_str("the descriptor is shorter than that: it can only be made shorter"),
+            Self::TooLong => f.write_str(
+                "the new length is longer than the segment of the descriptor: a segment can only be made shorter",
+            ),
         }
     }
 }

@@ -1,44 +1,44 @@
-//! Peers, as a module names them.
+//! The peers of a module: their names, and the state of each.
 
 use zerocopy::FromZeros;
 
-use super::counts::Counts;
+use super::counts::PeerCounts;
 use crate::pool::Handle;
 use crate::rail::Endpoint;
 
-/// A peer, as a module names it until it is removed. A name that is used later finds nothing.
+/// Names a peer of a module until the peer is removed. After that the name is stale, and finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EndpointId(pub(super) Handle);
 
-/// A process to be added.
+/// A process that is added to a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Proc<'c> {
-    /// The caller's name for it, told in error callbacks.
+    /// The caller's number of the process, which error callbacks get.
     pub id: u32,
-    /// What its rail published.
+    /// The card that its rail published.
     pub card: &'c [u8],
 }
 
-/// What a module keeps for a peer.
+/// The state of a peer.
 #[derive(Clone, Copy, FromZeros, Debug)]
-pub(super) struct Reach {
+pub(super) struct EndpointState {
     pub rail: Endpoint,
     pub proc: u32,
-    /// Sends that wait for room; while there are any, further ones go behind them.
+    /// Sends without priority that wait for room. While there are any, further sends wait behind them.
     pub waiting: u32,
-    /// Those with priority, which go before these.
+    /// Sends with priority that wait for room. They go before those without.
     pub urgent: u32,
-    /// The pass in which the rail was found full.
+    /// The pass of sending in which the rail was full.
     pub full: u32,
     pub lost: bool,
-    /// What has left, and what has arrived.
-    pub counts: Counts,
+    /// The frames to and from the peer.
+    pub counts: PeerCounts,
 }
 
-impl Reach {
-    /// Whether something waits that goes before another send.
-    pub const fn has_before(&self, urgent: bool) -> bool {
+impl EndpointState {
+    /// Whether sends wait that go before a new one.
+    pub const fn has_earlier(&self, urgent: bool) -> bool {
         self.urgent != 0 || (!urgent && self.waiting != 0)
     }
 }

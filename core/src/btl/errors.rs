@@ -1,4 +1,4 @@
-//! What the operations of a BTL module can answer besides success.
+//! The errors of the operations of a BTL module.
 
 use core::fmt;
 
@@ -6,9 +6,10 @@ use crate::btl::descriptor::Descriptor;
 use crate::error::Blame;
 use crate::rail;
 
-const EARLY: &str = "the order is of no operation to this peer that is complete: take the one that its callback tells";
+const UNKNOWN_ORDER: &str =
+    "the order is not that of a complete operation to this peer: use the order from its callback";
 
-/// No descriptor was given.
+/// Why no descriptor was allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -17,19 +18,19 @@ pub enum AllocError {
     Exhausted,
     /// The peer is lost or was removed.
     Unreachable,
-    /// The reserve is longer than a descriptor or a frame.
+    /// The reserve is longer than a descriptor's memory or than a frame.
     TooLong,
-    /// The order is that of no operation to this peer that is complete.
-    TooEarly,
+    /// The order is not that of a complete operation to this peer.
+    UnknownOrder,
 }
 
 impl AllocError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Exhausted => Blame::Resource,
             Self::Unreachable => Blame::Peer,
-            Self::TooLong | Self::TooEarly => Blame::Caller,
+            Self::TooLong | Self::UnknownOrder => Blame::Caller,
         }
     }
 }
@@ -40,37 +41,37 @@ impl fmt::Display for AllocError {
             Self::Exhausted => "all descriptors are in use: free some, or make progress and try again",
             Self::Unreachable => "the peer is lost or was removed",
             Self::TooLong => "the reserve is longer than a descriptor's memory or than a frame",
-            Self::TooEarly => EARLY,
+            Self::UnknownOrder => UNKNOWN_ORDER,
         })
     }
 }
 
 impl core::error::Error for AllocError {}
 
-/// A send was not accepted.
+/// Why a send was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
-    /// As many sends are under way as the module has slots for.
+    /// All of the module's slots for sends are in use.
     Full,
     /// The peer is lost or was removed.
     Unreachable,
-    /// The descriptor was freed, or is another module's.
+    /// The descriptor was freed, or belongs to another module.
     Stale,
-    /// Longer than the rail's longest frame.
+    /// The descriptor is longer than the rail's longest frame.
     TooLong,
-    /// 255, or the tag of what modules say to each other.
-    NotATag,
+    /// The tag is 255, or the tag of the modules' own frames.
+    InvalidTag,
 }
 
 impl SendError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Full => Blame::Resource,
             Self::Unreachable => Blame::Peer,
-            Self::Stale | Self::TooLong | Self::NotATag => Blame::Caller,
+            Self::Stale | Self::TooLong | Self::InvalidTag => Blame::Caller,
         }
     }
 }
@@ -78,41 +79,41 @@ impl SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "too many sends are under way: make progress and try again",
+            Self::Full => "all slots for sends are in use: make progress and try again",
             Self::Unreachable => "the peer is lost or was removed",
-            Self::Stale => "the descriptor was freed, or is another module's",
+            Self::Stale => "the descriptor was freed, or belongs to another module",
             Self::TooLong => "the descriptor is longer than the rail's longest frame: split it",
-            Self::NotATag => "255 is no tag, and 16 is for modules alone: choose another one",
+            Self::InvalidTag => "tag 255 is not valid, and tag 16 is reserved for modules: choose another tag",
         })
     }
 }
 
 impl core::error::Error for SendError {}
 
-/// Nothing was sent at once.
+/// Why nothing was sent immediately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ImmediateError {
-    /// The rail is full. The descriptor, if one was wanted and is to be had, is the caller's.
+    /// The rail is full. It has a descriptor if the caller wanted one and one was free; the descriptor is the caller's.
     Busy(Option<Descriptor>),
     /// The peer is lost or was removed.
     Unreachable,
-    /// Longer than the rail's eager limit.
+    /// Header and payload are longer than the rail's eager limit.
     TooLong,
-    /// 255, or the tag of what modules say to each other.
-    NotATag,
-    /// The order is that of no operation to this peer that is complete.
-    TooEarly,
+    /// The tag is 255, or the tag of the modules' own frames.
+    InvalidTag,
+    /// The order is not that of a complete operation to this peer.
+    UnknownOrder,
 }
 
 impl ImmediateError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Busy(_) => Blame::Resource,
             Self::Unreachable => Blame::Peer,
-            Self::TooLong | Self::NotATag | Self::TooEarly => Blame::Caller,
+            Self::TooLong | Self::InvalidTag | Self::UnknownOrder => Blame::Caller,
         }
     }
 }
@@ -123,24 +124,24 @@ impl fmt::Display for ImmediateError {
             Self::Busy(_) => "the rail is full: send a descriptor, or make progress and try again",
             Self::Unreachable => "the peer is lost or was removed",
             Self::TooLong => "header and payload are longer than the eager limit: send a descriptor",
-            Self::NotATag => "255 is no tag, and 16 is for modules alone: choose another one",
-            Self::TooEarly => EARLY,
+            Self::InvalidTag => "tag 255 is not valid, and tag 16 is reserved for modules: choose another tag",
+            Self::UnknownOrder => UNKNOWN_ORDER,
         })
     }
 }
 
 impl core::error::Error for ImmediateError {}
 
-/// Why a send that was queued did not leave, as far as is known.
+/// Why a send that was queued has failed. The frame may have left nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
-    /// The peer was lost; the error callback says why.
+    /// The peer was lost; the error callback gets the reason.
     Lost,
     /// The peer was removed.
     Removed,
-    /// The rail refused.
+    /// The rail refused the frame.
     Refused(rail::SendError),
 }
 

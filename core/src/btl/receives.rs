@@ -1,4 +1,5 @@
-//! Frames on their way to their consumers: memory to put long ones into, and a line for those that find none free.
+//! Long frames before their consumers get them: slots with memory into which they are delivered, and a queue of frames that wait
+//! for a slot.
 
 use zerocopy::FromZeros;
 
@@ -28,14 +29,14 @@ impl Incoming {
 
 #[derive(Debug)]
 pub(super) struct Receives<'m> {
-    /// Frames whose bytes are coming in to the memory of their slot.
+    /// The frames that are being delivered, each into the memory of its slot.
     slots: Pool<'m, Incoming>,
     memory: *mut u8,
     bytes: usize,
-    /// `bytes`, rounded up to keep all aligned.
+    /// `bytes`, rounded up so that the memory of each slot is aligned.
     stride: usize,
-    /// Frames that the rail holds until a slot is free: a ring.
-    parked: &'m mut [Incoming],
+    /// Frames that the rail holds until a slot is free: a ring buffer.
+    waiting: &'m mut [Incoming],
     first: usize,
     count: usize,
 }
@@ -48,7 +49,7 @@ impl<'m> Receives<'m> {
             memory: arena.table::<u64>(words.saturating_mul(count as usize))?.as_mut_ptr().cast(),
             bytes: bytes as usize,
             stride: words.saturating_mul(8),
-            parked: arena.table(kept.max(1) as usize)?,
+            waiting: arena.table(kept.max(1) as usize)?,
             first: 0,
             count: 0,
         })
@@ -65,7 +66,7 @@ impl<'m> Receives<'m> {
         (if (bytes as usize) < HEAD { HEAD } else { bytes as usize }).div_ceil(8)
     }
 
-    /// Longest frame that a slot takes.
+    /// Bytes of the longest frame that fits into a slot.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -89,10 +90,10 @@ impl<'m> Receives<'m> {
         Span::contiguous(base, (len as usize).min(self.bytes))
     }
 
-    /// Puts a frame in line; `false` where the rail has broken its promise of how many it keeps.
-    pub(super) fn park(&mut self, frame: Incoming) -> bool {
+    /// Puts a frame in the queue. Returns `false` if the queue is full: the rail holds more frames than its attributes say.
+    pub(super) fn push_waiting(&mut self, frame: Incoming) -> bool {
         let place = self.place(self.count);
-        match self.parked.get_mut(place) {
+        match self.waiting.get_mut(place) {
             Some(entry) if self.count < usize::MAX => {
                 *entry = frame;
                 self.count += 1;
@@ -102,32 +103,32 @@ impl<'m> Receives<'m> {
         }
     }
 
-    /// The next frame in line, if a slot is free for it.
-    pub(super) fn unpark(&mut self) -> Option<Incoming> {
+    /// Takes the next frame out of the queue, if a slot is free for it.
+    pub(super) fn next_waiting(&mut self) -> Option<Incoming> {
         if self.count == 0 || self.slots.used() == self.slots.capacity() {
             return None;
         }
-        let frame = *self.parked.get(self.first)?;
-        self.first = if self.first + 1 < self.parked.len() { self.first + 1 } else { 0 };
+        let frame = *self.waiting.get(self.first)?;
+        self.first = if self.first + 1 < self.waiting.len() { self.first + 1 } else { 0 };
         self.count -= 1;
         Some(frame)
     }
 
-    /// Whether frames are in line.
-    pub(super) const fn is_parked(&self) -> bool {
+    /// Whether frames wait for a slot.
+    pub(super) const fn has_waiting(&self) -> bool {
         self.count != 0
     }
 
-    /// Index of the entry that many places behind the first; out of range where that is more than there are.
+    /// The index of the entry `behind` places after the first; out of range if the ring has not so many.
     fn place(&self, behind: usize) -> usize {
-        if behind >= self.parked.len() {
+        if behind >= self.waiting.len() {
             return usize::MAX;
         }
         let place = self.first.saturating_add(behind);
-        if place < self.parked.len() { place } else { place.saturating_sub(self.parked.len()) }
+        if place < self.waiting.len() { place } else { place.saturating_sub(self.waiting.len()) }
     }
 
-    /// Forgets all frames of a peer. Those that the rail holds are handed to `release`.
+    /// Forgets all frames of a peer. Calls `release` for those that the rail holds.
     pub(super) fn forget(&mut self, peer: Peer, mut release: impl FnMut(FrameId)) {
         for slot in 0..self.slots.capacity() {
             if let Some(handle) = self.slots.handle(slot)
@@ -138,10 +139,10 @@ impl<'m> Receives<'m> {
         }
         let mut kept = 0;
         for behind in 0..self.count {
-            let Some(frame) = self.parked.get(self.place(behind)).copied() else { break };
+            let Some(frame) = self.waiting.get(self.place(behind)).copied() else { break };
             if frame.from == peer.0 {
                 release(frame.id());
-            } else if let Some(entry) = self.parked.get_mut(self.place(kept)) {
+            } else if let Some(entry) = self.waiting.get_mut(self.place(kept)) {
                 *entry = frame;
                 kept += 1;
             }

@@ -1,9 +1,9 @@
-//! Which rails carry messages to a peer.
+//! Selection: which rails carry messages to a peer.
 //!
-//! Rails are asked rank by rank, highest exclusivity first. The first rank with a rail that reaches the peer gets it,
-//! and all rails of that rank that reach it share it; lower ranks are left. A rail with put and get of its own is asked
-//! in any case, since one-sided traffic may use it though messages go elsewhere (`btl.h` 3.3.0, `MCA_BTL_FLAGS_RDMA`).
-//! The result does not depend on the order in which rails were loaded.
+//! Rails are asked by exclusivity, highest first. All rails of the first exclusivity of which a rail reaches the peer carry messages, if
+//! they reach the peer. Rails of lower exclusivity carry none. A rail with put or get of its own is asked in any case, since one-sided
+//! operations may use it although messages use other rails (`btl.h` 3.3.0, `MCA_BTL_FLAGS_RDMA`). The result does not depend on the
+//! order in which rails were loaded.
 //!
 //! ```
 //! use towline_core::btl::selection::{Candidate, Report, Verdict, select};
@@ -13,12 +13,12 @@
 //!     Candidate::new("tcp", 0, Capabilities::SEND),
 //!     Candidate::new("sm", 32768, Capabilities::SEND),
 //! ];
-//! // Peer 7 is on another host, so sm says no.
+//! // Peer 7 is on another host, so sm does not reach it.
 //! let taken = select(&mut rails, |rail| if rail == 1 { Err(Unreachable::OtherHost) } else { Ok(Endpoint(0)) });
 //! assert_eq!(taken, 1);
 //! assert_eq!(rails[0].verdict, Verdict::Taken(Endpoint(0)));
 //! assert_eq!(Report { peer: Peer(7), rails: &rails }.to_string(), "peer 7: \
-//!     tcp taken (exclusivity 0), sm left (unreachable: the peer is on another host)");
+//!     tcp taken (exclusivity 0), sm not taken (unreachable: the peer is on another host)");
 //! ```
 
 use core::fmt;
@@ -26,56 +26,56 @@ use core::fmt;
 use crate::rail::attributes::{Attributes, Capabilities};
 use crate::rail::{Endpoint, Peer, Unreachable};
 
-/// One rail in the choice for one peer: what counts in the choice, and what came of it.
+/// A rail in the selection for one peer: the properties that count, and the verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Candidate {
     /// The rail's name.
     pub rail: &'static str,
-    /// Its rank.
+    /// The rail's exclusivity.
     pub exclusivity: u32,
-    /// What it promises.
+    /// The rail's capabilities.
     pub capabilities: Capabilities,
-    /// What came of it, after [`select`].
+    /// The verdict on the rail, after [`select`].
     pub verdict: Verdict,
 }
 
-/// What came of one rail for one peer.
+/// The result of the selection, for one rail and one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Nobody chose yet.
+    /// [`select`] was not called.
     Undecided,
-    /// It carries messages to the peer, and one-sided operations if it can.
+    /// The rail carries messages to the peer, and one-sided operations if it has any.
     Taken(Endpoint),
-    /// It reaches the peer for put and get alone: messages go by a rail of higher exclusivity, or it has no send.
+    /// The rail carries only one-sided operations: messages use a rail of higher exclusivity, or this rail cannot send.
     OneSided(Endpoint),
-    /// It was not asked: a rail of higher exclusivity has the peer.
+    /// The rail was not asked: a rail of higher exclusivity reaches the peer.
     Outranked {
-        /// That rail; the first by name where several share the peer.
+        /// That rail. If there are several, the first by name.
         by: &'static str,
         /// That rail's exclusivity.
         exclusivity: u32,
     },
-    /// It cannot reach the peer.
+    /// The rail does not reach the peer.
     Unreachable(Unreachable),
-    /// It has neither send nor put nor get, so it was not asked.
-    Useless,
+    /// The rail has neither send nor put nor get, so it was not asked.
+    NoCapability,
 }
 
 impl Candidate {
-    /// A rail that is up for choice.
+    /// A rail before the selection.
     pub const fn new(rail: &'static str, exclusivity: u32, capabilities: Capabilities) -> Self {
         Self { rail, exclusivity, capabilities, verdict: Verdict::Undecided }
     }
 
-    /// The rail with these attributes.
+    /// A rail with these attributes, before the selection.
     pub const fn of(attributes: &Attributes) -> Self {
         Self::new(attributes.name, attributes.exclusivity, attributes.capabilities)
     }
 
-    /// The endpoint for messages, if the rail was taken.
+    /// The endpoint for messages, if the rail carries any.
     pub const fn for_messages(&self) -> Option<Endpoint> {
         match self.verdict {
             Verdict::Taken(endpoint) => Some(endpoint),
@@ -83,7 +83,7 @@ impl Candidate {
         }
     }
 
-    /// The endpoint for put, get and atomics, if the rail reaches the peer and has any of its own.
+    /// The endpoint for put, get and atomics, if the rail reaches the peer and has some of its own.
     pub fn for_one_sided(&self) -> Option<Endpoint> {
         match self.verdict {
             Verdict::Taken(endpoint) if self.is_one_sided() => Some(endpoint),
@@ -97,9 +97,9 @@ impl Candidate {
     }
 }
 
-/// Chooses the rails for one peer; returns how many carry messages, so 0 says that the peer cannot be reached.
+/// Selects the rails for one peer. Returns how many carry messages; 0 means that the peer cannot be reached.
 ///
-/// `ask` adds the peer to the rail of that index, and is called at most once per rail.
+/// `ask` adds the peer to the rail with this index. It is called at most once per rail.
 pub fn select(rails: &mut [Candidate], mut ask: impl FnMut(usize) -> Result<Endpoint, Unreachable>) -> u32 {
     let mut winner: Option<(&'static str, u32)> = None;
     let mut taken = 0;
@@ -109,7 +109,7 @@ pub fn select(rails: &mut [Candidate], mut ask: impl FnMut(usize) -> Result<Endp
         for (index, rail) in rails.iter_mut().enumerate().filter(|(_, rail)| rail.exclusivity == exclusivity) {
             let sends = rail.capabilities.contains(Capabilities::SEND);
             rail.verdict = match winner {
-                _ if !sends && !rail.is_one_sided() => Verdict::Useless,
+                _ if !sends && !rail.is_one_sided() => Verdict::NoCapability,
                 Some((by, exclusivity)) if !rail.is_one_sided() => Verdict::Outranked { by, exclusivity },
                 _ => match ask(index) {
                     Err(reason) => Verdict::Unreachable(reason),
@@ -128,12 +128,12 @@ pub fn select(rails: &mut [Candidate], mut ask: impl FnMut(usize) -> Result<Endp
     taken
 }
 
-/// The choice for one peer, to be shown to people.
+/// The selection for one peer, as text for people.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'l> {
     /// The peer.
     pub peer: Peer,
-    /// All rails, with verdicts.
+    /// All rails, with their verdicts.
     pub rails: &'l [Candidate],
 }
 
@@ -155,10 +155,10 @@ impl fmt::Display for Candidate {
             Verdict::Taken(_) => write!(f, "taken (exclusivity {})", self.exclusivity),
             Verdict::OneSided(_) => write!(f, "taken for put and get (exclusivity {})", self.exclusivity),
             Verdict::Outranked { by, exclusivity } => {
-                write!(f, "left (exclusivity {} is lower than {exclusivity} of {by})", self.exclusivity)
+                write!(f, "not taken (exclusivity {} is lower than {exclusivity} of {by})", self.exclusivity)
             }
-            Verdict::Unreachable(reason) => write!(f, "left (unreachable: {reason})"),
-            Verdict::Useless => f.write_str("left (it promises neither send nor put nor get)"),
+            Verdict::Unreachable(reason) => write!(f, "not taken (unreachable: {reason})"),
+            Verdict::NoCapability => f.write_str("not taken (it has neither send nor put nor get)"),
         }
     }
 }
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn p5_truth_table() {
-        // Ranks of LO, SM, IB, TCP as in the contract, which of them reach the peer, and which carry it then.
+        // The exclusivity of LO, SM, IB, TCP as in the contract; which of them reach the peer; which carry messages then.
         let table: [([bool; 5], &[&str]); 8] = [
             ([true, true, true, true, true], &["lo"]),
-            ([false, true, true, true, true], &["sm"]), // highest rank unreachable
-            ([false, false, true, true, true], &["ib", "ib2", "tcp"]), // ties share
+            ([false, true, true, true, true], &["sm"]), // the highest exclusivity is unreachable
+            ([false, false, true, true, true], &["ib", "ib2", "tcp"]), // equal exclusivity: both carry messages
             ([false, false, true, false, true], &["ib", "tcp"]),
             ([false, false, false, false, true], &["tcp"]),
             ([true, false, false, false, false], &["lo"]),
@@ -229,12 +229,12 @@ mod tests {
             shuffled.sort_by_key(|i| order.rotate_left(*i as u32 * 9) & 0xff);
             let (count, rails) = run(&straight);
             prop_assert_eq!((count, rails.clone()), run(&shuffled));
-            // What is taken is the best rank that reaches the peer by send, all of it and nothing else.
+            // Messages use all rails of the highest exclusivity that reaches the peer by send, and no others.
             let sends = |i: &usize| spec[*i].1 && caps(spec[*i].2).contains(SEND);
             let best = straight.iter().filter(|i| sends(i)).map(|i| spec[*i].0).max();
             for (i, rail) in rails.iter().enumerate() {
                 prop_assert_eq!(rail.for_messages().is_some(), sends(&i) && Some(spec[i].0) == best);
-                // B32: whatever reaches the peer and has put or get is listed for one-sided traffic.
+                // B32: each rail that reaches the peer and has put or get is listed for one-sided operations.
                 let one_sided = caps(spec[i].2).intersects(Capabilities::PUT | Capabilities::GET);
                 prop_assert_eq!(rail.for_one_sided().is_some(), one_sided && spec[i].1);
             }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn b32_rdma_rails_are_listed_for_one_sided_though_not_for_send() {
+    fn b32_rdma_rails_are_listed_for_one_sided_even_if_not_for_send() {
         let mut rails = [
             Candidate::new("sm", 50, SEND),
             Candidate::new("verbs", 10, SEND | Capabilities::PUT | Capabilities::GET),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn p5_the_report_says_why() {
+    fn p5_the_report_gives_the_reasons() {
         let mut rails = [
             Candidate::new("tcp", 0, SEND),
             Candidate::new("sm", 50, SEND),
@@ -289,9 +289,9 @@ mod tests {
         select(&mut rails, ask);
         assert_eq!(
             Report { peer: Peer(3), rails: &rails }.to_string(),
-            "peer 3: tcp left (exclusivity 0 is lower than 50 of sm), sm taken (exclusivity 50), \
-             dpu left (unreachable: the peer published no card for this rail), \
-             none left (it promises neither send nor put nor get)"
+            "peer 3: tcp not taken (exclusivity 0 is lower than 50 of sm), sm taken (exclusivity 50), \
+             dpu not taken (unreachable: the peer published no card for this rail), \
+             none not taken (it has neither send nor put nor get)"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Sends that are under way: one slot each, and queues through the slots.
+//! Sends in progress: one slot each, and queues that link the slots.
 
 use zerocopy::FromZeros;
 
@@ -8,52 +8,52 @@ use crate::btl::endpoint::EndpointId;
 use crate::btl::errors::Failure;
 use crate::pool::{Handle, Pool};
 
-/// How far a send is.
+/// The stage of a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// The rail was full; it is to be tried again.
+    /// The rail was full: the send is tried again.
     Waiting,
-    /// The rail has a copy, which has not left yet.
+    /// The rail has copied the frame, which has not left yet.
     Staged,
-    /// The rail reads the descriptor's memory.
+    /// The rail reads the descriptor's memory in place.
     InPlace,
-    /// Complete; the callback is due.
+    /// The send is complete, and its callback is due.
     Finished(Result<(), Failure>),
 }
 
 /// One send of one descriptor.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operation {
+pub(super) struct PendingSend {
     pub descriptor: Descriptor,
     pub endpoint: EndpointId,
     pub tag: u8,
     pub stage: Stage,
-    /// It goes before those that wait and are not.
+    /// It has priority: it goes before sends that wait and have none.
     pub urgent: bool,
-    /// It leaves when all that was sent before has arrived.
+    /// It is ordered: it leaves when all frames that were sent before have arrived.
     pub ordered: bool,
 }
 
-/// First and last slot plus one, 0 where there is none.
+/// A queue of sends: its first and last slot plus one, 0 for none.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Queue {
+pub(super) struct SendQueue {
     first: u32,
     last: u32,
     len: u32,
 }
 
-impl Queue {
+impl SendQueue {
     pub(super) const fn len(&self) -> u32 {
         self.len
     }
 }
 
-/// The slots.
+/// The slots of sends.
 #[derive(Debug)]
 pub(super) struct Sends<'m> {
-    /// The slot that follows in the queue, plus one.
+    /// Of each slot, the slot that follows in its queue, plus one.
     next: Pool<'m, Next>,
-    operations: &'m mut [Operation],
+    sends: &'m mut [PendingSend],
 }
 
 #[derive(Clone, Copy, FromZeros, Debug)]
@@ -61,7 +61,7 @@ struct Next(u32);
 
 impl<'m> Sends<'m> {
     pub(super) fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
-        let none = Operation {
+        let none = PendingSend {
             descriptor: Descriptor(Handle::NONE),
             endpoint: EndpointId(Handle::NONE),
             tag: 0,
@@ -69,35 +69,35 @@ impl<'m> Sends<'m> {
             urgent: false,
             ordered: false,
         };
-        Ok(Self { next: Pool::new(arena, count)?, operations: arena.filled(count as usize, none)? })
+        Ok(Self { next: Pool::new(arena, count)?, sends: arena.filled(count as usize, none)? })
     }
 
     pub(super) const fn cost(count: u32) -> usize {
-        Pool::<Next>::cost(count).saturating_add(Arena::cost::<Operation>(count as usize))
+        Pool::<Next>::cost(count).saturating_add(Arena::cost::<PendingSend>(count as usize))
     }
 
-    pub(super) fn begin(&mut self, operation: Operation) -> Option<Handle> {
+    pub(super) fn begin(&mut self, send: PendingSend) -> Option<Handle> {
         let handle = self.next.take(Next(0)).ok()?;
-        *self.operations.get_mut(handle.slot() as usize)? = operation;
+        *self.sends.get_mut(handle.slot() as usize)? = send;
         Some(handle)
     }
 
-    pub(super) fn end(&mut self, handle: Handle) -> Option<Operation> {
+    pub(super) fn end(&mut self, handle: Handle) -> Option<PendingSend> {
         self.next.free(handle)?;
-        self.operations.get(handle.slot() as usize).copied()
+        self.sends.get(handle.slot() as usize).copied()
     }
 
-    pub(super) fn get(&self, handle: Handle) -> Option<&Operation> {
+    pub(super) fn get(&self, handle: Handle) -> Option<&PendingSend> {
         self.next.get(handle)?;
-        self.operations.get(handle.slot() as usize)
+        self.sends.get(handle.slot() as usize)
     }
 
-    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Operation> {
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut PendingSend> {
         self.next.get(handle)?;
-        self.operations.get_mut(handle.slot() as usize)
+        self.sends.get_mut(handle.slot() as usize)
     }
 
-    pub(super) fn push(&mut self, queue: &mut Queue, handle: Handle) {
+    pub(super) fn push(&mut self, queue: &mut SendQueue, handle: Handle) {
         let Some(next) = self.next.get_mut(handle) else { return };
         next.0 = 0;
         let link = handle.slot().wrapping_add(1);
@@ -109,7 +109,7 @@ impl<'m> Sends<'m> {
         queue.len = queue.len.saturating_add(1);
     }
 
-    pub(super) fn pop(&mut self, queue: &mut Queue) -> Option<Handle> {
+    pub(super) fn pop(&mut self, queue: &mut SendQueue) -> Option<Handle> {
         let handle = self.next.handle(queue.first.checked_sub(1)?)?;
         queue.first = self.next.get(handle)?.0;
         if queue.first == 0 {
@@ -119,9 +119,9 @@ impl<'m> Sends<'m> {
         Some(handle)
     }
 
-    /// The operation in a slot, if any: to go through all of them.
-    pub(super) fn at(&self, slot: u32) -> Option<(Handle, &Operation)> {
-        Some((self.next.handle(slot)?, self.operations.get(slot as usize)?))
+    /// The send in a slot, if the slot is in use: for loops over all sends.
+    pub(super) fn at(&self, slot: u32) -> Option<(Handle, &PendingSend)> {
+        Some((self.next.handle(slot)?, self.sends.get(slot as usize)?))
     }
 
     pub(super) const fn capacity(&self) -> u32 {

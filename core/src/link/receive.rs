@@ -105,7 +105,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             }
         }
         let room = self.room_for(at) != 0;
-        let Some((handle, place)) = (if room { self.receive.pending.take_used() } else { None }) else {
+        let Some((handle, place)) = (if room { self.receive.pending.take_uncleared() } else { None }) else {
             self.refuse(at);
             return None;
         };

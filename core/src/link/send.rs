@@ -91,7 +91,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return Err(SendError::TooLong);
         }
         self.admit(to, shape.lane, shape.tag, false)?;
-        let (handle, frame) = self.send.frames.take_used().ok_or(SendError::Busy)?;
+        let (handle, frame) = self.send.frames.take_uncleared().ok_or(SendError::Busy)?;
         *frame = InFlightFrame {
             path: to.0,
             len: shape.len.wrapping_add(HEADER as u32),
@@ -169,7 +169,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return Err(SendError::TooLong);
         }
         let takes_reserve = self.admit(to, shape.lane, shape.tag, origin.is_some())?;
-        let (handle, frame) = self.send.frames.take_used().ok_or(SendError::Busy)?;
+        let (handle, frame) = self.send.frames.take_uncleared().ok_or(SendError::Busy)?;
         let len = (own as u32).wrapping_add((HEADER + prefix) as u32);
         *frame = InFlightFrame {
             path: to.0,

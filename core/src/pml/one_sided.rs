@@ -24,7 +24,7 @@ use crate::rail::native::{NativeError, OneSided};
 use crate::rail::{Attributes, Cookie, Endpoint, Frame, Peer, Rail, SingleCopy};
 use crate::rma;
 use crate::rma::{
-    Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Transfer, Way, Ways,
+    Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Route, Routes, Transfer,
 };
 
 /// The links to all peers, in turn. A link whose connection is not made yet has no room, and may not have for long.
@@ -36,10 +36,10 @@ struct Links<'a, R> {
     devices: bool,
 }
 
-impl<R: Rails> Ways for Links<'_, R> {
+impl<R: Rails> Routes for Links<'_, R> {
     type Rail = R::Rail;
 
-    fn way(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
+    fn route(&mut self, to: Peer) -> Option<Route<'_, R::Rail>> {
         let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up)?;
         let count = self.rails.count();
         let start = (to.0 as usize).wrapping_mul(count);
@@ -55,10 +55,10 @@ impl<R: Rails> Ways for Links<'_, R> {
             longest = longest.min(attributes.max_send_size);
         }
         let rail = self.rails.rail_mut(link.rail as usize)?;
-        Some(Way { rail, endpoint: Endpoint(link.endpoint), eager, longest, one_sided: OneSided::NONE })
+        Some(Route { rail, endpoint: Endpoint(link.endpoint), eager, longest, one_sided: OneSided::NONE })
     }
 
-    fn device(&mut self, to: Peer) -> Option<Way<'_, R::Rail>> {
+    fn device_route(&mut self, to: Peer) -> Option<Route<'_, R::Rail>> {
         let (index, maps) = reaching(self.rails, self.devices)?;
         let peer = self.peers.get(to.0 as usize).filter(|peer| peer.status == PeerStatus::Up && !maps)?;
         let start = (to.0 as usize).wrapping_mul(self.rails.count());
@@ -66,7 +66,7 @@ impl<R: Rails> Ways for Links<'_, R> {
         let endpoint = Endpoint(row.iter().find(|link| link.is_of(index))?.endpoint);
         let rail = self.rails.rail_mut(index)?;
         let Attributes { eager_limit: eager, max_send_size: longest, one_sided, .. } = *rail.attributes();
-        Some(Way { rail, endpoint, eager, longest, one_sided })
+        Some(Route { rail, endpoint, eager, longest, one_sided })
     }
 }
 
@@ -158,10 +158,10 @@ impl<R: Rails> Pml<'_, R> {
             return Err(BeginError::Unreachable);
         }
         let Self { rma, rails, peers, links, rma_turn, config, .. } = self;
-        let ways = &mut Links { rails, peers, links, turn: *rma_turn, devices: config.rdma.windows };
+        let routes = &mut Links { rails, peers, links, turn: *rma_turn, devices: config.rdma.windows };
         // SAFETY: passed on from the caller.
-        let begun = unsafe { rma.begin(ways, to, what, None, remote, offset) };
-        self.waiting |= self.rma.has_to_send();
+        let begun = unsafe { rma.begin(routes, to, what, None, remote, offset) };
+        self.waiting |= self.rma.has_queued();
         begun
     }
 
@@ -192,19 +192,19 @@ impl<R: Rails> Pml<'_, R> {
         let up = self.peers.get_mut(frame.from.0 as usize).filter(|peer| peer.status == PeerStatus::Up);
         let (Some(peer), Some(rail)) = (up, self.rails.rail_mut(rail)) else { return self.drop_frame(rail, frame) };
         peer.liveness.set(HEARD);
-        self.rma.take(rail, from, frame);
-        self.waiting |= self.rma.has_to_send();
+        self.rma.on_frame(rail, from, frame);
+        self.waiting |= self.rma.has_queued();
     }
 
     /// A rail has read memory of a one-sided operation, or `filled` it.
     #[cold]
     pub(super) fn one_sided_memory(&mut self, cookie: Cookie, filled: bool) {
         if filled {
-            self.rma.delivered(cookie);
+            self.rma.on_delivered(cookie);
         } else {
-            self.rma.sent(cookie);
+            self.rma.on_sent(cookie);
         }
-        self.waiting |= self.rma.has_to_send();
+        self.waiting |= self.rma.has_queued();
     }
 
     #[cold]
@@ -212,8 +212,8 @@ impl<R: Rails> Pml<'_, R> {
         if !rma::Rma::is_own(cookie) {
             return self.device_done(cookie, result);
         }
-        self.rma.performed(cookie, result);
-        self.waiting |= self.rma.has_to_send();
+        self.rma.on_device_completion(cookie, result);
+        self.waiting |= self.rma.has_queued();
     }
 
     /// A rail does not reach a peer any more, and other rails do.
@@ -226,18 +226,18 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends requests and answers that wait, as far as there is room. Returns whether some are left.
     pub(super) fn push_out_one_sided(&mut self) -> bool {
-        if self.rma.has_to_send() {
+        if self.rma.has_queued() {
             self.rma_turn = self.rma_turn.wrapping_add(1);
             let Self { rma, rails, peers, links, rma_turn, config, .. } = self;
             let devices = config.rdma.windows;
-            rma.push_out(&mut Links { rails, peers, links, turn: *rma_turn, devices });
+            rma.send_queued(&mut Links { rails, peers, links, turn: *rma_turn, devices });
         }
-        self.rma.has_to_send()
+        self.rma.has_queued()
     }
 
     /// Whether a frame of one-sided operations waits for room.
     pub(super) fn has_one_sided_to_send(&self) -> bool {
-        self.rma.has_to_send()
+        self.rma.has_queued()
     }
 
     /// Whether a one-sided operation waits for a peer.
@@ -247,7 +247,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether a frame of one-sided operations was sent to a peer, or came from it.
     pub(super) fn has_connected_one_sided(&self, peer: u32) -> bool {
-        self.rma.has_met(Peer(peer))
+        self.rma.has_contact(Peer(peer))
     }
 
     /// A peer is lost or deleted, and its rails are done with its memory.

@@ -1,4 +1,4 @@
-//! The answers that a target owes: one slot for each request of a peer until its answer has left.
+//! The answers that a target owes: one slot for each request of a peer, until its answer has left.
 
 use zerocopy::FromZeros;
 
@@ -7,17 +7,17 @@ use crate::convertor::Span;
 use crate::pool::Pool;
 use crate::queue::Queue;
 
-/// A request of a peer, from when it comes until its answer has left.
+/// A request of a peer, from its arrival until its answer has left.
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct PendingAnswer {
     pub peer: u32,
-    /// Its body is coming in; else its answer waits for room.
-    pub is_coming: bool,
-    /// A loan of the data will do.
-    pub may_lend: bool,
+    /// The body of the request is arriving. Otherwise the answer waits for room.
+    pub is_arriving: bool,
+    /// The answer may be a remote buffer in place of the data.
+    pub may_expose: bool,
     pub kind: u8,
     pub status: u8,
-    /// The memory that it is at, which is not deregistered meanwhile; 0: none.
+    /// The target's memory, which is held against deregistration meanwhile; 0: none.
     pub memory: u64,
     pub id: u64,
     pub value: u64,
@@ -30,7 +30,7 @@ pub(super) struct PendingAnswer {
 #[derive(Debug)]
 pub(super) struct Answers<'m> {
     pub slots: Pool<'m, PendingAnswer>,
-    /// Those whose answer waits for room.
+    /// The answers that wait for room.
     pub ready: Queue<'m>,
 }
 
@@ -47,6 +47,7 @@ impl<'m> Answers<'m> {
         self.ready.is_empty()
     }
 
+    /// Slots in use, and all slots.
     pub const fn used(&self) -> [u32; 2] {
         [self.slots.used(), self.slots.capacity()]
     }

@@ -1,24 +1,24 @@
-//! Operations that the rail does itself: which of them, and how their ends come back.
+//! Operations of a rail's device: which of them it gets, and how they end.
 //!
-//! Put and get go that way wherever the rail takes them, as do atomics, if all that are used on the memory agree with each other:
-//! where the device's agree with the processor's (`GLOB`), each takes the way that there is for it; else memory that peers may
-//! use atomics on has the device's alone, which its handle tells, and the target does no others. What the device does not have
-//! is then made up of its compare and swap.
+//! The device does a put or a get whenever its limits allow that. For atomics, all mechanisms that are used on the same memory have
+//! to agree with each other. If the device's atomics agree with the processor's (`GLOB`), each atomic is done by whichever mechanism
+//! has it. Otherwise all atomics on memory that peers may use atomics on are the device's: the handle of the memory says so, and the
+//! target does none. Atomics that the device does not have are then made of its compare and swap.
 
 use super::errors::{BeginError, Denied};
 use super::handle::RemoteMemory;
-use super::operation::{ATOMIC_LEN, By, Fate, Kind, OperationState};
+use super::operation::{ATOMIC_LEN, Kind, Method, OperationState, Status};
 use super::registry::Registered;
-use super::ways::{COOKIE, Way, Ways};
+use super::routes::{RMA_COOKIE, Route, Routes};
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::rail::access::Access;
 use crate::rail::atomics::{Atomic, AtomicFlags, AtomicSupport};
-use crate::rail::native::{Local, Native, NativeError, OneSided, Work};
+use crate::rail::native::{Key, Local, Native, NativeError, OneSided, Work};
 use crate::rail::{Cookie, DeviceMemory, FullRail, Peer, SendError};
 
-/// Registers memory with a rail that does something itself. What it does not take is emulated. A device does not know who asks:
-/// memory for one peer alone has no key for others.
+/// Registers memory with a rail whose device has operations. If the rail does not take the memory, operations on it are emulated. A
+/// device does not check which peer accesses the memory: so memory for one peer alone has no key for peers.
 pub(super) fn register<R: FullRail>(
     rail: &mut R,
     memory: &Span,
@@ -27,131 +27,144 @@ pub(super) fn register<R: FullRail>(
 ) -> Option<Registered> {
     let is_accelerators = access.contains(Access::ACCELERATOR);
     let can = rail.attributes().reach(is_accelerators);
-    // Peers do not see what it is, so the device must refuse what it cannot do.
+    // Peers do not see that the memory is an accelerator's. So the device has no rights to it for operations that it cannot do there.
     let may = |done: bool, right: Access| if is_accelerators && !done { right } else { Access::empty() };
     let access = access - may(can.put.limit != 0, Access::REMOTE_WRITE) - may(can.get.limit != 0, Access::REMOTE_READ);
     let access = access - may(false, Access::REMOTE_ATOMIC);
     let (base, len) = memory.as_contiguous().filter(|(_, len)| *len != 0 && can.any())?;
     let access = if only.is_some() { access & (Access::LOCAL_WRITE | Access::ACCELERATOR) } else { access };
-    // SAFETY: who registers the memory vouches for it.
+    // SAFETY: the caller of `register` vouches for the memory.
     let (region, key) = unsafe { rail.register(base, len, access) }.ok()?;
     let owns_atomics = only.is_none() && access.contains(Access::REMOTE_ATOMIC) && device_owns(can.atomics);
     Some(Registered { region, key: only.is_none().then_some(key), owns_atomics })
 }
 
-/// Whether atomics of a rail are to be the only ones: they do not agree with the processor's, and others can be made of them.
+/// Whether all atomics on memory have to be the device's: its atomics do not agree with the processor's, and it has compare and swap,
+/// of which all others can be made.
 pub(crate) const fn device_owns(atomics: AtomicSupport) -> bool {
     atomics.contains(AtomicSupport::CSWAP) && !atomics.contains(AtomicSupport::GLOB)
 }
 
-/// Whether the aligned 64-bit word around an offset lies in the memory. A peer's handle may say anything.
+/// Whether the aligned 64-bit word around an offset lies in the memory. The handle comes from a peer, so its length may be any.
 fn has_word_around(remote: &RemoteMemory, offset: u64) -> bool {
-    let within = remote.base().wrapping_add(offset) & 7;
-    offset.checked_sub(within).is_some_and(|begin| remote.len().checked_sub(begin).is_some_and(|left| left >= 8))
+    let word_offset = remote.base().wrapping_add(offset) & 7;
+    offset.checked_sub(word_offset).is_some_and(|begin| remote.len().checked_sub(begin).is_some_and(|left| left >= 8))
 }
 
 impl OperationState {
-    /// Chooses how the operation is done, by what the rail can do and what the handle of the memory says.
-    pub(super) fn choose(&mut self, can: &OneSided, remote: &RemoteMemory) -> Result<(), BeginError> {
+    /// Chooses the mechanism that does the operation, by the operations of the rail's device and by the handle of the memory.
+    pub(super) fn choose_method(&mut self, can: &OneSided, remote: &RemoteMemory) -> Result<(), BeginError> {
         let key = remote.key().filter(|_| can.any());
-        let own = remote.owns_atomics();
         self.key = key.unwrap_or(self.key);
-        self.by = match self.kind {
-            Kind::Atomic if own => {
-                let (atomic, flags) = self.atomic().ok_or(BeginError::NotAvailable)?;
-                let swaps = can.does(Atomic::CompareSwap(0, 0), AtomicFlags::empty());
-                if key.is_some() && can.does(atomic, flags) {
-                    By::Device
-                } else if key.is_some() && swaps && has_word_around(remote, self.offset) {
-                    By::Swaps
-                } else {
-                    return Err(BeginError::NotAvailable);
-                }
-            }
+        self.method = match self.kind {
+            Kind::Atomic if remote.owns_atomics() => self.device_atomic_method(can, remote, key)?,
             Kind::Atomic => {
                 let glob = can.atomics.contains(AtomicSupport::GLOB);
                 let does = self.atomic().is_some_and(|(atomic, flags)| can.does(atomic, flags));
-                if key.is_some() && glob && does { By::Device } else { By::Frames }
+                if key.is_some() && glob && does { Method::Device } else { Method::Frames }
             }
-            Kind::Put | Kind::Get => {
-                let reach = if self.kind == Kind::Put { can.put } else { can.get };
-                // What is not registered goes in pieces that need not be.
-                let most = if self.has_region { u64::MAX } else { reach.local_registration.saturating_sub(1) };
-                let piece = reach.limit.min(most) & !reach.alignment.wrapping_sub(1);
-                let fits = self.local.as_contiguous().is_some_and(|(base, len)| {
-                    let len = len as u64;
-                    reach.takes(self.offset, base.addr() as u64, len.min(piece))
-                        && reach.takes(0, 0, len % piece.max(1))
-                });
-                self.piece = piece;
-                if key.is_some() && piece != 0 && fits { By::Device } else { By::Frames }
-            }
+            Kind::Put | Kind::Get => self.copy_method(can, key),
         };
         Ok(())
     }
 
-    /// What is to be done to the word.
+    /// The method of an atomic on memory whose atomics are all done by the device.
+    fn device_atomic_method(
+        &self,
+        can: &OneSided,
+        remote: &RemoteMemory,
+        key: Option<Key>,
+    ) -> Result<Method, BeginError> {
+        let (atomic, flags) = self.atomic().ok_or(BeginError::NotAvailable)?;
+        let swaps = can.does(Atomic::CompareSwap(0, 0), AtomicFlags::empty());
+        if key.is_some() && can.does(atomic, flags) {
+            Ok(Method::Device)
+        } else if key.is_some() && swaps && has_word_around(remote, self.offset) {
+            Ok(Method::CompareSwap)
+        } else {
+            Err(BeginError::NotAvailable)
+        }
+    }
+
+    /// The method of a put or a get. Sets the length of the pieces that the device gets.
+    fn copy_method(&mut self, can: &OneSided, key: Option<Key>) -> Method {
+        let reach = if self.kind == Kind::Put { can.put } else { can.get };
+        // Local memory that is not registered goes in pieces that are short enough to need no registration.
+        let most = if self.has_region { u64::MAX } else { reach.local_registration.saturating_sub(1) };
+        let piece = reach.limit.min(most) & !reach.alignment.wrapping_sub(1);
+        let fits = self.local.as_contiguous().is_some_and(|(base, len)| {
+            let len = len as u64;
+            reach.takes(self.offset, base.addr() as u64, len.min(piece)) && reach.takes(0, 0, len % piece.max(1))
+        });
+        self.piece = piece;
+        if key.is_some() && piece != 0 && fits { Method::Device } else { Method::Frames }
+    }
+
+    /// The atomic operation, with its flags.
     fn atomic(&self) -> Option<(Atomic, AtomicFlags)> {
         let compare = u64::from_le_bytes(self.compare);
-        let atomic = Atomic::of_parts((self.which, self.operand, Some(compare)))?;
+        let atomic = Atomic::of_parts((self.op_code, self.operand, Some(compare)))?;
         Some((atomic, AtomicFlags::from_bits_retain(self.flags.into())))
     }
 
-    /// The compare and swap that does the atomic, if the word of 64 bits is what it is guessed to be; with where that word is.
-    fn swap(&self, atomic: Atomic, flags: AtomicFlags) -> (Atomic, u64) {
+    /// The compare and swap that does an atomic, if the 64-bit word has the expected value; and the offset of that word.
+    fn compare_swap(&self, atomic: Atomic, flags: AtomicFlags) -> (Atomic, u64) {
         if !flags.contains(AtomicFlags::BITS_32) {
-            return (Atomic::CompareSwap(self.guess, atomic.of_word(self.guess, flags)), self.offset);
+            return (Atomic::CompareSwap(self.expected, atomic.of_word(self.expected, flags)), self.offset);
         }
-        let becomes = u64::from(atomic.of_word(self.half(self.guess), flags) as u32);
-        let others = self.guess & !(u64::from(u32::MAX) << self.shift());
-        (Atomic::CompareSwap(self.guess, others | becomes << self.shift()), self.offset.wrapping_sub(self.within))
+        let new = u64::from(atomic.of_word(self.half(self.expected), flags) as u32);
+        let other_half = self.expected & !(u64::from(u32::MAX) << self.shift());
+        let offset = self.offset.wrapping_sub(self.word_offset);
+        (Atomic::CompareSwap(self.expected, other_half | new << self.shift()), offset)
     }
 
-    /// Where in its 64 bits a word of 32 lies: a device takes all of them for a number as its own host does.
+    /// The position of a 32-bit word in its 64-bit word, in bits: a device reads the 64-bit word in the byte order of its own host.
     const fn shift(&self) -> u32 {
-        if (self.within == 0) == self.is_big_endian { 32 } else { 0 }
+        if (self.word_offset == 0) == self.is_big_endian { 32 } else { 0 }
     }
 
     fn half(&self, word: u64) -> u64 {
         (word >> self.shift()) & u64::from(u32::MAX)
     }
 
-    /// The device did a piece, or looked at the word.
-    pub(super) fn performed(&mut self, old: u64) {
+    /// The device has done a piece, or has compared the word. `old` is the value that it found.
+    pub(super) fn on_device_done(&mut self, old: u64) {
         if self.kind != Kind::Atomic {
-            return; // its bytes count since it was begun
+            return; // its bytes were counted when it was posted
         }
-        if self.by == By::Swaps && old != self.guess {
-            (self.guess, self.asked) = (old, 0); // somebody else was there first: once more
+        if self.method == Method::CompareSwap && old != self.expected {
+            (self.expected, self.requested) = (old, 0); // the word has changed meanwhile: try again with the new value
             return;
         }
         let is_32 = AtomicFlags::from_bits_retain(self.flags.into()).contains(AtomicFlags::BITS_32);
-        let old = match (is_32, self.by) {
+        let old = match (is_32, self.method) {
             (false, _) => old,
-            (true, By::Swaps) => self.half(old),
+            (true, Method::CompareSwap) => self.half(old),
             (true, _) => old & u64::from(u32::MAX),
         };
         (self.done, self.value) = (ATOMIC_LEN, old);
     }
 
-    pub(super) fn refused(&mut self, error: NativeError) {
+    /// The device has not done a piece.
+    pub(super) fn on_device_error(&mut self, error: NativeError) {
         match error {
-            NativeError::Refused => (self.fate, self.denied) = (Fate::Denied, Denied::NoRight as u8),
-            NativeError::NotAvailable => (self.fate, self.denied) = (Fate::Denied, Denied::NotAvailable as u8),
-            NativeError::Busy | NativeError::Unreachable => self.fate = Fate::Lost,
+            NativeError::Refused => (self.status, self.denied) = (Status::Denied, Denied::NoRight as u8),
+            NativeError::NotAvailable => (self.status, self.denied) = (Status::Denied, Denied::NotAvailable as u8),
+            NativeError::Busy | NativeError::Unreachable => self.status = Status::Lost,
         }
     }
 }
 
-/// Has the device do the next piece of an operation. Where it is not there, and has nothing of it in hand, the rest goes by frames.
-pub(super) fn perform(state: &mut OperationState, handle: Handle, ways: &mut impl Ways) -> Result<(), SendError> {
-    let Some(Way { rail, endpoint, .. }) = ways.device(Peer(state.peer)) else {
+/// Gives the next piece of an operation to the device. If the device is out of reach and has no piece of the operation, the rest goes
+/// by frames.
+pub(super) fn post(state: &mut OperationState, handle: Handle, routes: &mut impl Routes) -> Result<(), SendError> {
+    let Some(Route { rail, endpoint, .. }) = routes.device_route(Peer(state.peer)) else {
         let can_go_on = state.kind != Kind::Atomic && state.in_device == 0;
-        state.by = if can_go_on { By::Frames } else { state.by };
+        state.method = if can_go_on { Method::Frames } else { state.method };
         return if can_go_on { Ok(()) } else { Err(SendError::Unreachable) };
     };
-    let mut offset = state.offset.wrapping_add(state.asked);
-    let piece = state.local.window(state.asked, state.piece);
+    let mut offset = state.offset.wrapping_add(state.requested);
+    let piece = state.local.window(state.requested, state.piece);
     let local = || {
         let (base, len) = piece.as_contiguous().unwrap_or((core::ptr::null_mut(), 0));
         Local { base, len: len as u64, region: state.has_region.then_some(state.region) }
@@ -161,32 +174,33 @@ pub(super) fn perform(state: &mut OperationState, handle: Handle, ways: &mut imp
         Kind::Get => (Work::Get(local()), piece.len()),
         Kind::Atomic => {
             let Some((mut atomic, mut flags)) = state.atomic() else { return Err(SendError::Unreachable) };
-            if state.by == By::Swaps {
-                (atomic, offset) = state.swap(atomic, flags);
+            if state.method == Method::CompareSwap {
+                (atomic, offset) = state.compare_swap(atomic, flags);
                 flags = AtomicFlags::empty();
             }
             (Work::Atomic(atomic, flags), ATOMIC_LEN)
         }
     };
     let native = Native { work, key: state.key, offset };
-    // SAFETY: who began the operation vouches for its memory until it is finished, which it is not before the device is done
-    // with it, or before the peer is forgotten, when the rail is.
-    match unsafe { rail.perform(endpoint, &native, Cookie(handle.to_bits() | COOKIE)) } {
+    // SAFETY: the caller of `begin` vouches for the memory until the operation is finished. It is not finished before the device is
+    // done with the memory, or before the peer is forgotten, when the rail is done with it.
+    match unsafe { rail.perform(endpoint, &native, Cookie(handle.to_bits() | RMA_COOKIE)) } {
         Ok(old) => {
-            state.asked = state.asked.saturating_add(bytes);
-            state.done = state.done.saturating_add(piece.len()); // as soon as the device has no more in hand
+            state.requested = state.requested.saturating_add(bytes);
+            // The operation does not end before the device has no piece of it any more.
+            state.done = state.done.saturating_add(piece.len());
             match old {
-                Some(old) => state.performed(old),
+                Some(old) => state.on_device_done(old),
                 None => state.in_device = state.in_device.saturating_add(1),
             }
         }
         Err(NativeError::Busy | NativeError::Unreachable) => return Err(SendError::Busy),
-        // By one way at a time: when its link breaks, all that is under way is given up.
+        // One mechanism at a time: when the device's link goes down, all of the operation that is in flight is lost.
         Err(NativeError::NotAvailable) if state.in_device != 0 => return Err(SendError::Busy),
-        // It knows better when it sees it, and nothing was done: by frames, then. Atomics that are the device's alone
-        // are refused there.
-        Err(NativeError::NotAvailable) if state.by == By::Device => state.by = By::Frames,
-        Err(error) => state.refused(error),
+        // The device knows its limits better than its attributes tell, and nothing was done: so the operation goes by frames. An
+        // atomic that only the device may do is denied there.
+        Err(NativeError::NotAvailable) if state.method == Method::Device => state.method = Method::Frames,
+        Err(error) => state.on_device_error(error),
     }
     Ok(())
 }
@@ -199,15 +213,16 @@ mod tests {
     use crate::pool::Handle;
 
     #[test]
-    fn b22_b36_a_short_word_is_the_half_that_it_is_at_the_target() {
+    fn b22_b36_a_32_bit_word_is_placed_by_the_byte_order_of_the_target() {
         use crate::rail::atomics::AtomicOp;
         let flags = AtomicFlags::BITS_32;
-        for (is_big_endian, within, shift) in [(false, 0, 0), (false, 4, 32), (true, 0, 32), (true, 4, 0)] {
-            let guess = 0x1111_1111_2222_2222u64;
+        for (is_big_endian, word_offset, shift) in [(false, 0, 0), (false, 4, 32), (true, 0, 32), (true, 4, 0)] {
+            let expected = 0x1111_1111_2222_2222u64;
             let mut state = OperationState::new_zeroed();
-            (state.guess, state.within, state.offset, state.is_big_endian) = (guess, within, 8 + within, is_big_endian);
-            let (swap, at) = state.swap(Atomic::Op(AtomicOp::Add, 1), flags);
-            assert_eq!((swap, at), (Atomic::CompareSwap(guess, guess + (1 << shift)), 8));
+            (state.expected, state.word_offset) = (expected, word_offset);
+            (state.offset, state.is_big_endian) = (8 + word_offset, is_big_endian);
+            let (swap, at) = state.compare_swap(Atomic::Op(AtomicOp::Add, 1), flags);
+            assert_eq!((swap, at), (Atomic::CompareSwap(expected, expected + (1 << shift)), 8));
         }
     }
 
@@ -217,7 +232,7 @@ mod tests {
         assert!(has_word_around(&memory(0x1000, 16), 12) && has_word_around(&memory(0x1000, 16), 8));
         assert!(!has_word_around(&memory(0x1000, 12), 8), "the word is cut short");
         assert!(!has_word_around(&memory(0x1004, 16), 0), "it begins before the memory");
-        assert!(!has_word_around(&memory(0, u64::MAX), u64::MAX - 4), "it goes on behind the end of all");
+        assert!(!has_word_around(&memory(0, u64::MAX), u64::MAX - 4), "it reaches beyond the end of all memory");
         assert!(!has_word_around(&memory(0, 0), u64::MAX));
     }
 }

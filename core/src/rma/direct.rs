@@ -1,17 +1,17 @@
-//! Operations that a rail has done by the time its call returns, and the completions of those that its device tells later.
+//! Operations that a rail does before its call returns, and the completions that its device reports later.
 
 use super::engine::Rma;
 use super::handle::RemoteMemory;
 use super::operation::Transfer;
-use super::ways::COOKIE;
+use super::routes::RMA_COOKIE;
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::rail::native::{Local, Native, NativeError, Reach, Work};
 use crate::rail::{Cookie, Endpoint, FullRail};
 
 impl Rma<'_> {
-    /// Has a rail do an operation that is over when this returns; the old word of an atomic, else 0. `None`: nothing
-    /// was done, and it is to be [begun](Rma::begin), which also tells what is wrong with it if anything is.
+    /// Has a rail do an operation that has ended when this returns. Returns the old word of an atomic, else 0. `None`: nothing was
+    /// done; use [`begin`](Rma::begin), which also reports errors.
     ///
     /// # Safety
     /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.
@@ -43,28 +43,28 @@ impl Rma<'_> {
         };
         offset.checked_add(bytes).filter(|end| *end <= remote.len())?;
         let native = Native { work, key, offset };
-        // SAFETY: passed on from the caller; such rails keep nothing when they return.
-        let old = unsafe { rail.perform(endpoint, &native, Cookie(COOKIE)) }.ok().flatten()?;
+        // SAFETY: passed on from the caller; a rail whose operations complete at once does not use the memory after it has returned.
+        let old = unsafe { rail.perform(endpoint, &native, Cookie(RMA_COOKIE)) }.ok().flatten()?;
         self.counters.at_once = self.counters.at_once.wrapping_add(1);
         Some(old)
     }
 
-    /// A rail tells that an operation which it was given is over.
-    pub fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
-        let handle = Handle::from_bits(cookie.0 & !COOKIE);
+    /// A rail's device has finished a piece of an operation.
+    pub fn on_device_completion(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
+        let handle = Handle::from_bits(cookie.0 & !RMA_COOKIE);
         let Some(state) = self.operations.slots.get_mut(handle).filter(|state| state.in_device != 0) else {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             return;
         };
         state.in_device -= 1;
         match result {
-            Ok(old) => state.performed(old),
-            Err(error) => state.refused(error),
+            Ok(old) => state.on_device_done(old),
+            Err(error) => state.on_device_error(error),
         }
-        if !state.is_all_asked() {
-            self.operations.wants_room = true;
+        if !state.is_all_requested() {
+            self.operations.needs_retry = true;
             self.queue(handle.slot());
         }
-        self.settle(handle.slot());
+        self.complete_or_restart(handle.slot());
     }
 }

@@ -1,4 +1,4 @@
-//! One-sided operations of one side: the tables, and which part does what.
+//! The one-sided operations of one side: its tables, and the entry points that a module or an engine calls.
 
 use zerocopy::FromZeros;
 
@@ -6,11 +6,11 @@ use super::answer::Answers;
 use super::arrival::release;
 use super::device;
 use super::errors::Failure;
-use super::frames::{ANSWER, DATA, DONE, LENT, REQUEST};
+use super::frames::{ANSWER, DATA, DONE, EXPOSED, REQUEST};
 use super::handle::RemoteMemory;
 use super::operation::Operations;
 use super::registry::{DeregisterError, Registration, Registry};
-use super::ways::{COOKIE, OF_ANSWER, SLOTS, Ways};
+use super::routes::{ANSWER_COOKIE, MAX_SLOTS, RMA_COOKIE, Routes};
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::Handle;
@@ -21,11 +21,11 @@ use crate::rail::{Cookie, Endpoint, Frame, FullRail, Peer, RemoteBuffer};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
-    /// Pieces of memory that are registered at a time.
+    /// The most registrations of memory at a time.
     pub regions: u32,
-    /// Operations of this side that are under way.
+    /// The most operations of this side at a time.
     pub operations: u32,
-    /// Requests of one peer that this side keeps in mind; at least 1.
+    /// The most unanswered requests of one peer; at least 1.
     pub window: u16,
 }
 
@@ -37,19 +37,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Nothing can be registered or begun, and no memory is taken.
+    /// No one-sided operations: memory cannot be registered, no operation can be begun, and the tables take no memory.
     pub const OFF: Self = Self { regions: 0, operations: 0, window: 0 };
 
-    /// Slots for answers: as many as all peers together may make use of, so that none is ever missing.
+    /// Slots for answers: as many as all peers together may use, so that a slot is never missing.
     pub const fn answers(&self, peers: u32) -> u32 {
         if self.regions == 0 {
-            return 0; // there is nothing to ask for: whoever does so breaks the rules
+            return 0; // no memory is registered, so any request violates the protocol
         }
         peers.saturating_mul(self.window() as u32)
     }
 
-    /// How it stands with each peer, where anything can be asked for by either side.
-    const fn accounts(&self, peers: u32) -> usize {
+    /// Entries for peers: one for each, if either side can have operations.
+    const fn peer_entries(&self, peers: u32) -> usize {
         if self.regions == 0 && self.operations == 0 { 0 } else { peers as usize }
     }
 
@@ -57,16 +57,16 @@ impl Config {
         if self.window == 0 { 1 } else { self.window }
     }
 
-    /// Bytes of memory taken from an arena at most, with so many peers.
+    /// The most bytes that the tables take from an arena, with so many peers.
     pub const fn bytes(&self, peers: u32) -> usize {
         Registry::cost(self.regions)
             .saturating_add(Operations::cost(self.operations))
             .saturating_add(Answers::cost(self.answers(peers)))
-            .saturating_add(Arena::cost::<Account>(self.accounts(peers)))
+            .saturating_add(Arena::cost::<PeerCounts>(self.peer_entries(peers)))
     }
 }
 
-/// What happened so far.
+/// Counts of one-sided operations since set-up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Counters {
@@ -74,33 +74,33 @@ pub struct Counters {
     pub served: u64,
     /// Requests of peers that were denied.
     pub denied: u64,
-    /// Requests dropped because the peer has more unanswered than it was told that it may.
-    pub beyond_window: u64,
-    /// Frames dropped because they make no sense.
+    /// Requests that were dropped because the peer had as many unanswered requests as its window allows.
+    pub window_violations: u64,
+    /// Frames that were dropped because their fields are wrong.
     pub malformed: u64,
-    /// Answers dropped because nobody waits for them.
+    /// Answers that were dropped because no operation waits for them.
     pub stale: u64,
-    /// Operations of this side that were over as soon as they were begun: a rail reached the memory itself.
+    /// Operations of this side that a rail did at once, since it maps the memory of the peer.
     pub at_once: u64,
-    /// Pieces of operations that a rail's device was given, and is to tell of.
+    /// Pieces of operations that were given to a rail's device.
     pub by_device: u64,
-    /// Pieces of puts and gets that were fetched from where they lay.
-    pub fetched: u64,
-    /// Pieces that could not be fetched, and were asked for again.
-    pub unfetched: u64,
+    /// Pieces of puts and gets that were read by single copy.
+    pub single_copies: u64,
+    /// Pieces that could not be read by single copy, and were requested again.
+    pub single_copy_failures: u64,
 }
 
-/// How it stands with a peer.
+/// The counts of operations and requests between this side and one peer.
 #[derive(Clone, Copy, FromZeros, Debug)]
-pub(super) struct Account {
-    /// Operations of this side that are not finished.
+pub(super) struct PeerCounts {
+    /// Operations of this side whose end was not reported.
     pub(super) operations: u32,
-    /// Requests of this side that are not answered.
+    /// Requests of this side without an answer.
     pub(super) unanswered: u32,
-    /// Requests of the peer that are not answered.
+    /// Requests of the peer whose answers have not left.
     pub(super) owed: u32,
-    /// A frame has gone to the peer, or come from it.
-    pub(super) met: bool,
+    /// A frame was sent to the peer, or came from it.
+    pub(super) contacted: bool,
 }
 
 /// One-sided operations of one side, as initiator and as target.
@@ -109,7 +109,7 @@ pub(crate) struct Rma<'m> {
     pub(super) registry: Registry<'m>,
     pub(super) operations: Operations<'m>,
     pub(super) answers: Answers<'m>,
-    pub(super) accounts: &'m mut [Account],
+    pub(super) peers: &'m mut [PeerCounts],
     pub(super) window: u16,
     pub(super) counters: Counters,
 }
@@ -118,16 +118,18 @@ impl<'m> Rma<'m> {
     pub fn new(config: Config, arena: &mut Arena<'m>, peers: u32) -> Result<Self, OutOfMemory> {
         Ok(Self {
             registry: Registry::new(arena, config.regions)?,
-            operations: Operations::new(arena, config.operations.min(SLOTS))?,
-            answers: Answers::new(arena, config.answers(peers).min(SLOTS))?,
-            accounts: arena.table(config.accounts(peers))?,
+            operations: Operations::new(arena, config.operations.min(MAX_SLOTS))?,
+            answers: Answers::new(arena, config.answers(peers).min(MAX_SLOTS))?,
+            peers: arena.table(config.peer_entries(peers))?,
             window: config.window(),
             counters: Counters::default(),
         })
     }
 
-    /// Registers memory, for `only` that peer or for all. `None`: no slot is free.
-    /// With the rail that peers use it by, too, where it does something itself; for which of these rights is its affair.
+    /// Registers memory, for the peer `only` or for all peers. `None`: no slot is free.
+    ///
+    /// The memory is registered with `rail`, too, if that has operations of its own. `rail` comes with the rights that peers may get by
+    /// its device.
     pub fn register<R: FullRail>(
         &mut self,
         rail: Option<(&mut R, Access)>,
@@ -137,31 +139,33 @@ impl<'m> Rma<'m> {
     ) -> Option<Registration> {
         let handle = self.registry.register(memory, access, only)?;
         if let Some(native) = rail.and_then(|(rail, own)| device::register(rail, &memory, access & own, only)) {
-            self.registry.keep(handle, native);
+            self.registry.set_native(handle, native);
         }
         Some(Registration(handle))
     }
 
-    /// Tells whether peers may still fetch from the memory: then all rails have to [recall](Rail::recall) what they lent.
+    /// Ends a registration. Returns whether the memory was exposed: then all rails have to [revoke](crate::rail::SingleCopy::revoke_exposed)
+    /// exposed memory.
     pub fn deregister<R: FullRail>(
         &mut self,
         rail: Option<&mut R>,
         registration: Registration,
     ) -> Result<bool, DeregisterError> {
-        self.deny_what_waits(registration.0);
+        self.deny_queued_gets(registration.0);
         let region = self.registry.deregister(registration.0)?;
         if let (Some(native), Some(rail)) = (region.native(), rail) {
             rail.deregister(native.region);
         }
-        Ok(region.was_lent())
+        Ok(region.is_exposed())
     }
 
-    /// A peer's device is not reached any more, though the peer is: what it had in hand may be done or not.
+    /// A peer's memory is not reached by the device any more, but the peer is reached by other rails. Operations that the device has
+    /// begun may be done or not: they end as lost.
     pub fn lose_device(&mut self, peer: Peer) {
         self.fail(peer, Failure::Lost, |state| state.in_device != 0);
     }
 
-    /// The handle for peers.
+    /// The handle of registered memory for peers.
     pub fn remote(&self, registration: Registration) -> Option<RemoteMemory> {
         let region = self.registry.get(registration.0)?;
         let memory = region.memory;
@@ -169,75 +173,76 @@ impl<'m> Rma<'m> {
         Some(RemoteMemory::new(registration.0, base, memory.len(), self.window, region.native()))
     }
 
-    /// Whether a completion of the rail is one of these.
+    /// Whether a completion of a rail belongs to a one-sided operation.
     pub const fn is_own(cookie: Cookie) -> bool {
-        cookie.0 & COOKIE != 0
+        cookie.0 & RMA_COOKIE != 0
     }
 
-    /// Takes a frame of [`BTL_BASE`](crate::rail::tags::BTL_BASE) that `rail` has brought, which calls its sender `from`, and releases it
-    /// sooner or later. What it gives cause to send waits for [`push_out`](Self::push_out).
-    pub fn take<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
-        if let Some(account) = self.accounts.get_mut(frame.from.0 as usize) {
-            account.met = true;
+    /// Takes in a frame with the tag [`BTL_BASE`](crate::rail::tags::BTL_BASE) from `rail`, and releases it sooner or later. `from` is
+    /// the rail's endpoint of the sender. Frames that have to be sent for it wait for [`send_queued`](Self::send_queued).
+    pub fn on_frame<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
+        if let Some(counts) = self.peers.get_mut(frame.from.0 as usize) {
+            counts.contacted = true;
         }
         match frame.head().first() {
-            Some(&(DONE | DATA | LENT)) if frame.head().len() >= ANSWER => self.take_answer(rail, from, frame),
-            Some(_) if frame.head().len() >= REQUEST => self.take_request(rail, from, frame),
+            Some(&(DONE | DATA | EXPOSED)) if frame.head().len() >= ANSWER => self.on_answer(rail, from, frame),
+            Some(_) if frame.head().len() >= REQUEST => self.on_request(rail, from, frame),
             _ => self.drop_malformed(rail, frame),
         }
     }
 
-    /// The bytes that a rail was asked to deliver are all there.
-    pub fn delivered(&mut self, cookie: Cookie) {
-        let handle = Handle::from_bits(cookie.0 & !(COOKIE | OF_ANSWER));
-        if cookie.0 & OF_ANSWER != 0 {
-            self.body_is_in(handle);
+    /// A rail has delivered the body of a frame.
+    pub fn on_delivered(&mut self, cookie: Cookie) {
+        let handle = Handle::from_bits(cookie.0 & !(RMA_COOKIE | ANSWER_COOKIE));
+        if cookie.0 & ANSWER_COOKIE != 0 {
+            self.on_put_delivered(handle);
         } else {
-            self.data_is_in(handle);
+            self.on_rail_done(handle);
         }
     }
 
-    /// Sends what waits: requests and answers, as far as rails and windows have room.
-    pub fn push_out(&mut self, ways: &mut impl Ways) {
-        self.send_answers(ways);
-        self.send_requests(ways);
+    /// Sends requests and answers that wait, as far as rails and windows have room.
+    pub fn send_queued(&mut self, routes: &mut impl Routes) {
+        self.send_answers(routes);
+        self.send_requests(routes);
     }
 
-    /// Whether there is something to send as soon as there is room.
-    pub fn has_to_send(&self) -> bool {
-        !self.answers.is_idle() || self.operations.wants_room
+    /// Whether a request or an answer waits for room.
+    pub fn has_queued(&self) -> bool {
+        !self.answers.is_idle() || self.operations.needs_retry
     }
 
-    /// Whether there is nothing to do before something comes in.
+    /// Whether there is nothing to do before a rail reports an event.
     pub fn is_idle(&self) -> bool {
-        !self.has_to_send() && self.operations.due() == 0
+        !self.has_queued() && self.operations.due() == 0
     }
 
-    /// Whether all that was begun to a peer, or to all, is complete: `btl_flush`.
+    /// Whether all operations that were begun to a peer, or to all peers, have ended and were reported: `btl_flush`.
     pub fn is_flushed(&self, to: Option<Peer>) -> bool {
         match to {
             None => self.operations.used()[0] == 0,
-            Some(to) => self.accounts.get(to.0 as usize).is_none_or(|account| account.operations == 0),
+            Some(to) => self.peers.get(to.0 as usize).is_none_or(|counts| counts.operations == 0),
         }
     }
 
-    /// Whether a frame has gone to a peer, or come from it.
-    pub(crate) fn has_met(&self, peer: Peer) -> bool {
-        self.accounts.get(peer.0 as usize).is_some_and(|account| account.met)
+    /// Whether a frame was sent to a peer, or came from it.
+    pub(crate) fn has_contact(&self, peer: Peer) -> bool {
+        self.peers.get(peer.0 as usize).is_some_and(|counts| counts.contacted)
     }
 
-    /// A peer is gone, and no rail touches memory on its behalf any more: ends its operations, forgets its requests.
+    /// A peer was lost or removed, and no rail touches memory on its behalf any more: ends the operations on its memory, and forgets its
+    /// requests.
     pub fn forget(&mut self, peer: Peer, failure: Failure) {
         self.fail_all(peer, failure);
         self.forget_requests(peer);
         self.registry.revoke(peer);
-        if let Some(account) = self.accounts.get_mut(peer.0 as usize) {
-            // Its operations are finished when they are told.
-            (account.unanswered, account.owed, account.met) = (0, 0, false);
+        if let Some(counts) = self.peers.get_mut(peer.0 as usize) {
+            // Its operations count until their ends are reported.
+            (counts.unanswered, counts.owed, counts.contacted) = (0, 0, false);
         }
     }
 
-    /// Operations that are over and were not told yet.
+    /// Operations that have ended, and whose end was not reported.
     pub const fn due(&self) -> u32 {
         self.operations.due()
     }
@@ -246,13 +251,13 @@ impl<'m> Rma<'m> {
         self.counters
     }
 
-    /// Slots in use and in all: of memory, operations and answers.
+    /// Slots in use and all slots: of registered memory, of operations, and of answers.
     pub const fn used(&self) -> [[u32; 2]; 3] {
         let Self { registry, operations, answers, .. } = self;
         [[registry.used(), registry.capacity()], operations.used(), answers.used()]
     }
 
-    /// Fetches what a peer has lent, and counts whether that worked.
+    /// Reads memory that a peer has exposed, and counts whether that worked.
     ///
     /// # Safety
     /// As for [`SingleCopy::read_exposed`](crate::rail::SingleCopy::read_exposed).
@@ -260,14 +265,14 @@ impl<'m> Rma<'m> {
         &mut self,
         rail: &mut R,
         from: Option<Endpoint>,
-        loan: Option<RemoteBuffer>,
+        buffer: Option<RemoteBuffer>,
         sink: Span,
     ) -> bool {
         // SAFETY: passed on from the caller.
-        let is_there = from.zip(loan).is_some_and(|(from, loan)| unsafe { rail.read_exposed(from, &loan, sink) });
-        let count = if is_there { &mut self.counters.fetched } else { &mut self.counters.unfetched };
+        let is_read = from.zip(buffer).is_some_and(|(from, buffer)| unsafe { rail.read_exposed(from, &buffer, sink) });
+        let count = if is_read { &mut self.counters.single_copies } else { &mut self.counters.single_copy_failures };
         *count = count.wrapping_add(1);
-        is_there
+        is_read
     }
 
     pub(super) fn drop_malformed<R: FullRail>(&mut self, rail: &mut R, frame: &Frame) {

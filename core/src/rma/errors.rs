@@ -1,27 +1,27 @@
-//! What one-sided operations can answer besides success.
+//! The errors of one-sided operations.
 
 use core::fmt;
 
 use crate::error::Blame;
 
-/// The target did not do it.
+/// Why the target denied an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Denied {
-    /// No such memory: deregistered meanwhile, or a handle that its owner never gave out.
+    /// The memory is not registered: it was deregistered meanwhile, or its owner never gave out this handle.
     NoMemory = 1,
-    /// The memory was not registered for that, or not for this peer.
+    /// The memory was not registered for this kind of operation, or not for this peer.
     NoRight = 2,
-    /// It reaches beyond the memory.
+    /// The operation reaches beyond the end of the memory.
     OutOfBounds = 3,
-    /// The target has no such operation, or not at an address with such an alignment.
+    /// The target has no such operation, or not at an address with this alignment.
     NotAvailable = 4,
 }
 
 impl Denied {
-    /// As the peer has written it. What this version does not know was denied for a reason that it does not have.
+    /// The reason from the number in an answer; `None` for 0. Numbers that this version does not know count as `NotAvailable`.
     pub(super) const fn of(status: u8) -> Option<Self> {
         match status {
             0 => None,
@@ -36,35 +36,35 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoMemory => "the target has no such memory registered (any more)",
-            Self::NoRight => "the target did not register the memory for that",
-            Self::OutOfBounds => "beyond the end of the target's memory",
-            Self::NotAvailable => "the target has no such operation, or not at such an address",
+            Self::NoMemory => "the target has not registered this memory, or has deregistered it",
+            Self::NoRight => "the target did not register the memory for this kind of operation or for this peer",
+            Self::OutOfBounds => "the operation reaches beyond the end of the target's memory",
+            Self::NotAvailable => "the target does not have this operation, or not at an address with this alignment",
         })
     }
 }
 
 impl core::error::Error for Denied {}
 
-/// An operation was not begun: nothing is changed anywhere.
+/// Why an operation was not begun. Nothing has changed on either side.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum BeginError {
-    /// As many operations are under way as there are slots: `OPAL_ERR_OUT_OF_RESOURCE`.
+    /// All slots for operations are in use: `OPAL_ERR_OUT_OF_RESOURCE`.
     Full,
     /// The peer is lost or was removed.
     Unreachable,
-    /// No such operation, or not with such a length or alignment: `OPAL_ERR_NOT_AVAILABLE`.
+    /// There is no such operation, or not with this length or alignment: `OPAL_ERR_NOT_AVAILABLE`.
     NotAvailable,
-    /// It reaches beyond the memory that the handle names, or the two lengths differ.
+    /// The operation reaches beyond the end of the memory that the handle names.
     OutOfBounds,
-    /// The local handle was deregistered, or is not for what the operation does to the memory, or not for that memory.
+    /// The local registration has ended, lacks the right that the operation needs, or is of other memory.
     NotRegistered,
 }
 
 impl BeginError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Full => Blame::Resource,
@@ -77,18 +77,18 @@ impl BeginError {
 impl fmt::Display for BeginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "too many one-sided operations are under way: make progress and try again",
+            Self::Full => "too many one-sided operations are in progress: make progress and try again",
             Self::Unreachable => "the peer is lost or was removed",
-            Self::NotAvailable => "no such operation here, or not with such a length or alignment",
-            Self::OutOfBounds => "beyond the end of the memory",
-            Self::NotRegistered => "the local memory is not registered for that",
+            Self::NotAvailable => "there is no such operation, or not with this length or alignment",
+            Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
+            Self::NotRegistered => "the local memory is not registered for this operation: register it with the right that the operation needs",
         })
     }
 }
 
 impl core::error::Error for BeginError {}
 
-/// Why an operation that was begun is not done. Whether the target did it is not known where the peer was lost or removed.
+/// Why an operation that was begun has failed. If the peer was lost or removed, it is not known whether the target did it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -97,7 +97,7 @@ pub enum Failure {
     Lost,
     /// The peer was removed.
     Removed,
-    /// The target refused; parts of a put or get that lie before may have been done.
+    /// The target denied the operation. Earlier parts of a put or get may have been done.
     Denied(Denied),
 }
 

@@ -1,4 +1,4 @@
-//! Headers of the frames by which put, get and atomics are emulated: see `WIRE.md`.
+//! The headers of the frames that emulate put, get and atomics: see `WIRE.md`.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -9,80 +9,80 @@ use crate::rail::atomics::{Atomic, AtomicFlags};
 /// Version, in the high half of a header's first byte.
 const VERSION: u8 = 1 << 4;
 
-/// The body goes to the target's memory.
+/// Request: the body goes to the target's memory.
 pub const PUT: u8 = VERSION | 1;
-/// Bytes of the target's memory are wanted.
+/// Request: the initiator wants bytes of the target's memory.
 pub const GET: u8 = VERSION | 2;
-/// A word of the target's memory is to be changed, and its old value is wanted.
+/// Request: the target changes a word of its memory, and returns the old value.
 pub const ATOMIC: u8 = VERSION | 3;
-/// It is done, or refused.
+/// Answer: the request is done or denied.
 pub const DONE: u8 = VERSION | 4;
-/// The bytes that were wanted.
+/// Answer: the bytes that a get wants.
 pub const DATA: u8 = VERSION | 5;
 /// As [`PUT`], but the body is a [`RemoteBuffer`](crate::rail::RemoteBuffer) of the bytes.
-pub const PUT_LENT: u8 = VERSION | 8;
-/// As [`GET`], and a loan of the bytes will do.
-pub const GET_LENT: u8 = VERSION | 9;
-/// A loan of the bytes that were wanted.
-pub const LENT: u8 = VERSION | 10;
+pub const PUT_EXPOSED: u8 = VERSION | 8;
+/// As [`GET`], and the answer may be a remote buffer of the bytes.
+pub const GET_EXPOSED: u8 = VERSION | 9;
+/// Answer: a remote buffer of the bytes that a get wants.
+pub const EXPOSED: u8 = VERSION | 10;
 
-/// In an answer's status: what was lent could not be fetched, so nothing was done, and bytes are wanted.
-pub const UNFETCHED: u8 = 0xff;
+/// Status of an answer: the target could not read the exposed bytes. Nothing was done, and the bytes have to come in frames.
+pub const NOT_READ: u8 = 0xff;
 
-/// Something that a target is asked to do.
+/// The header of a request to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Request {
-    /// [`PUT`], [`GET`], [`ATOMIC`], [`PUT_LENT`] or [`GET_LENT`].
+    /// [`PUT`], [`GET`], [`ATOMIC`], [`PUT_EXPOSED`] or [`GET_EXPOSED`].
     pub kind: u8,
-    /// Of an atomic, the value of its [`AtomicOp`](super::AtomicOp); 0 for compare and swap, whose body is the word to
-    /// compare with.
+    /// Of an atomic, the value of its [`AtomicOp`](super::AtomicOp). 0 means compare and swap: the body is the word to compare
+    /// with.
     pub operation: u8,
     /// The values of [`AtomicFlags`].
     pub flags: u8,
     pub reserved: u8,
-    /// Bytes to be put or gotten.
+    /// Bytes to put or get.
     pub len: U32,
-    /// The initiator's name for the operation; comes back with the answer.
+    /// The initiator's handle of the operation. The answer returns it.
     pub id: U64,
-    /// The target's name for the memory.
+    /// The target's handle of the memory.
     pub memory: U64,
-    /// Where in that memory.
+    /// Offset in that memory, in bytes.
     pub offset: U64,
-    /// Of an atomic, the operand. Of a get, where the initiator wants the data.
+    /// Of an atomic, the operand. Of a get, the offset in the initiator's memory at which the data belongs.
     pub operand: U64,
 }
 
-/// What becomes of it.
+/// The header of an answer to an initiator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Answer {
-    /// [`DONE`], [`DATA`] or [`LENT`].
+    /// [`DONE`], [`DATA`] or [`EXPOSED`].
     pub kind: u8,
-    /// 0, or why not: the values of [`Denied`](super::Denied), or [`UNFETCHED`].
+    /// 0, or why the request was not done: the values of [`Denied`](super::Denied), or [`NOT_READ`].
     pub status: u8,
     /// 1, unless more data follows for the same request.
     pub last: u8,
     pub reserved: u8,
-    /// Bytes that were put, that follow, or that are lent; of [`UNFETCHED`], that were not put.
+    /// Bytes that were put, that follow, or that are exposed; with [`NOT_READ`], bytes that were not put.
     pub len: U32,
-    /// The initiator's name for the operation.
+    /// The initiator's handle of the operation.
     pub id: U64,
-    /// Of an atomic, the word that was there. Of data, where it belongs: the operand of the get, and
-    /// what came before.
+    /// Of an atomic, the old word. Of data, the offset in the initiator's memory at which it belongs: the operand of the get, plus
+    /// the bytes of this answer that were sent before.
     pub value: U64,
 }
 
-/// Bytes of a request's header.
+/// Bytes of the header of a request.
 pub const REQUEST: usize = size_of::<Request>();
-/// Bytes of an answer's header.
+/// Bytes of the header of an answer.
 pub const ANSWER: usize = size_of::<Answer>();
 
 const _: () = assert!(REQUEST <= LINKED_HEAD && ANSWER <= LINKED_HEAD);
 
 impl Request {
-    /// What an atomic is to do, with its body; `None` for what this version does not know.
-    pub fn wanted(&self, body: &[u8]) -> Option<(Atomic, AtomicFlags)> {
+    /// The atomic operation of a request with this body. `None` if this version has no such operation.
+    pub fn atomic(&self, body: &[u8]) -> Option<(Atomic, AtomicFlags)> {
         let flags = AtomicFlags::from_bits(self.flags.into())?;
         let compare = body.first_chunk().map(|word| u64::from_le_bytes(*word));
         let atomic = Atomic::of_parts((self.operation, self.operand.get(), compare))?;
@@ -117,7 +117,7 @@ mod tests {
         let words = |from: u8| (1..=8).rev().map(move |byte| from + byte).collect::<Vec<u8>>();
         golden.extend([0x10, 0x20, 0x30, 0x40].into_iter().flat_map(words));
         assert_eq!(request.as_bytes(), golden);
-        assert_eq!(request.wanted(&[]), Some((Atomic::Op(AtomicOp::Max, request.operand.get()), AtomicFlags::BITS_32)));
+        assert_eq!(request.atomic(&[]), Some((Atomic::Op(AtomicOp::Max, request.operand.get()), AtomicFlags::BITS_32)));
         let answer = Answer {
             kind: DATA,
             status: 0,
@@ -131,7 +131,7 @@ mod tests {
         golden.extend([0x10, 0x20].into_iter().flat_map(words));
         assert_eq!(answer.as_bytes(), golden);
         assert_eq!([PUT, GET, DONE], [0x11, 0x12, 0x14]);
-        assert_eq!([PUT_LENT, GET_LENT, LENT, UNFETCHED], [0x18, 0x19, 0x1a, 0xff]);
+        assert_eq!([PUT_EXPOSED, GET_EXPOSED, EXPOSED, NOT_READ], [0x18, 0x19, 0x1a, 0xff]);
         assert_eq!(Access::ANY.bits(), 0xf);
     }
 
@@ -152,19 +152,19 @@ mod tests {
         assert_eq!(RemoteMemory::from_bytes(&golden), Some(handle));
     }
 
-    /// The word to compare with comes as a body, and has to be there.
+    /// Compare and swap needs its body: the word to compare with.
     #[test]
-    fn what_is_not_known_is_not_wanted() {
+    fn unknown_atomics_are_rejected() {
         let request = |operation, flags| Request { operation, flags, ..Request::new_zeroed() };
         let add = Atomic::Op(AtomicOp::Add, 0);
-        assert_eq!(request(1, 0).wanted(&[]), Some((add, AtomicFlags::empty())));
+        assert_eq!(request(1, 0).atomic(&[]), Some((add, AtomicFlags::empty())));
         assert_eq!(
-            request(0, 0).wanted(&[7; 8]),
+            request(0, 0).atomic(&[7; 8]),
             Some((Atomic::CompareSwap(0x0707_0707_0707_0707, 0), AtomicFlags::empty()))
         );
         for (operation, flags, body) in [(0, 0, &[7; 7][..]), (0, 2, &[7; 8]), (2, 0, &[]), (1, 4, &[]), (0x11, 2, &[])]
         {
-            assert_eq!(request(operation, flags).wanted(body), None, "{operation} {flags}");
+            assert_eq!(request(operation, flags).atomic(body), None, "{operation} {flags}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a peer names memory that was registered here.
+//! The handle by which a peer names memory that was registered here.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,22 +10,23 @@ use crate::rail::native;
 /// Bytes of a [`RemoteMemory`] (`btl_registration_handle_size`, CONTRACTS B26).
 pub const HANDLE_BYTES: usize = 56;
 
-/// Bytes of a registration handle at most: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
+/// The most bytes of a registration handle: `MCA_BTL_REG_HANDLE_MAX_SIZE`.
 pub const REG_HANDLE_MAX: usize = 256;
 
-/// Version of what is in these bytes.
+/// Version of the format.
 const VERSION: u8 = 2;
 
-/// In the flags: there is a key.
+/// Flag: the handle has a key.
 const KEY: u8 = 1;
-/// In the flags: atomics are the device's alone.
+/// Flag: all atomics on the memory are done by the device.
 const OWNS_ATOMICS: u8 = 2;
-/// In the flags: words lie there with their most significant byte first.
+/// Flag: words of the memory have their most significant byte first.
 const BIG_ENDIAN: u8 = 4;
 
-/// Registered memory as others name it: bytes to be sent to them in whatever way. Made up of a slot and a generation, which
-/// the target checks together with rights and bounds: what was deregistered since is refused there (CONTRACTS B25). It is no
-/// secret: what all peers may do, each can do, whether it was given the handle or not. The address is a mere label.
+/// The handle of registered memory for peers. The owner sends its bytes to peers by any means. The handle has a slot and a
+/// generation, which the target checks together with rights and bounds, so that the target denies operations on memory that was
+/// deregistered since (CONTRACTS B25). The handle is no secret: a peer can do what all peers may do, even without it. The address is
+/// only a label, from which offsets are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RemoteMemory {
@@ -59,27 +60,27 @@ impl RemoteMemory {
         }
     }
 
-    /// What a peer has sent; `None` for other lengths and versions.
+    /// The handle from the bytes that a peer has sent. `None` if they have another length or version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Self::read_from_bytes(bytes).ok().filter(|memory| memory.version == VERSION)
     }
 
-    /// To be sent to peers.
+    /// The bytes to send to peers.
     pub const fn to_bytes(self) -> [u8; HANDLE_BYTES] {
         zerocopy::transmute!(self)
     }
 
-    /// Bytes of the memory, as its owner says.
+    /// Bytes of the memory, according to its owner.
     pub const fn len(&self) -> u64 {
         self.len.get()
     }
 
-    /// Whether it has no bytes at all.
+    /// Whether the memory has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it begins in the memory of its owner. Nothing is done with it but to turn addresses into offsets, for those who
+    /// The address of the memory in the process of its owner. It serves only to turn addresses into offsets, for callers that
     /// have addresses.
     pub const fn base(&self) -> u64 {
         self.base.get()
@@ -90,22 +91,22 @@ impl RemoteMemory {
         self.handle.get()
     }
 
-    /// How the rail of its owner has named it, where that does things itself.
+    /// The key from the owner's rail, if that rail has operations of its own.
     pub(super) fn key(&self) -> Option<native::Key> {
         (self.flags & KEY != 0).then_some(self.key)
     }
 
-    /// Whether atomics on it are the device's alone.
+    /// Whether all atomics on the memory are done by the device.
     pub(super) const fn owns_atomics(&self) -> bool {
         self.flags & OWNS_ATOMICS != 0
     }
 
-    /// Whether words lie there with their most significant byte first.
+    /// Whether words of the memory have their most significant byte first.
     pub(super) const fn is_big_endian(&self) -> bool {
         self.flags & BIG_ENDIAN != 0
     }
 
-    /// How many operations of one peer its owner keeps in mind.
+    /// How many unanswered requests of one peer the owner accepts.
     pub(super) const fn window(&self) -> u16 {
         self.window.get()
     }

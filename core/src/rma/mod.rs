@@ -1,37 +1,39 @@
-//! One-sided operations: memory that peers may read, write and change without anybody there receiving anything.
+//! One-sided operations: a process puts, gets, and uses atomics on memory of a peer, and the peer receives nothing.
 //!
-//! Memory is registered with rights ([`Access`]), which yields a handle for its owner ([`Registration`]) and one for peers
-//! ([`RemoteMemory`]), to be sent to them in whatever way. With that they put, get, and use atomics on words.
+//! Memory is registered with rights ([`Access`]). That yields a handle for its owner ([`Registration`]) and a handle for peers
+//! ([`RemoteMemory`]), whose bytes the owner sends to peers by any means. With this handle they put, get, and use atomics on words.
 //!
 //! # Emulation
-//! Rails that only send have all of it by active messages (`MCA_BTL_FLAGS_PUT_AM`, `GET_AM`, `ATOMIC_AM_FOP`): the initiator
-//! sends requests, the target does them when it makes progress, and answers each. So completion at the initiator means done at
-//! the target (CONTRACTS B44), and atomics, done by the target's processor, are consistent with its own (`GLOB`).
+//! On rails that only send frames, all operations are emulated by active messages (`MCA_BTL_FLAGS_PUT_AM`, `GET_AM`,
+//! `ATOMIC_AM_FOP`): the initiator sends requests; the target does each of them when it makes progress, and answers it. So an
+//! operation that is complete at the initiator is done at the target (CONTRACTS B44). Atomics are done by the target's processor, so
+//! they agree with its own atomics (`GLOB`).
 //!
-//! A long put or get is split into as many requests as the rail's frames want. A target keeps in mind a fixed number of
-//! requests for each peer, the *window*, which every [`RemoteMemory`] tells; an initiator has no more unanswered. So there is
-//! always a slot for an answer, and who has none to spare is one that breaks the rules: its requests are dropped and counted.
-//! Answers that find no room on the rail wait in their slots, and requests that find none wait with their operation: whatever
-//! is full, frames are taken in, so nobody waits for one who waits for them.
+//! A long put or get is split into as many requests as the frames of the rail need. A target accepts a fixed number of unanswered
+//! requests from each peer, the *window*, and every [`RemoteMemory`] tells it. An initiator has no more unanswered requests than
+//! that. So the target always has a slot for an answer. Requests beyond the window violate the protocol: they are dropped and
+//! counted. Answers for which the rail has no room wait in their slots, and requests wait with their operation. Frames are taken in
+//! even when everything is full, so two sides never wait for each other.
 //!
-//! # Rails that do it themselves
-//! Where a rail has operations of its own ([`native`](crate::rail::native)), memory is registered with it, too, and whatever it can do
-//! goes that way; the rest is emulated. A window's atomics have one mechanism: the device's where these do not agree with the
-//! processor's, and then all of them, so that none is a wrong answer; what the device lacks is done by its compare and swap.
+//! # Operations of a device
+//! If a rail has operations of its own ([`native`](crate::rail::native)), memory is registered with the rail, too. The rail's device does
+//! what it can, and the rest is emulated. All atomics on registered memory are done by one mechanism: by the device if its atomics do
+//! not agree with the processor's. Otherwise they could give wrong results. Atomics that the device does not have are done by its
+//! compare and swap.
 //!
-//! # Loans
-//! Where the rail [exposes memory](crate::rail::SingleCopy::expose), as shared memory does by way of the kernel, requests and answers bring a loan in the
-//! place of long data, and the other side fetches the bytes from where they lie: the target those of a put, once it has checked
-//! rights and bounds, and the initiator those of a get. What cannot be fetched is asked for once more, in frames. Memory that peers
-//! were lent is recalled when it is deregistered, so what they fetch later is void, and the get is denied.
+//! # Single copy
+//! On a rail that [exposes memory](crate::rail::SingleCopy::expose), as shared memory does by way of the kernel, requests and answers have
+//! a remote buffer in place of long data, and the other side reads the bytes from where they lie. The target reads the bytes of a put
+//! after it has checked rights and bounds. The initiator reads those of a get. Bytes that cannot be read are requested once more, in
+//! frames. Exposed memory is revoked when it is deregistered. An initiator that reads after that gets nothing, and its get is denied.
 //!
-//! Nothing is trusted: slot, generation, rights and bounds are checked by the target for each request, and an initiator takes
-//! no byte beyond what it asked for.
+//! # Trust
+//! The target checks slot, generation, rights and bounds of each request. An initiator takes no byte beyond those that it asked for.
 //!
 //! ```
 //! use towline_core::arena::Arena;
 //! use towline_core::btl::endpoint::Proc;
-//! use towline_core::btl::module::{Btl, Config, Terms};
+//! use towline_core::btl::module::{Btl, Config, RmaParams};
 //! use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp};
 //! use towline_core::rail::{Rail, Unreachable, loopback::Hub};
 //! use towline_core::convertor::Span;
@@ -47,14 +49,14 @@
 //! let myself = myself[0].unwrap();
 //!
 //! let mut words = [0u64, 5];
-//! // SAFETY: the words are left alone until the memory is deregistered.
+//! // SAFETY: nobody else uses the words until the memory is deregistered.
 //! let window = unsafe { btl.register_mem(None, words.as_mut_ptr().cast(), 16, Access::ANY) }.unwrap();
-//! let remote = btl.remote_memory(window).unwrap(); // its bytes go to those who are to use it
+//! let remote = btl.remote_memory(window).unwrap(); // send its bytes to the peers that may use the memory
 //! let data = 40u64.to_ne_bytes();
 //! // SAFETY: the data stays until the put is flushed.
-//! unsafe { btl.put(myself, Span::of(&data), &remote, 0, Terms::NONE) }.unwrap();
+//! unsafe { btl.put(myself, Span::of(&data), &remote, 0, RmaParams::NONE) }.unwrap();
 //! let add = Atomic::Op(AtomicOp::Add, 2);
-//! btl.atomic(myself, add, AtomicFlags::empty(), &remote, 8, Terms::NONE).unwrap();
+//! btl.atomic(myself, add, AtomicFlags::empty(), &remote, 8, RmaParams::NONE).unwrap();
 //! while !btl.flush(Some(myself)) {
 //!     btl.progress(Instant::ZERO);
 //! }
@@ -73,8 +75,8 @@ mod handle;
 mod initiator;
 mod operation;
 mod registry;
+mod routes;
 mod target;
-mod ways;
 
 pub(crate) use self::device::device_owns;
 pub(crate) use self::engine::Rma;
@@ -83,6 +85,6 @@ pub use self::errors::{BeginError, Denied, Failure};
 pub use self::handle::{HANDLE_BYTES, REG_HANDLE_MAX, RemoteMemory};
 pub use self::operation::{Finished, Operation, Transfer};
 pub use self::registry::{DeregisterError, Registration};
-pub(crate) use self::ways::{Way, Ways};
+pub(crate) use self::routes::{Route, Routes};
 pub use crate::rail::access::Access;
 pub use crate::rail::atomics::{Atomic, AtomicFlags, AtomicOp, AtomicSupport, EMULATED};

@@ -1,9 +1,9 @@
-//! The operations of an initiator: what is known of each until its end was told, and the queues of those that wait.
+//! The operations of an initiator: the state of each until its end was reported, and the queues of those that wait.
 
 use zerocopy::FromZeros;
 
 use super::errors::{Denied, Failure};
-use super::ways::MOST_EXPOSED;
+use super::routes::MAX_EXPOSED;
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::Span;
 use crate::pool::{Handle, Pool};
@@ -12,29 +12,29 @@ use crate::rail::atomics::{Atomic, AtomicFlags};
 use crate::rail::native::{Key, Region};
 use crate::rail::{Endpoint, FullRail, RemoteBuffer};
 
-/// Names an operation until it is finished.
+/// Names an operation until its end is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Operation(pub(crate) Handle);
 
-/// What is to be done with memory of a peer.
+/// A one-sided operation on memory of a peer.
 #[derive(Clone, Copy, Debug)]
 pub enum Transfer {
-    /// Local bytes become remote ones.
+    /// Copies local bytes to the peer's memory.
     Put(Span),
-    /// Remote bytes become local ones.
+    /// Copies bytes of the peer's memory to local memory.
     Get(Span),
-    /// A remote word is changed, and its old value is told.
+    /// Changes a word of the peer's memory. The result is its old value.
     Atomic(Atomic, AtomicFlags),
 }
 
-/// An operation that is over.
+/// The end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Finished {
-    /// Which one; void from now on.
+    /// The operation. Its handle is stale from now on.
     pub operation: Operation,
-    /// Of an atomic, what the word was; else 0.
+    /// Of an atomic, the old value of the word; else 0.
     pub result: Result<u64, Failure>,
 }
 
@@ -46,82 +46,89 @@ pub(super) enum Kind {
     Atomic,
 }
 
-/// How an operation is done.
+/// The mechanism that does an operation.
 #[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
 #[repr(u8)]
-pub(super) enum By {
-    /// Requests, which the target does.
+pub(super) enum Method {
+    /// Frames: requests to the target, which does the operation.
     Frames,
-    /// The rail does it.
+    /// The rail's device.
     Device,
-    /// The rail's compare and swap, until it swaps.
-    Swaps,
+    /// The compare and swap of the rail's device, until it swaps.
+    CompareSwap,
 }
 
-/// What is known of an operation's end.
+/// The result of an operation, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
 #[repr(u8)]
-pub(super) enum Fate {
-    Open,
+pub(super) enum Status {
+    /// The operation has not failed.
+    Active,
     Lost,
     Removed,
     Denied,
 }
 
+/// The state of an operation.
+///
+/// Bytes are counted in three fields. `requested` counts all bytes for which a request was sent, or which were given to the device;
+/// each of them ends up in `done` or in `unread`, unless the operation fails. The operation is complete when `done` has all of its
+/// bytes.
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct OperationState {
     pub kind: Kind,
-    pub by: By,
-    pub fate: Fate,
-    /// Why the target has denied it, as that says.
+    pub method: Method,
+    pub status: Status,
+    /// Why the target has denied the operation: the number from its answer.
     pub denied: u8,
-    /// It is in the queue of those with requests to be sent.
-    pub is_asking: bool,
-    /// It is in the queue of those whose end is to be told.
-    pub is_over: bool,
+    /// The operation is in the queue of those with requests to send.
+    pub is_queued: bool,
+    /// The operation is in the queue of those whose end is to be reported.
+    pub is_completed: bool,
     /// The values of [`AtomicFlags`].
     pub flags: u8,
-    /// `region` is one.
+    /// Whether `region` is valid.
     pub has_region: bool,
-    /// Something of it could not be fetched: what is asked for from now on comes and goes in frames.
-    pub is_copied: bool,
-    /// Unanswered requests that the target keeps in mind.
+    /// Exposed bytes could not be read: from now on all bytes come and go in frames.
+    pub frames_only: bool,
+    /// Unanswered requests that the target accepts.
     pub window: u16,
     pub peer: u32,
     /// Requests without an answer.
     pub unanswered: u32,
-    /// Frames of it that a rail has in hand: read in place, or coming in.
+    /// Frames of the operation that a rail has not finished: it reads them in place, or delivers their bodies.
     pub in_rail: u32,
-    /// Pieces of it that the rail is doing.
+    /// Pieces of the operation that the device has not finished.
     pub in_device: u32,
     pub local: Span,
-    /// The local registration, which is not deregistered meanwhile; 0: none.
+    /// The local registration, which is held against deregistration meanwhile; 0: none.
     pub registration: u64,
-    /// The target's name for the memory.
+    /// The target's handle of the memory.
     pub remote: u64,
     pub offset: u64,
-    /// Bytes that requests were sent for, and bytes that are done; an atomic is [`ATOMIC_LEN`].
-    pub asked: u64,
+    /// Bytes for which requests were sent, and bytes that are done. An atomic counts as [`ATOMIC_LEN`].
+    pub requested: u64,
     pub done: u64,
-    /// Bytes that could not be fetched. When nothing else is under way, all is asked for again.
-    pub void: u64,
-    /// Of an atomic: its parts, and the word that was there.
-    pub which: u8,
+    /// Exposed bytes that could not be read. When nothing else of the operation is in flight, all of it is requested again.
+    pub unread: u64,
+    /// Of an atomic: its parts, and the old value of the word.
+    pub op_code: u8,
     pub operand: u64,
     pub compare: [u8; 8],
     pub value: u64,
-    /// Of what the rail does: its name for local memory, the target's rail's for the other, and bytes that it takes at once.
+    /// Of an operation of the device: the rail's handle of local memory, the key of the target's memory, and the most bytes that the
+    /// device takes at once.
     pub region: Region,
     pub key: Key,
     pub piece: u64,
-    /// What the word of 64 bits is taken for, where in it the word begins, and whether that is its more significant half if it
-    /// begins with it.
-    pub guess: u64,
-    pub within: u64,
+    /// Of a compare and swap in place of another atomic: the expected value of the 64-bit word, the offset of the operation's word
+    /// in it, and whether the target's words have their most significant byte first.
+    pub expected: u64,
+    pub word_offset: u64,
     pub is_big_endian: bool,
 }
 
-/// An atomic is one request: what counts is that it is done.
+/// The bytes that an atomic counts as: it is one request, which is done or not.
 pub(super) const ATOMIC_LEN: u64 = 1;
 
 impl OperationState {
@@ -129,53 +136,56 @@ impl OperationState {
         if self.kind == Kind::Atomic { ATOMIC_LEN } else { self.local.len() }
     }
 
-    pub fn is_all_asked(&self) -> bool {
-        self.fate != Fate::Open || self.void != 0 || self.asked >= self.len()
+    /// Whether no request is to be sent now.
+    pub fn is_all_requested(&self) -> bool {
+        self.status != Status::Active || self.unread != 0 || self.requested >= self.len()
     }
 
-    /// Asks for all of it once more if some of it could not be fetched, as soon as nothing else of it is under way.
-    pub fn begins_again(&mut self) -> bool {
+    /// Starts the whole operation again, in frames, if some bytes could not be read and nothing else of it is in flight. Returns
+    /// whether it does.
+    pub fn restart_in_frames(&mut self) -> bool {
         let is_idle = self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0;
-        let is_known = is_idle && self.done.saturating_add(self.void) >= self.asked;
-        let begins = self.fate == Fate::Open && self.void != 0 && is_known;
-        if begins {
-            (self.asked, self.done, self.void, self.is_copied) = (0, 0, 0, true);
+        let is_all_known = is_idle && self.done.saturating_add(self.unread) >= self.requested;
+        let restarts = self.status == Status::Active && self.unread != 0 && is_all_known;
+        if restarts {
+            (self.requested, self.done, self.unread, self.frames_only) = (0, 0, 0, true);
         }
-        begins
+        restarts
     }
 
-    /// Nothing more happens to it, no rail has its memory, and no queue has it.
+    /// Whether the result is final, no rail uses the operation's memory, and no queue has it.
     pub fn has_ended(&self) -> bool {
-        let is_decided = self.fate != Fate::Open || (self.void == 0 && self.done >= self.len());
-        is_decided && self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0 && !self.is_asking
+        let is_decided = self.status != Status::Active || (self.unread == 0 && self.done >= self.len());
+        is_decided && self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0 && !self.is_queued
     }
 
-    /// Whether an answer makes sense: the last one of several may overtake the others.
-    pub fn awaits(&self) -> bool {
-        self.unanswered != 0 || (self.kind == Kind::Get && self.fate == Fate::Open && self.done < self.local.len())
+    /// Whether an answer is expected. The last answer of several may overtake the others.
+    pub fn expects_answer(&self) -> bool {
+        self.unanswered != 0
+            || (self.kind == Kind::Get && self.status == Status::Active && self.done < self.local.len())
     }
 
-    /// Lends the peer the next bytes of a put, if that is more than what a frame brings.
+    /// Exposes the next bytes of a put to the peer, if these are more than fit into a frame.
     pub fn expose<R: FullRail>(&self, rail: &mut R, to: Endpoint, in_frame: u64) -> Option<(Span, RemoteBuffer)> {
-        let piece = self.local.window(self.asked, MOST_EXPOSED);
-        let loan = if self.is_copied || piece.len() <= in_frame { None } else { rail.expose(to, &piece) };
-        Some((piece, loan?))
+        let piece = self.local.window(self.requested, MAX_EXPOSED);
+        let buffer = if self.frames_only || piece.len() <= in_frame { None } else { rail.expose(to, &piece) };
+        Some((piece, buffer?))
     }
 
-    /// The next bytes of a get, if they are to be asked for by a loan: of as many as can be fetched at a time, if that is more than
-    /// what a frame brings.
-    pub fn borrow(&self, most: u64, in_frame: u64) -> Option<Span> {
-        let piece = self.local.window(self.asked, most.min(MOST_EXPOSED));
-        let fits = !self.is_copied && piece.len() > in_frame && piece.as_contiguous().is_some();
+    /// The next bytes of a get, if the peer is to expose them: as many as can be read at once (`most`), if these are more than fit
+    /// into a frame.
+    pub fn exposed_piece(&self, most: u64, in_frame: u64) -> Option<Span> {
+        let piece = self.local.window(self.requested, most.min(MAX_EXPOSED));
+        let fits = !self.frames_only && piece.len() > in_frame && piece.as_contiguous().is_some();
         fits.then_some(piece)
     }
 
     pub fn result(&self) -> Result<u64, Failure> {
-        match self.fate {
-            Fate::Open => Ok(self.value),
-            Fate::Lost => Err(Failure::Lost),
-            Fate::Removed => Err(Failure::Removed),
-            Fate::Denied => Err(Failure::Denied(Denied::of(self.denied).unwrap_or(Denied::NotAvailable))),
+        match self.status {
+            Status::Active => Ok(self.value),
+            Status::Lost => Err(Failure::Lost),
+            Status::Removed => Err(Failure::Removed),
+            Status::Denied => Err(Failure::Denied(Denied::of(self.denied).unwrap_or(Denied::NotAvailable))),
         }
     }
 }
@@ -183,28 +193,35 @@ impl OperationState {
 #[derive(Debug)]
 pub(super) struct Operations<'m> {
     pub slots: Pool<'m, OperationState>,
-    /// Those with requests that wait for room or for answers to others.
-    pub asking: Queue<'m>,
-    /// One of those waits for room, or was not tried yet; the others wait for answers.
-    pub wants_room: bool,
-    /// Those whose end is to be told.
-    pub over: Queue<'m>,
+    /// Operations with requests that wait for room, or for answers to other requests.
+    pub unsent: Queue<'m>,
+    /// Some of `unsent` wait for room or were not tried yet. If this is `false`, all of them wait for answers.
+    pub needs_retry: bool,
+    /// Operations whose end is to be reported.
+    pub completed: Queue<'m>,
 }
 
 impl<'m> Operations<'m> {
     pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
         let queue = |arena: &mut Arena<'m>| Queue::new(arena, count as usize);
-        Ok(Self { slots: Pool::new(arena, count)?, asking: queue(arena)?, wants_room: false, over: queue(arena)? })
+        Ok(Self {
+            slots: Pool::new(arena, count)?,
+            unsent: queue(arena)?,
+            needs_retry: false,
+            completed: queue(arena)?,
+        })
     }
 
     pub const fn cost(count: u32) -> usize {
         Pool::<OperationState>::cost(count).saturating_add(Queue::cost(count as usize).saturating_mul(2))
     }
 
+    /// Operations whose end is to be reported.
     pub const fn due(&self) -> u32 {
-        self.over.len()
+        self.completed.len()
     }
 
+    /// Slots in use, and all slots.
     pub const fn used(&self) -> [u32; 2] {
         [self.slots.used(), self.slots.capacity()]
     }

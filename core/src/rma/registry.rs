@@ -1,4 +1,4 @@
-//! Memory that was registered: what may be done to it, by whom, and whether anybody is at it.
+//! Registered memory: the rights of peers to it, and the operations that use it now.
 
 use core::fmt;
 
@@ -13,64 +13,67 @@ use crate::rail::Peer;
 use crate::rail::access::Access;
 use crate::rail::native::{Key, Region as DeviceRegion};
 
-/// Registered memory, for its owner: good until it is deregistered.
+/// The handle of registered memory for its owner. It is valid until the memory is deregistered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Registration(pub(super) Handle);
 
-/// Memory that is registered with a rail, too.
+/// The registration of memory with a rail's device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registered {
     pub region: DeviceRegion,
-    /// What peers need, where they may use it.
+    /// The key for peers, if they may use the memory by the device.
     pub key: Option<Key>,
-    /// Atomics on it are the device's alone.
+    /// All atomics on the memory are done by the device.
     pub owns_atomics: bool,
 }
 
-/// The only peer that might is gone, and another may have its number.
-const NOBODY: u32 = u32::MAX;
+/// Of memory for one peer: this peer was removed or lost. Another peer may get its number, so no peer has rights any more.
+const REVOKED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct Region {
     pub memory: Span,
     pub access: u32,
-    /// Number of the only peer that may, plus one; 0: any; [`NOBODY`].
+    /// Number of the only peer that has rights, plus one; 0: all peers have rights; [`REVOKED`].
     pub only: u32,
-    /// Operations that are at it.
+    /// Operations that use the memory now.
     pub uses: u32,
-    /// A rail has it, too: [`HAS_REGION`] and the like; [`CLOSED`].
-    marks: u32,
+    /// [`HAS_REGION`] and the other flags below.
+    flags: u32,
     region: DeviceRegion,
     key: Key,
 }
 
+/// The memory is registered with a rail's device.
 const HAS_REGION: u32 = 1;
+/// The rail has returned a key for peers.
 const HAS_KEY: u32 = 2;
+/// All atomics on the memory are done by the device.
 const OWNS_ATOMICS: u32 = 4;
-/// Its owner wants it back: nothing new may be done to it.
+/// The owner deregisters the memory: no new operation may use it.
 const CLOSED: u32 = 8;
-/// Peers may fetch from it.
-const LENT: u32 = 16;
+/// The memory was exposed: peers may read it by single copy.
+const EXPOSED: u32 = 16;
 
 impl Region {
-    /// How a rail has it.
+    /// The registration with a rail's device, if there is one.
     pub const fn native(&self) -> Option<Registered> {
-        if self.marks & HAS_REGION == 0 {
+        if self.flags & HAS_REGION == 0 {
             return None;
         }
-        let key = if self.marks & HAS_KEY == 0 { None } else { Some(self.key) };
+        let key = if self.flags & HAS_KEY == 0 { None } else { Some(self.key) };
         Some(Registered { region: self.region, key, owns_atomics: self.owns_atomics() })
     }
 
-    /// Whether atomics on it are a device's alone.
+    /// Whether all atomics on the memory are done by the device.
     pub const fn owns_atomics(&self) -> bool {
-        self.marks & OWNS_ATOMICS != 0
+        self.flags & OWNS_ATOMICS != 0
     }
 
-    /// Whether peers may fetch from it.
-    pub const fn was_lent(&self) -> bool {
-        self.marks & LENT != 0
+    /// Whether peers may read the memory by single copy.
+    pub const fn is_exposed(&self) -> bool {
+        self.flags & EXPOSED != 0
     }
 }
 
@@ -93,79 +96,80 @@ impl<'m> Registry<'m> {
         self.regions.take(Region { memory, access: access.bits(), only, ..Region::new_zeroed() }).ok()
     }
 
-    /// A rail has it, too.
-    pub fn keep(&mut self, handle: Handle, native: Registered) {
+    /// Notes that memory is registered with a rail's device, too.
+    pub fn set_native(&mut self, handle: Handle, native: Registered) {
         if let Some(region) = self.regions.get_mut(handle) {
-            let of_key = if native.key.is_some() { HAS_KEY } else { 0 };
-            let of_atomics = if native.owns_atomics { OWNS_ATOMICS } else { 0 };
-            (region.region, region.marks) = (native.region, HAS_REGION | of_key | of_atomics);
+            let key_flag = if native.key.is_some() { HAS_KEY } else { 0 };
+            let atomics_flag = if native.owns_atomics { OWNS_ATOMICS } else { 0 };
+            (region.region, region.flags) = (native.region, HAS_REGION | key_flag | atomics_flag);
             region.key = native.key.unwrap_or(region.key);
         }
     }
 
-    /// Tells what it was, to be taken back where a rail has it. What is at it goes on, and nothing else begins.
+    /// Ends a registration. Returns the region, so that the caller can deregister it with the rail. If operations use the memory,
+    /// these go on, no other operation begins, and the caller has to try again.
     pub fn deregister(&mut self, handle: Handle) -> Result<Region, DeregisterError> {
         let region = self.regions.get_mut(handle).ok_or(DeregisterError::Stale)?;
-        region.marks |= CLOSED;
+        region.flags |= CLOSED;
         if region.uses != 0 {
             return Err(DeregisterError::InUse);
         }
         self.regions.free(handle).ok_or(DeregisterError::Stale)
     }
 
-    /// A region that operations may begin at.
+    /// A region on which operations may begin.
     pub fn get(&self, handle: Handle) -> Option<&Region> {
-        self.regions.get(handle).filter(|region| region.marks & CLOSED == 0)
+        self.regions.get(handle).filter(|region| region.flags & CLOSED == 0)
     }
 
-    /// Whether atomics on a region are a device's alone.
+    /// Whether all atomics on a region are done by the device.
     pub fn owns_atomics(&self, memory: u64) -> bool {
         self.regions.get(Handle::from_bits(memory)).is_some_and(Region::owns_atomics)
     }
 
-    /// The part of a region that a peer asks for, if it may have it.
-    pub fn window(&self, asked: Asked) -> Result<Span, Denied> {
-        let region = self.get(Handle::from_bits(asked.memory)).ok_or(Denied::NoMemory)?;
-        let anybody = region.only == 0 || region.only == asked.peer.0.wrapping_add(1);
-        if !anybody || !Access::from_bits_retain(region.access).contains(asked.access) {
+    /// The part of a region that a peer's request names, if the peer has the right to access it.
+    pub fn check_access(&self, request: AccessRequest) -> Result<Span, Denied> {
+        let region = self.get(Handle::from_bits(request.memory)).ok_or(Denied::NoMemory)?;
+        let is_for_peer = region.only == 0 || region.only == request.peer.0.wrapping_add(1);
+        if !is_for_peer || !Access::from_bits_retain(region.access).contains(request.access) {
             return Err(Denied::NoRight);
         }
-        let end = asked.offset.checked_add(asked.len).ok_or(Denied::OutOfBounds)?;
+        let end = request.offset.checked_add(request.len).ok_or(Denied::OutOfBounds)?;
         if end > region.memory.len() {
             return Err(Denied::OutOfBounds);
         }
-        // Devices reach it, and no processor.
+        // Only devices reach memory of an accelerator.
         if Access::from_bits_retain(region.access).contains(Access::ACCELERATOR) {
             return Err(Denied::NotAvailable);
         }
-        Ok(region.memory.window(asked.offset, asked.len))
+        Ok(region.memory.window(request.offset, request.len))
     }
 
-    /// A peer is gone: what was for it alone is for nobody.
+    /// A peer was removed or lost: memory that was registered for it alone is closed to all peers.
     pub fn revoke(&mut self, peer: Peer) {
         for slot in 0..self.regions.touched() {
             if let Some(region) = self.regions.at_mut(slot).filter(|region| region.only == peer.0.wrapping_add(1)) {
-                region.only = NOBODY;
+                region.only = REVOKED;
             }
         }
     }
 
-    /// Peers may fetch from a region from now on.
+    /// Notes that peers may read a region by single copy from now on.
     pub fn expose(&mut self, handle: Handle) {
         if let Some(region) = self.regions.get_mut(handle) {
-            region.marks |= LENT;
+            region.flags |= EXPOSED;
         }
     }
 
-    /// Somebody is at a region from now on.
+    /// An operation uses a region from now on.
     pub fn hold(&mut self, handle: Handle) {
         if let Some(region) = self.regions.get_mut(handle) {
             region.uses = region.uses.saturating_add(1);
         }
     }
 
-    /// Somebody is no longer at it.
-    pub fn let_go(&mut self, handle: Handle) {
+    /// An operation does not use a region any more.
+    pub fn release(&mut self, handle: Handle) {
         if let Some(region) = self.regions.get_mut(handle) {
             region.uses = region.uses.saturating_sub(1);
         }
@@ -180,30 +184,30 @@ impl<'m> Registry<'m> {
     }
 }
 
-/// What a peer wants to do, and where.
+/// The memory that a request names, and the right that it needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct AccessRequest {
     pub peer: Peer,
-    /// Slot and generation, as the peer has them.
+    /// Slot and generation, from the request.
     pub memory: u64,
     pub offset: u64,
     pub len: u64,
     pub access: Access,
 }
 
-/// Memory was not deregistered.
+/// Why memory was not deregistered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DeregisterError {
-    /// It was deregistered before.
+    /// The memory was deregistered before.
     Stale,
-    /// An operation is at it: one of this side's, or a put of a peer's whose bytes are coming in.
+    /// An operation uses the memory: one of this side, or a put of a peer whose bytes are arriving.
     InUse,
 }
 
 impl DeregisterError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Stale => Blame::Caller,
@@ -216,7 +220,7 @@ impl fmt::Display for DeregisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Stale => "the memory was deregistered before",
-            Self::InUse => "an operation is at the memory: make progress and try again",
+            Self::InUse => "an operation uses the memory: make progress and try again",
         })
     }
 }

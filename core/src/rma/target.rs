@@ -1,87 +1,88 @@
-//! What a target does: peers' requests are taken in and done, and their answers sent.
+//! The target: it takes in the requests of peers, does them, and sends the answers.
 
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::answer::PendingAnswer;
-use super::arrival::{deliver, loan_of, release};
+use super::arrival::{deliver, release, remote_buffer_of};
 use super::engine::Rma;
 use super::errors::Denied;
 use super::frames::{
-    ANSWER, ATOMIC, Answer, DATA, DONE, GET, GET_LENT, LENT, PUT, PUT_LENT, REQUEST, Request, UNFETCHED,
+    ANSWER, ATOMIC, Answer, DATA, DONE, EXPOSED, GET, GET_EXPOSED, NOT_READ, PUT, PUT_EXPOSED, REQUEST, Request,
 };
-use super::registry::Asked;
-use super::ways::{COOKIE, MOST_EXPOSED, OF_ANSWER, Way, Ways};
+use super::registry::AccessRequest;
+use super::routes::{ANSWER_COOKIE, MAX_EXPOSED, RMA_COOKIE, Route, Routes};
 use crate::convertor::Span;
 use crate::pool::Handle;
 use crate::rail::access::Access;
 use crate::rail::tags;
 use crate::rail::{
-    Cookie, Delivery, Endpoint, Frame, FullRail, Lane, Peer, REMOTE_BUFFER_BYTES, Rail, SendError, Shape, SingleCopy,
+    Cookie, Delivery, Endpoint, Frame, FullRail, Lane, Peer, REMOTE_BUFFER_BYTES, RemoteBuffer, SendError, Shape,
+    SingleCopy,
 };
 
 impl Rma<'_> {
-    pub(super) fn take_request<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
+    /// Takes in a request.
+    pub(super) fn on_request<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
         let Ok((request, head)) = Request::read_from_prefix(frame.head()) else {
             return self.drop_malformed(rail, frame);
         };
         let body = (frame.len as usize).saturating_sub(REQUEST);
-        let makes_sense = match request.kind {
+        let is_valid = match request.kind {
             PUT => body == request.len.get() as usize,
-            PUT_LENT => loan_of(frame, REQUEST).is_some() && u64::from(request.len.get()) <= MOST_EXPOSED,
-            GET | GET_LENT => body == 0,
+            PUT_EXPOSED => remote_buffer_of(frame, REQUEST).is_some() && u64::from(request.len.get()) <= MAX_EXPOSED,
+            GET | GET_EXPOSED => body == 0,
             ATOMIC => frame.is_whole() && request.len.get() == 0,
             _ => false,
         };
-        if !makes_sense {
+        if !is_valid {
             return self.drop_malformed(rail, frame);
         }
-        let Some(handle) = self.begin_answer(frame.from, &request) else {
-            self.counters.beyond_window = self.counters.beyond_window.wrapping_add(1);
+        let Some(handle) = self.reserve_answer(frame.from, &request) else {
+            self.counters.window_violations = self.counters.window_violations.wrapping_add(1);
             return release(rail, frame);
         };
         match request.kind {
-            PUT => self.put(rail, frame, &request, handle),
-            PUT_LENT => self.put_lent(rail, from, frame, &request, handle),
-            GET | GET_LENT => {
-                let source = self.allowed(frame.from, &request, Access::REMOTE_READ, request.len.get().into());
-                match source {
-                    Err(denied) => self.deny(handle, denied),
-                    Ok(source) => {
-                        self.hold(handle, &request);
-                        self.answer(handle, |answer| answer.data = source);
-                    }
-                }
-            }
-            _ => match self.change(frame.from, &request, head.get(..body).unwrap_or(head)) {
+            PUT => self.serve_put(rail, frame, &request, handle),
+            PUT_EXPOSED => self.serve_exposed_put(rail, from, frame, &request, handle),
+            GET | GET_EXPOSED => self.serve_get(frame.from, &request, handle),
+            _ => match self.apply_atomic(frame.from, &request, head.get(..body).unwrap_or(head)) {
                 Err(denied) => self.deny(handle, denied),
                 Ok(old) => self.answer(handle, |answer| answer.value = old),
             },
         }
     }
 
-    /// A slot for the answer, if the peer may ask for one more.
-    fn begin_answer(&mut self, from: Peer, request: &Request) -> Option<Handle> {
-        let account = self.accounts.get_mut(from.0 as usize)?;
-        if account.owed >= u32::from(self.window) {
+    /// Takes a slot for the answer, if the window of the peer is not full.
+    fn reserve_answer(&mut self, from: Peer, request: &Request) -> Option<Handle> {
+        let counts = self.peers.get_mut(from.0 as usize)?;
+        if counts.owed >= u32::from(self.window) {
             return None;
         }
         let (kind, value) = match request.kind {
-            GET | GET_LENT => (DATA, request.operand.get()),
+            GET | GET_EXPOSED => (DATA, request.operand.get()),
             _ => (DONE, 0),
         };
-        let may_lend = request.kind == GET_LENT;
-        let answer =
-            PendingAnswer { peer: from.0, kind, may_lend, id: request.id.get(), value, ..PendingAnswer::new_zeroed() };
+        let may_expose = request.kind == GET_EXPOSED;
+        let answer = PendingAnswer {
+            peer: from.0,
+            kind,
+            may_expose,
+            id: request.id.get(),
+            value,
+            ..PendingAnswer::new_zeroed()
+        };
         let handle = self.answers.slots.take(answer).ok()?;
-        account.owed = account.owed.saturating_add(1);
+        counts.owed = counts.owed.saturating_add(1);
         Some(handle)
     }
 
+    /// The memory of a request, if the peer has the right to access it.
     fn allowed(&self, peer: Peer, request: &Request, access: Access, len: u64) -> Result<Span, Denied> {
-        self.registry.window(Asked { peer, memory: request.memory.get(), offset: request.offset.get(), len, access })
+        let (memory, offset) = (request.memory.get(), request.offset.get());
+        self.registry.check_access(AccessRequest { peer, memory, offset, len, access })
     }
 
-    fn put<R: FullRail>(&mut self, rail: &mut R, frame: &Frame, request: &Request, handle: Handle) {
+    fn serve_put<R: FullRail>(&mut self, rail: &mut R, frame: &Frame, request: &Request, handle: Handle) {
         let len = request.len.get();
         let sink = match self.allowed(frame.from, request, Access::REMOTE_WRITE, len.into()) {
             Ok(sink) => sink,
@@ -90,22 +91,22 @@ impl Rma<'_> {
                 return self.deny(handle, denied);
             }
         };
-        let cookie = Cookie(handle.to_bits() | COOKIE | OF_ANSWER);
-        // SAFETY: who registered the memory vouches that peers may write to it until it is deregistered, which is refused
-        // as long as it is held: until the body is in, or the peer is forgotten, when the rail is done with it.
+        let cookie = Cookie(handle.to_bits() | RMA_COOKIE | ANSWER_COOKIE);
+        // SAFETY: the caller of `register` vouches that peers may write to the memory until it is deregistered, which is refused
+        // while the memory is held: until the body has arrived, or the peer is forgotten, when the rail is done with the memory.
         match unsafe { deliver(rail, frame, REQUEST, sink, cookie) } {
             Delivery::Done => self.answer(handle, |answer| answer.len = len),
             Delivery::Pending => {
                 self.hold(handle, request);
                 if let Some(answer) = self.answers.slots.get_mut(handle) {
-                    (answer.is_coming, answer.len) = (true, len);
+                    (answer.is_arriving, answer.len) = (true, len);
                 }
             }
         }
     }
 
-    /// Fetches what is to be put from where it lies.
-    fn put_lent<R: FullRail>(
+    /// Reads the bytes of a put from the initiator's memory.
+    fn serve_exposed_put<R: FullRail>(
         &mut self,
         rail: &mut R,
         from: Option<Endpoint>,
@@ -118,24 +119,34 @@ impl Rma<'_> {
             Ok(sink) => sink,
             Err(denied) => return self.deny(handle, denied),
         };
-        // SAFETY: who registered the memory vouches that peers may write to it, and nobody deregisters it meanwhile.
-        if unsafe { self.read_exposed(rail, from, loan_of(frame, REQUEST), sink) } {
+        // SAFETY: the caller of `register` vouches that peers may write to the memory, and nobody deregisters it meanwhile.
+        if unsafe { self.read_exposed(rail, from, remote_buffer_of(frame, REQUEST), sink) } {
             self.answer(handle, |answer| answer.len = len);
         } else {
-            self.ready(handle, |answer| (answer.status, answer.len) = (UNFETCHED, len));
+            self.queue_answer(handle, |answer| (answer.status, answer.len) = (NOT_READ, len));
         }
     }
 
-    /// The body of a put is in.
-    pub(super) fn body_is_in(&mut self, handle: Handle) {
-        let coming = self.answers.slots.get(handle).filter(|answer| answer.is_coming);
-        if let Some(memory) = coming.map(|answer| answer.memory) {
-            self.registry.let_go(Handle::from_bits(memory));
-            self.answer(handle, |answer| (answer.is_coming, answer.memory) = (false, 0));
+    fn serve_get(&mut self, from: Peer, request: &Request, handle: Handle) {
+        match self.allowed(from, request, Access::REMOTE_READ, request.len.get().into()) {
+            Err(denied) => self.deny(handle, denied),
+            Ok(source) => {
+                self.hold(handle, request);
+                self.answer(handle, |answer| answer.data = source);
+            }
         }
     }
 
-    /// Memory is not deregistered without a look at this.
+    /// The body of a put has arrived.
+    pub(super) fn on_put_delivered(&mut self, handle: Handle) {
+        let arriving = self.answers.slots.get(handle).filter(|answer| answer.is_arriving);
+        if let Some(memory) = arriving.map(|answer| answer.memory) {
+            self.registry.release(Handle::from_bits(memory));
+            self.answer(handle, |answer| (answer.is_arriving, answer.memory) = (false, 0));
+        }
+    }
+
+    /// Holds the memory of a request against deregistration until its answer is freed.
     fn hold(&mut self, handle: Handle, request: &Request) {
         if let Some(answer) = self.answers.slots.get_mut(handle) {
             answer.memory = request.memory.get();
@@ -143,29 +154,29 @@ impl Rma<'_> {
         }
     }
 
-    /// Does an atomic; tells what the word was.
-    fn change(&mut self, from: Peer, request: &Request, body: &[u8]) -> Result<u64, Denied> {
-        let (atomic, flags) = request.wanted(body).ok_or(Denied::NotAvailable)?;
+    /// Does an atomic. Returns the old value of the word.
+    fn apply_atomic(&mut self, from: Peer, request: &Request, body: &[u8]) -> Result<u64, Denied> {
+        let (atomic, flags) = request.atomic(body).ok_or(Denied::NotAvailable)?;
         let bytes = flags.word_bytes();
         let word = self.allowed(from, request, Access::REMOTE_ATOMIC, bytes)?;
         let (at, _) = word.as_contiguous().ok_or(Denied::NotAvailable)?;
         if at.addr() as u64 & (bytes - 1) != 0 || self.registry.owns_atomics(request.memory.get()) {
             return Err(Denied::NotAvailable);
         }
-        // SAFETY: who registered the memory vouches for it and lets peers use atomics on it; the word lies within it, and is
+        // SAFETY: the caller of `register` vouches for the memory and lets peers use atomics on it. The word lies within it, and is
         // aligned.
         Ok(unsafe { crate::rail::apply_atomic(at, atomic, flags) })
     }
 
-    /// Gets whose data waits for room are denied instead: no rail has seen the memory's bytes, or needs them.
-    pub(super) fn deny_what_waits(&mut self, memory: Handle) {
+    /// Denies the gets of this memory whose data waits for room. No rail has seen the bytes of the memory, or needs them.
+    pub(super) fn deny_queued_gets(&mut self, memory: Handle) {
         let Self { answers, registry, counters, .. } = self;
         for slot in 0..answers.slots.touched() {
             let waits = |answer: &&mut PendingAnswer| answer.memory == memory.to_bits() && answer.kind == DATA;
             if let Some(answer) = answers.slots.at_mut(slot).filter(waits) {
                 (answer.kind, answer.status) = (DONE, Denied::NoMemory as u8);
                 (answer.memory, answer.data) = (0, Span::EMPTY);
-                registry.let_go(memory);
+                registry.release(memory);
                 counters.denied = counters.denied.wrapping_add(1);
             }
         }
@@ -173,47 +184,48 @@ impl Rma<'_> {
 
     fn deny(&mut self, handle: Handle, denied: Denied) {
         self.counters.denied = self.counters.denied.wrapping_add(1);
-        self.ready(handle, |answer| (answer.kind, answer.status) = (DONE, denied as u8));
+        self.queue_answer(handle, |answer| (answer.kind, answer.status) = (DONE, denied as u8));
     }
 
-    fn answer(&mut self, handle: Handle, with: impl FnOnce(&mut PendingAnswer)) {
+    /// Answers a request that was done.
+    fn answer(&mut self, handle: Handle, set: impl FnOnce(&mut PendingAnswer)) {
         self.counters.served = self.counters.served.wrapping_add(1);
-        self.ready(handle, with);
+        self.queue_answer(handle, set);
     }
 
-    fn ready(&mut self, handle: Handle, with: impl FnOnce(&mut PendingAnswer)) {
+    fn queue_answer(&mut self, handle: Handle, set: impl FnOnce(&mut PendingAnswer)) {
         let Some(answer) = self.answers.slots.get_mut(handle) else { return };
-        with(answer);
+        set(answer);
         self.answers.ready.push(handle.slot());
     }
 
-    /// Sends answers, each as far as there is room.
-    pub(super) fn send_answers(&mut self, ways: &mut impl Ways) {
+    /// Sends the answers that wait, of each as many frames as there is room for.
+    pub(super) fn send_answers(&mut self, routes: &mut impl Routes) {
         for _ in 0..self.answers.ready.len() {
             let Some(slot) = self.answers.ready.pop() else { return };
             let Some(answer) = self.answers.slots.at_mut(slot) else { continue };
             let peer = answer.peer;
-            match send(answer, ways) {
-                Ok(was_lent) => {
-                    if was_lent {
+            match send_answer(answer, routes) {
+                Ok(exposed) => {
+                    if exposed {
                         self.registry.expose(Handle::from_bits(answer.memory));
                     }
-                    self.end_answer(slot, peer);
+                    self.free_answer(slot, peer);
                 }
-                // Also without a way there: either there will be one, or the peer is forgotten.
+                // If there is no route to the peer, there will be one, or the peer is forgotten.
                 Err(_) => self.answers.ready.push(slot),
             }
         }
     }
 
-    fn end_answer(&mut self, slot: u32, peer: u32) {
+    fn free_answer(&mut self, slot: u32, peer: u32) {
         if let Some(handle) = self.answers.slots.handle(slot)
             && let Some(answer) = self.answers.slots.free(handle)
         {
-            self.registry.let_go(Handle::from_bits(answer.memory));
+            self.registry.release(Handle::from_bits(answer.memory));
         }
-        if let Some(account) = self.accounts.get_mut(peer as usize) {
-            account.owed = account.owed.saturating_sub(1);
+        if let Some(counts) = self.peers.get_mut(peer as usize) {
+            counts.owed = counts.owed.saturating_sub(1);
         }
     }
 
@@ -224,68 +236,87 @@ impl Rma<'_> {
             if let Some(handle) = answers.slots.handle(slot)
                 && let Some(answer) = answers.slots.get(handle).filter(|answer| answer.peer == peer.0)
             {
-                registry.let_go(Handle::from_bits(answer.memory));
+                registry.release(Handle::from_bits(answer.memory));
                 answers.slots.free(handle);
             }
         }
     }
 }
 
-/// Sends an answer; of one with data, frame after frame until the rail is full, unless the rail lends it. Tells whether it did.
-fn send(answer: &mut PendingAnswer, ways: &mut impl Ways) -> Result<bool, SendError> {
-    let Way { rail, endpoint, eager, longest, .. } = ways.way(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
-    let room = longest.saturating_sub(ANSWER as u32);
-    let loan = if answer.may_lend && answer.kind == DATA { rail.expose(endpoint, &answer.data) } else { None };
-    if let Some(loan) = loan {
-        let (kind, len) = (LENT, answer.data.len() as u32); // as in the request
-        let header = Answer {
-            kind,
-            last: 1,
-            len: len.into(),
-            id: answer.id.into(),
-            value: answer.value.into(),
-            ..Answer::new_zeroed()
-        };
-        let len = (ANSWER + REMOTE_BUFFER_BYTES) as u32;
-        let mut grant =
-            rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane: Lane::Control, header: ANSWER as u8, len })?;
-        grant.write(0, header.as_bytes());
-        grant.write(ANSWER, &loan.0);
-        let ticket = grant.finish();
-        rail.commit(ticket);
+/// Sends an answer: as a remote buffer if the initiator takes one and the rail exposes the data, otherwise frame after frame until
+/// the rail is full. Returns whether the data was exposed.
+fn send_answer(answer: &mut PendingAnswer, routes: &mut impl Routes) -> Result<bool, SendError> {
+    let Route { rail, endpoint, eager, longest, .. } = routes.route(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
+    let buffer = if answer.may_expose && answer.kind == DATA { rail.expose(endpoint, &answer.data) } else { None };
+    if let Some(buffer) = buffer {
+        send_exposed(answer, rail, endpoint, &buffer)?;
         return Ok(true);
     }
-    answer.may_lend = false; // part of it leaves in frames
-    loop {
-        let data = answer.data.window(0, room.into());
-        let rest = answer.data.window(data.len(), u64::MAX);
-        let len = (ANSWER as u32).saturating_add(data.len() as u32);
-        let header = Answer {
-            kind: answer.kind,
-            status: answer.status,
-            last: u8::from(rest.is_empty()),
-            reserved: 0,
-            len: if answer.kind == DATA { data.len() as u32 } else { answer.len }.into(),
-            id: answer.id.into(),
-            value: answer.value.into(),
-        };
-        let lane = match answer.kind {
-            DONE => Lane::Control,
-            _ if len <= eager => Lane::Eager,
-            _ => Lane::Bulk,
-        };
-        let mut grant = rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane, header: ANSWER as u8, len })?;
-        grant.write(0, header.as_bytes());
-        // Copied, and not read where it lies: others may change it before it is resent or checked.
-        // SAFETY: who registered the memory vouches that it may be read until it is deregistered, when answers that wait lose
-        // their data.
-        unsafe { grant.gather(ANSWER, data) };
-        let ticket = grant.finish();
-        rail.commit(ticket);
-        answer.data = rest;
-        answer.value = answer.value.wrapping_add(data.len());
-        if rest.is_empty() {
-            return Ok(false);
-        }
-    }
+    answer.may_expose = false; // a part of the data leaves in frames, so the rest does, too
+    let room = longest.saturating_sub(ANSWER as u32);
+    while !send_frame(answer, rail, endpoint, eager, room)? {}
+    Ok(false)
+}
+
+/// Sends the one frame of an answer whose data is exposed.
+fn send_exposed<R: FullRail>(
+    answer: &PendingAnswer,
+    rail: &mut R,
+    endpoint: Endpoint,
+    buffer: &RemoteBuffer,
+) -> Result<(), SendError> {
+    let header = Answer {
+        kind: EXPOSED,
+        last: 1,
+        len: (answer.data.len() as u32).into(), // the length of the request, which has 32 bits
+        id: answer.id.into(),
+        value: answer.value.into(),
+        ..Answer::new_zeroed()
+    };
+    let len = (ANSWER + REMOTE_BUFFER_BYTES) as u32;
+    let shape = Shape { tag: tags::BTL_BASE, lane: Lane::Control, header: ANSWER as u8, len };
+    let mut grant = rail.reserve(endpoint, shape)?;
+    grant.write(0, header.as_bytes());
+    grant.write(ANSWER, &buffer.0);
+    let ticket = grant.finish();
+    rail.commit(ticket);
+    Ok(())
+}
+
+/// Sends the next frame of an answer, with up to `room` bytes of its data. Returns whether it was the last frame.
+fn send_frame<R: FullRail>(
+    answer: &mut PendingAnswer,
+    rail: &mut R,
+    endpoint: Endpoint,
+    eager: u32,
+    room: u32,
+) -> Result<bool, SendError> {
+    let data = answer.data.window(0, room.into());
+    let rest = answer.data.window(data.len(), u64::MAX);
+    let len = (ANSWER as u32).saturating_add(data.len() as u32);
+    let header = Answer {
+        kind: answer.kind,
+        status: answer.status,
+        last: u8::from(rest.is_empty()),
+        reserved: 0,
+        len: if answer.kind == DATA { data.len() as u32 } else { answer.len }.into(),
+        id: answer.id.into(),
+        value: answer.value.into(),
+    };
+    let lane = match answer.kind {
+        DONE => Lane::Control,
+        _ if len <= eager => Lane::Eager,
+        _ => Lane::Bulk,
+    };
+    let mut grant = rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane, header: ANSWER as u8, len })?;
+    grant.write(0, header.as_bytes());
+    // The data is copied, and not read in place: others may change it before it is retransmitted or checked.
+    // SAFETY: the caller of `register` vouches that the memory may be read until it is deregistered. Then answers that wait lose
+    // their data.
+    unsafe { grant.gather(ANSWER, data) };
+    let ticket = grant.finish();
+    rail.commit(ticket);
+    answer.data = rest;
+    answer.value = answer.value.wrapping_add(data.len());
+    Ok(rest.is_empty())
 }

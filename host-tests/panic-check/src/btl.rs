@@ -7,8 +7,8 @@ use towline_core::btl::active::Received;
 use towline_core::btl::descriptor::{Descriptor, DescriptorFlags};
 use towline_core::btl::endpoint::{EndpointId, Proc};
 use towline_core::btl::module::{
-    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, Performance, Performed,
-    Terms,
+    Btl, Completed, Completion, Config, Consumer, ErrorFlags, ErrorHandler, Immediate, Outcome, RmaCompleted,
+    RmaCompletion, RmaParams,
 };
 use towline_core::convertor::Span;
 use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
@@ -55,10 +55,10 @@ impl<R: FullRail> ErrorHandler<R> for Callbacks {
     }
 }
 
-impl<R: FullRail> Performed<R> for Callbacks {
-    fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance) {
-        keep(*performance);
-        if let Err(failure) = performance.status {
+impl<R: FullRail> RmaCompleted<R> for Callbacks {
+    fn rma_completed(&self, btl: &mut Btl<'_, R>, completion: &RmaCompletion) {
+        keep(*completion);
+        if let Err(failure) = completion.status {
             format(failure);
         }
         access(btl);
@@ -161,12 +161,12 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
     keep((remote.len(), remote.is_empty(), remote.base()));
     format_error(any(NativeError::Busy).blame(), any(NativeError::Busy));
     while any(true) {
-        let terms = Terms { registration: any(None), callback: Some(&CALLBACKS as _), context: any([0; 2]) };
+        let params = RmaParams { registration: any(None), callback: Some(&CALLBACKS as _), context: any([0; 2]) };
         let begun = match any(0) {
             // SAFETY: never run; for the linker only.
-            0 => unsafe { btl.put(any(to), local, &remote, any(0), terms) },
+            0 => unsafe { btl.put(any(to), local, &remote, any(0), params) },
             // SAFETY: never run; for the linker only.
-            1 => unsafe { btl.get(any(to), local, &remote, any(0), terms) },
+            1 => unsafe { btl.get(any(to), local, &remote, any(0), params) },
             2 => {
                 let Some(op) = AtomicOp::of(any(0)) else { return };
                 let atomic = any(Atomic::Op(op, any(0)));
@@ -178,7 +178,7 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
                 keep(can.mixes_at_once());
                 // SAFETY: never run; for the linker only.
                 keep(unsafe { apply_atomic(any(core::ptr::null_mut()), atomic, flags) });
-                btl.atomic(any(to), atomic, flags, &remote, any(0), terms)
+                btl.atomic(any(to), atomic, flags, &remote, any(0), params)
             }
             3 => {
                 keep((btl.flush(any(None)), btl.capabilities(), btl.atomics(), btl.rma_counters()));

@@ -42,7 +42,7 @@ fn pool<'m, T: zerocopy::FromZeros + Copy + 'm>(arena: &mut Arena<'m>) -> Result
             5 => keep(pool.at(any(0))),
             6 => keep(pool.at_mut(any(0)).is_some()),
             7 => keep((pool.capacity(), pool.used(), pool.most_used(), pool.touched())),
-            8 => keep(pool.take_used().is_some()),
+            8 => keep(pool.take_uncleared().is_some()),
             _ => return Ok(()),
         }
     }

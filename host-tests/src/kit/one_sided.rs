@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use towline_core::arena::Arena;
 use towline_core::btl::endpoint::{EndpointId, Proc};
-use towline_core::btl::module::{Btl, Config, Outcome, Performance, Performed, Terms, Told};
+use towline_core::btl::module::{Btl, Config, Outcome, RmaCallback, RmaCompleted, RmaCompletion, RmaParams};
 use towline_core::convertor::{Layout, Span};
 use towline_core::rail::{FullRail, Rail, Unreachable};
 use towline_core::rma::{self, Access, Atomic, AtomicFlags, AtomicOp, Denied, Failure, Registration, RemoteMemory};
@@ -51,9 +51,9 @@ pub struct Modules<S: Setup<Rail: 'static>> {
 #[derive(Debug, Default)]
 struct Ends(RefCell<Vec<(usize, Result<u64, Failure>)>>);
 
-impl<R: FullRail> Performed<R> for Ends {
-    fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
-        self.0.borrow_mut().push((performance.context[0], performance.status));
+impl<R: FullRail> RmaCompleted<R> for Ends {
+    fn rma_completed(&self, _: &mut Btl<'_, R>, completion: &RmaCompletion) {
+        self.0.borrow_mut().push((completion.context[0], completion.status));
     }
 }
 
@@ -181,15 +181,15 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         registration: Option<Registration>,
         word: usize,
     ) {
-        let (to, callback) = (self.to(one, other), self.told[one] as Told<'static, S::Rail>);
-        let terms = Terms { registration, callback: Some(callback), context: [word, 0] };
+        let (to, callback) = (self.to(one, other), self.told[one] as RmaCallback<'static, S::Rail>);
+        let params = RmaParams { registration, callback: Some(callback), context: [word, 0] };
         let module = &mut self.modules[one];
         // SAFETY: test memory lives for ever, and is left alone until the operation is over.
         let begun = unsafe {
             match what {
-                What::Put(span) => module.put(to, span, remote, offset, terms),
-                What::Get(span) => module.get(to, span, remote, offset, terms),
-                What::Atomic(atomic, flags) => module.atomic(to, atomic, flags, remote, offset, terms),
+                What::Put(span) => module.put(to, span, remote, offset, params),
+                What::Get(span) => module.get(to, span, remote, offset, params),
+                What::Atomic(atomic, flags) => module.atomic(to, atomic, flags, remote, offset, params),
             }
         };
         assert_eq!(begun, Ok(Outcome::Queued));

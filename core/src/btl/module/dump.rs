@@ -1,13 +1,13 @@
-//! A module's state, for diagnosis.
+//! The state of a module, for diagnosis.
 
 use core::fmt;
 
 use super::state::Btl;
 use super::types::Counters;
-use crate::btl::endpoint::{EndpointId, Reach};
+use crate::btl::endpoint::{EndpointId, EndpointState};
 use crate::rail::FullRail;
 
-/// A module's state as one line of JSON. The keys stay; more may come.
+/// The state of a module as one line of JSON. Later versions keep the keys, and may add more.
 #[derive(Debug)]
 pub struct Dump<'b, 'm, R: FullRail> {
     pub(super) btl: &'b Btl<'m, R>,
@@ -22,7 +22,7 @@ impl<R: FullRail> fmt::Display for Dump<'_, '_, R> {
         if let Some(endpoint) = self.endpoint {
             match btl.endpoints.get(endpoint.0) {
                 None => f.write_str(",\"endpoint\":null")?,
-                Some(Reach { proc, waiting, lost, .. }) => {
+                Some(EndpointState { proc, waiting, lost, .. }) => {
                     write!(f, ",\"endpoint\":{{\"proc\":{proc},\"waiting\":{waiting},\"lost\":{lost}}}")?;
                 }
             }

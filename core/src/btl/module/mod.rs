@@ -1,14 +1,15 @@
 //! The BTL face of one rail: descriptors, active messages and completion callbacks, for consumers other than the engine.
 //!
-//! A [`Btl`] owns its rail. Callbacks are made from [`Btl::progress`] only, never from within a call that the user makes
-//! to send; they get the module itself, so they may send, allocate and free.
+//! A [`Btl`] owns its rail. Only [`Btl::progress`] makes callbacks; a send never does. Callbacks get the module itself, so they may send,
+//! allocate and free.
 //!
-//! What is kept and what is not: sends to one peer are handed to the rail in the order in which they were made, but for those
-//! with [`PRIORITY`](crate::btl::descriptor::DescriptorFlags::PRIORITY), which go before what waits. A rail may let frames overtake each other, so they may
-//! arrive in another order, unless it is asked for: a send with the [order](crate::btl::descriptor::ORDER) that a completion tells arrives after whatever
-//! was sent to that peer before. The table of active-message tags is the module's
-//! own: a consumer registers with the module of each rail that it takes frames from, and other modules may give the tag to
-//! others.
+//! Sends to one peer are given to the rail in the order in which they were made, except that those with
+//! [`PRIORITY`](crate::btl::descriptor::DescriptorFlags::PRIORITY) go before sends that wait. Frames may overtake each other on a rail, so they may
+//! arrive in another order. A send with the [order](crate::btl::descriptor::ORDER) of a completion arrives after all frames that were sent to that peer
+//! before.
+//!
+//! Each module has its own table of active-message tags: a consumer registers with the module of each rail that it takes frames from,
+//! and a tag may have other consumers in other modules.
 //!
 //! ```
 //! use core::cell::Cell;
@@ -57,5 +58,7 @@ mod tests;
 mod types;
 
 pub use self::dump::Dump;
-pub use self::state::{Btl, Callback, Completed, Config, Consumer, ErrorHandler, Performed, Told};
-pub use self::types::{Completion, Counters, ErrorFlags, Immediate, Outcome, Performance, RegisterMemoryError, Terms};
+pub use self::state::{Btl, Callback, Completed, Config, Consumer, ErrorHandler, RmaCallback, RmaCompleted};
+pub use self::types::{
+    Completion, Counters, ErrorFlags, Immediate, Outcome, RegisterMemoryError, RmaCompletion, RmaParams,
+};

@@ -1,39 +1,39 @@
 //! One-sided operations of a module: see [`rma`](crate::rma).
 
-use super::state::{Btl, Told};
-use super::types::{Note, Outcome, Performance, RegisterMemoryError, Terms};
-use crate::btl::endpoint::{EndpointId, Reach};
+use super::state::{Btl, RmaCallback};
+use super::types::{Outcome, RegisterMemoryError, RmaCompletion, RmaContext, RmaParams};
+use crate::btl::endpoint::{EndpointId, EndpointState};
 use crate::convertor::Span;
 use crate::pool::Pool;
 use crate::rail::{Attributes, Capabilities, FullRail, Peer};
 use crate::rma::{
     self, Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Finished, HANDLE_BYTES,
-    Operation, Registration, RemoteMemory, Transfer, Way, Ways, device_owns,
+    Operation, Registration, RemoteMemory, Route, Routes, Transfer, device_owns,
 };
 
-/// By the one rail that a module has.
-struct OneWay<'b, 'm, R> {
+/// The one rail of a module, as the route to all of its peers.
+struct OneRail<'b, 'm, R> {
     rail: &'b mut R,
-    endpoints: &'b Pool<'m, Reach>,
+    endpoints: &'b Pool<'m, EndpointState>,
 }
 
-impl<R: FullRail> Ways for OneWay<'_, '_, R> {
+impl<R: FullRail> Routes for OneRail<'_, '_, R> {
     type Rail = R;
 
-    fn way(&mut self, to: Peer) -> Option<Way<'_, R>> {
-        let reach = self.endpoints.at(to.0).filter(|reach| !reach.lost)?;
+    fn route(&mut self, to: Peer) -> Option<Route<'_, R>> {
+        let state = self.endpoints.at(to.0).filter(|state| !state.lost)?;
         let Attributes { eager_limit: eager, max_send_size: longest, one_sided, .. } = *self.rail.attributes();
-        Some(Way { rail: self.rail, endpoint: reach.rail, eager, longest, one_sided })
+        Some(Route { rail: self.rail, endpoint: state.rail, eager, longest, one_sided })
     }
 
-    fn device(&mut self, to: Peer) -> Option<Way<'_, R>> {
-        self.way(to)
+    fn device_route(&mut self, to: Peer) -> Option<Route<'_, R>> {
+        self.route(to)
     }
 }
 
 impl<'m, R: FullRail> Btl<'m, R> {
-    /// What the rail promises, and what the module makes of it: one-sided operations that the rail does not have itself are
-    /// emulated, if there are slots for them (CONTRACTS B40, B43).
+    /// The capabilities of the rail and those that the module adds: one-sided operations that the rail does not have are emulated, if
+    /// the module has slots for them (CONTRACTS B40, B43).
     pub fn capabilities(&self) -> Capabilities {
         let emulated = Capabilities::PUT_AM
             | Capabilities::GET_AM
@@ -44,41 +44,40 @@ impl<'m, R: FullRail> Btl<'m, R> {
             | Capabilities::RDMA_REMOTE_COMPLETION
             | Capabilities::HETEROGENEOUS_RDMA;
         let own = self.rail.attributes().capabilities;
-        // What the rail does itself is not emulated.
-        let needless = [
+        // Operations that the rail has are not emulated.
+        let native = [
             (Capabilities::PUT, Capabilities::PUT_AM),
             (Capabilities::GET, Capabilities::GET_AM),
             (Capabilities::ATOMIC_FOPS, Capabilities::ATOMIC_AM_FOP),
         ];
-        let added =
-            needless.iter().filter(|(native, _)| own.contains(*native)).fold(emulated, |all, (_, am)| all - *am);
-        if self.notes.is_empty() { own } else { own | added }
+        let added = native.iter().filter(|(native, _)| own.contains(*native)).fold(emulated, |all, (_, am)| all - *am);
+        if self.rma_contexts.is_empty() { own } else { own | added }
     }
 
-    /// The atomics that work.
+    /// The atomics that the module has, by the rail or by emulation.
     pub fn atomics(&self) -> AtomicSupport {
-        if self.notes.is_empty() {
+        if self.rma_contexts.is_empty() {
             return AtomicSupport::empty();
         }
         if device_owns(self.rail.attributes().one_sided.atomics) { EMULATED - AtomicSupport::GLOB } else { EMULATED }
     }
 
-    /// Bytes of a handle that peers need for memory of this side (`btl_registration_handle_size`, CONTRACTS B26): those of
-    /// [`RemoteMemory::to_bytes`]. 0: there is nothing to be registered or shipped, as peers can do nothing to memory here. (In
-    /// `btl.h` 0 is also said by who lets peers use bare addresses, which nobody does here.)
+    /// Bytes of the handle that peers need for memory of this side (`btl_registration_handle_size`, CONTRACTS B26): those of
+    /// [`RemoteMemory::to_bytes`]. 0: the module has no slots for registered memory, so there is no handle to send to peers. (In `btl.h`
+    /// 0 may also mean that peers use bare addresses; no rail here does that.)
     pub const fn registration_handle_bytes(&self) -> usize {
         if self.rma.used()[0][1] == 0 { 0 } else { HANDLE_BYTES }
     }
 
-    /// Registers memory: for an endpoint alone, or with `None`, which is `MCA_BTL_ENDPOINT_ANY`, for all, also those that are added
-    /// later (CONTRACTS B27). The handle for peers is [`remote_memory`](Self::remote_memory).
+    /// Registers memory for one endpoint, or with `None` (`MCA_BTL_ENDPOINT_ANY`) for all endpoints, including those that are added
+    /// later (CONTRACTS B27). [`remote_memory`](Self::remote_memory) returns the handle for peers.
     ///
     /// # Errors
     /// [`RegisterMemoryError`].
     ///
     /// # Safety
-    /// Until it is deregistered, or the module is dropped, the memory is readable and writable, and all who access it know that
-    /// peers do so too, at any time: no reference to it exists but to atomics.
+    /// Until it is deregistered, or the module is dropped, the memory is readable and writable. All code that accesses it must expect
+    /// that peers access it at any time: the only references to it are to atomics.
     pub unsafe fn register_mem(
         &mut self,
         endpoint: Option<EndpointId>,
@@ -88,21 +87,21 @@ impl<'m, R: FullRail> Btl<'m, R> {
     ) -> Result<Registration, RegisterMemoryError> {
         let only = match endpoint {
             Some(endpoint) => {
-                self.reach(endpoint).ok_or(RegisterMemoryError::Unreachable)?;
+                self.reachable(endpoint).ok_or(RegisterMemoryError::Unreachable)?;
                 Some(Peer(endpoint.0.slot()))
             }
             None => None,
         };
-        let why_not = if self.registration_handle_bytes() == 0 {
+        let error = if self.registration_handle_bytes() == 0 {
             RegisterMemoryError::NotAvailable
         } else {
             RegisterMemoryError::Full
         };
         let memory = Span::contiguous(base, len);
-        self.rma.register(Some((&mut self.rail, Access::all())), memory, access, only).ok_or(why_not)
+        self.rma.register(Some((&mut self.rail, Access::all())), memory, access, only).ok_or(error)
     }
 
-    /// Takes a registration back: from now on what peers ask of the memory is denied.
+    /// Ends a registration: operations of peers on the memory are denied from now on.
     ///
     /// # Errors
     /// [`DeregisterError`].
@@ -113,31 +112,31 @@ impl<'m, R: FullRail> Btl<'m, R> {
         Ok(())
     }
 
-    /// What peers need to access registered memory; `None` if it was deregistered.
+    /// The handle by which peers access registered memory. `None` if the memory was deregistered.
     pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
         self.rma.remote(registration)
     }
 
-    /// Copies `local` into memory of a peer, from `offset` on. [`Outcome::Queued`]: the callback will tell.
+    /// Copies `local` to memory of a peer, from byte `offset` on. [`Outcome::Queued`]: the callback reports the end.
     ///
     /// # Errors
-    /// [`BeginError`]; nothing is done then and no callback follows.
+    /// [`BeginError`]: nothing is done then, and no callback follows.
     ///
     /// # Safety
-    /// The memory of `local`, and the layout that it may refer to, is readable and unchanging until the operation is complete.
+    /// Until the operation is complete, the memory of `local` is readable and unchanging, and so is the layout that it may refer to.
     pub unsafe fn put(
         &mut self,
         to: EndpointId,
         local: Span,
         remote: &RemoteMemory,
         offset: u64,
-        terms: Terms<Told<'m, R>>,
+        params: RmaParams<RmaCallback<'m, R>>,
     ) -> Result<Outcome, BeginError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.begin(to, Transfer::Put(local), remote, offset, terms) }
+        unsafe { self.begin(to, Transfer::Put(local), remote, offset, params) }
     }
 
-    /// Copies memory of a peer, from `offset` on, to `local`, all of which is filled.
+    /// Copies memory of a peer, from byte `offset` on, to `local`. It fills all of `local`.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -150,18 +149,18 @@ impl<'m, R: FullRail> Btl<'m, R> {
         local: Span,
         remote: &RemoteMemory,
         offset: u64,
-        terms: Terms<Told<'m, R>>,
+        params: RmaParams<RmaCallback<'m, R>>,
     ) -> Result<Outcome, BeginError> {
         // SAFETY: passed on from the caller.
-        unsafe { self.begin(from, Transfer::Get(local), remote, offset, terms) }
+        unsafe { self.begin(from, Transfer::Get(local), remote, offset, params) }
     }
 
-    /// Changes a word of a peer's memory; its old value is told with the completion (`btl_atomic_op`, `btl_atomic_fop` and
+    /// Changes a word of a peer's memory. The completion has its old value (`btl_atomic_op`, `btl_atomic_fop` and
     /// `btl_atomic_cswap` in one).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`BeginError::NotAvailable`] where the word is not aligned to its size, or there is no such
-    /// operation on such words.
+    /// As [`put`](Self::put); [`BeginError::NotAvailable`] if the word is not aligned to its size, or if there is no such operation on
+    /// words of this type.
     pub fn atomic(
         &mut self,
         at: EndpointId,
@@ -169,14 +168,14 @@ impl<'m, R: FullRail> Btl<'m, R> {
         flags: AtomicFlags,
         remote: &RemoteMemory,
         offset: u64,
-        terms: Terms<Told<'m, R>>,
+        params: RmaParams<RmaCallback<'m, R>>,
     ) -> Result<Outcome, BeginError> {
         // SAFETY: no local memory is involved.
-        unsafe { self.begin(at, Transfer::Atomic(atomic, flags), remote, offset, terms) }
+        unsafe { self.begin(at, Transfer::Atomic(atomic, flags), remote, offset, params) }
     }
 
-    /// Whether all one-sided operations that were begun to an endpoint, or to all, are complete; also within the callback of the
-    /// last one. Not complete yet: make progress and ask again. To an endpoint that was removed there are none.
+    /// Whether all one-sided operations that were begun to an endpoint, or to all endpoints, are complete. It is also `true` within
+    /// the callback of the last one. If it is `false`, make progress and ask again. An endpoint that was removed has no operations.
     pub fn flush(&self, endpoint: Option<EndpointId>) -> bool {
         if endpoint.is_some_and(|endpoint| self.endpoints.get(endpoint.0).is_none()) {
             return true;
@@ -184,7 +183,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.rma.is_flushed(endpoint.map(|endpoint| Peer(endpoint.0.slot())))
     }
 
-    /// What happened to one-sided operations so far.
+    /// Counts of one-sided operations since set-up.
     pub const fn rma_counters(&self) -> rma::Counters {
         self.rma.counters()
     }
@@ -197,41 +196,41 @@ impl<'m, R: FullRail> Btl<'m, R> {
         what: Transfer,
         remote: &RemoteMemory,
         offset: u64,
-        terms: Terms<Told<'m, R>>,
+        params: RmaParams<RmaCallback<'m, R>>,
     ) -> Result<Outcome, BeginError> {
-        self.reach(to).ok_or(BeginError::Unreachable)?;
+        self.reachable(to).ok_or(BeginError::Unreachable)?;
         let local = match what {
             Transfer::Put(local) | Transfer::Get(local) => local.as_contiguous().map_or(0, |(base, _)| base.addr()),
             Transfer::Atomic(..) => 0,
         };
-        let ways = &mut OneWay { rail: &mut self.rail, endpoints: &self.endpoints };
+        let routes = &mut OneRail { rail: &mut self.rail, endpoints: &self.endpoints };
         // SAFETY: passed on from the caller.
-        let begun = unsafe { self.rma.begin(ways, Peer(to.0.slot()), what, terms.registration, remote, offset) };
+        let begun = unsafe { self.rma.begin(routes, Peer(to.0.slot()), what, params.registration, remote, offset) };
         let Operation(handle) = begun?;
-        if let Some(note) = self.notes.get_mut(handle.slot() as usize) {
-            *note = Note { endpoint: to, local, terms };
+        if let Some(context) = self.rma_contexts.get_mut(handle.slot() as usize) {
+            *context = RmaContext { endpoint: to, local, params };
         }
         Ok(Outcome::Queued)
     }
 
-    /// Sends requests and answers that wait.
-    pub(super) fn push_out_rma(&mut self) {
-        self.rma.push_out(&mut OneWay { rail: &mut self.rail, endpoints: &self.endpoints });
+    /// Sends requests and answers of one-sided operations that wait for room.
+    pub(super) fn send_queued_rma(&mut self) {
+        self.rma.send_queued(&mut OneRail { rail: &mut self.rail, endpoints: &self.endpoints });
     }
 
-    /// Makes the callbacks of the operations that are complete, but none that become so meanwhile.
-    pub(super) fn call_back_rma(&mut self) -> u32 {
+    /// Makes the callbacks of the one-sided operations that are complete now. Operations that become complete meanwhile have to wait.
+    pub(super) fn run_rma_callbacks(&mut self) -> u32 {
         let due = self.rma.due();
         for _ in 0..due {
             let Some(Finished { operation, result }) = self.rma.next_finished() else { break };
-            let Some(Note { endpoint, local, terms }) = self.notes.get(operation.0.slot() as usize).copied() else {
-                break;
-            };
+            let slot = operation.0.slot() as usize;
+            let Some(RmaContext { endpoint, local, params }) = self.rma_contexts.get(slot).copied() else { break };
             self.counters.completed = self.counters.completed.wrapping_add(1);
-            self.complete(endpoint);
-            if let Some(callback) = terms.callback {
-                let Terms { registration, context, .. } = terms;
-                callback.performed(self, &Performance { endpoint, local, registration, context, status: result });
+            self.note_completion(endpoint);
+            if let Some(callback) = params.callback {
+                let RmaParams { registration, context, .. } = params;
+                let completion = RmaCompletion { endpoint, local, registration, context, status: result };
+                callback.rma_completed(self, &completion);
             }
         }
         due

@@ -1,62 +1,63 @@
-//! Order over a rail whose frames may overtake each other: how a module knows that what it sent before has arrived.
+//! Order over a rail whose frames may overtake each other: how a module finds out that earlier frames have arrived.
 //!
-//! Each side counts the frames of consumers that it has sent to the other one, and those that were handed over here. Before a send
-//! that is to be ordered leaves, the other side is asked to tell when as many were handed over there as were sent; what follows
-//! waits behind it. Both have to begin at the same time: who removes a peer that goes on has it remove this side, too. So who asks for no order pays nothing but two additions. The bytes are told in `WIRE.md`.
+//! Each side counts the frames that it has sent to the other side's consumers, and those that were handed over to its own consumers.
+//! Before an ordered send leaves, the module asks the other side to reply when it has handed over as many frames as were sent. Sends
+//! that follow wait behind the ordered one. Both sides have to begin to count at the same time: if one side removes a peer that goes
+//! on, the peer has to remove this side, too. So a user that needs no order pays only for two additions. `WIRE.md` specifies the bytes.
 
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::state::Btl;
-use crate::btl::counts::{ASKS, Count, Counts, TELLS};
+use crate::btl::counts::{COUNT_REPLY, COUNT_REQUEST, CountFrame, PeerCounts};
 use crate::btl::endpoint::EndpointId;
 use crate::rail::{Endpoint, Frame, FullRail, Lane, Shape, tags};
 
 impl<R: FullRail> Btl<'_, R> {
-    /// Takes a frame, if it is one of these.
-    pub(super) fn take_count(&mut self, frame: &Frame) -> bool {
-        let Ok(count) = Count::read_from_bytes(frame.head()) else { return false };
-        if !frame.is_whole() || !matches!(count.kind, ASKS | TELLS) {
+    /// Takes in a frame, if it is a count. Returns whether it is.
+    pub(super) fn on_count_frame(&mut self, frame: &Frame) -> bool {
+        let Ok(count) = CountFrame::read_from_bytes(frame.head()) else { return false };
+        if !frame.is_whole() || !matches!(count.kind, COUNT_REQUEST | COUNT_REPLY) {
             return false;
         }
-        if let Some(reach) = self.endpoints.at_mut(frame.from.0) {
-            reach.counts.hear(&count);
+        if let Some(state) = self.endpoints.at_mut(frame.from.0) {
+            state.counts.on_frame(&count);
             self.counts_due = true;
         }
         true
     }
 
-    /// A frame of a peer was handed over, or dropped.
-    pub(super) fn count_in(&mut self, endpoint: Option<EndpointId>) {
-        if let Some(reach) = endpoint.and_then(|endpoint| self.endpoints.get_mut(endpoint.0)) {
-            self.counts_due |= reach.counts.came();
+    /// Counts a frame of a peer that was handed over to its consumer, or dropped.
+    pub(super) fn count_delivered(&mut self, endpoint: Option<EndpointId>) {
+        if let Some(state) = endpoint.and_then(|endpoint| self.endpoints.get_mut(endpoint.0)) {
+            self.counts_due |= state.counts.on_delivered();
         }
     }
 
-    /// Whether all that was sent before the send that waits first has arrived. If not, that is asked for.
-    pub(super) fn is_settled(&mut self, endpoint: EndpointId) -> bool {
-        self.counted(endpoint, Counts::is_settled)
+    /// Whether all frames have arrived that were sent before the first ordered send that waits. If not, the peer is asked.
+    pub(super) fn ordered_may_leave(&mut self, endpoint: EndpointId) -> bool {
+        self.have_arrived(endpoint, PeerCounts::ordered_may_leave)
     }
 
-    /// The same for all that was sent so far.
-    pub(super) fn has_all(&mut self, endpoint: EndpointId) -> bool {
-        self.counted(endpoint, Counts::has_all)
+    /// Whether all frames have arrived that were sent so far. If not, the peer is asked.
+    pub(super) fn all_arrived(&mut self, endpoint: EndpointId) -> bool {
+        self.have_arrived(endpoint, PeerCounts::all_arrived)
     }
 
-    fn counted(&mut self, endpoint: EndpointId, is_there: fn(&mut Counts) -> bool) -> bool {
-        let Some(reach) = self.endpoints.get_mut(endpoint.0) else { return true };
-        let there = is_there(&mut reach.counts);
-        self.counts_due |= !there;
-        there
+    fn have_arrived(&mut self, endpoint: EndpointId, check: fn(&mut PeerCounts) -> bool) -> bool {
+        let Some(state) = self.endpoints.get_mut(endpoint.0) else { return true };
+        let arrived = check(&mut state.counts);
+        self.counts_due |= !arrived;
+        arrived
     }
 
-    /// Sends that nothing but a frame of their peer helps.
-    pub(super) fn awaiting_answers(&self) -> u32 {
+    /// Sends that can leave only after their peer has replied.
+    pub(super) fn awaiting_replies(&self) -> u32 {
         let slots = (0..self.endpoints.capacity()).filter_map(|slot| self.endpoints.at(slot));
-        slots.filter(|reach| reach.counts.awaits_answer()).map(|reach| reach.waiting).sum()
+        slots.filter(|state| state.counts.awaits_reply()).map(|state| state.waiting).sum()
     }
 
-    /// Whether there was room.
-    fn say(&mut self, to: Endpoint, count: &Count) -> bool {
+    /// Sends a count. Returns whether there was room.
+    fn send_count(&mut self, to: Endpoint, count: &CountFrame) -> bool {
         let bytes = count.as_bytes();
         let (header, len) = (bytes.len() as u8, bytes.len() as u32);
         let shape = Shape { tag: tags::BTL_BASE, lane: Lane::Control, header, len };
@@ -64,25 +65,25 @@ impl<R: FullRail> Btl<'_, R> {
         grant.write(0, bytes);
         let ticket = grant.finish();
         self.rail.commit(ticket);
-        self.rail.signal(to); // who sleeps there is waited for
+        self.rail.signal(to); // this side waits for the peer, which may sleep
         true
     }
 
-    /// Asks and tells what is due, as far as there is room.
-    pub(super) fn push_counts(&mut self) {
+    /// Sends the requests and replies that are due, as far as there is room.
+    pub(super) fn send_counts(&mut self) {
         if !core::mem::take(&mut self.counts_due) {
             return;
         }
         for slot in 0..self.endpoints.capacity() {
-            while let Some(reach) = self.endpoints.at(slot).filter(|reach| !reach.lost).copied()
-                && let Some(count) = reach.counts.due()
+            while let Some(state) = self.endpoints.at(slot).filter(|state| !state.lost).copied()
+                && let Some(count) = state.counts.due()
             {
-                if !self.say(reach.rail, &count) {
+                if !self.send_count(state.rail, &count) {
                     self.counts_due = true; // the peer is lost, or there is room later
                     break;
                 }
-                if let Some(reach) = self.endpoints.at_mut(slot) {
-                    reach.counts.said(&count);
+                if let Some(state) = self.endpoints.at_mut(slot) {
+                    state.counts.on_sent(&count);
                 }
             }
         }

@@ -7,20 +7,21 @@ use super::state::{Btl, Callback, Consumer, ErrorHandler, longest};
 use super::types::{Counters, Immediate, Outcome};
 use crate::btl::active::RegisterError;
 use crate::btl::descriptor::{Descriptor, DescriptorError, DescriptorFlags, NO_ORDER, Properties, Segment};
-use crate::btl::endpoint::{EndpointId, Proc, Reach};
+use crate::btl::endpoint::{EndpointId, EndpointState, Proc};
 use crate::btl::errors::{AllocError, Failure, ImmediateError, SendError};
-use crate::btl::sends::{Operation, Stage};
+use crate::btl::sends::{PendingSend, Stage};
 use crate::convertor::Span;
 use crate::rail::{self, Capabilities, FullRail, LINKED_HEAD, Lane, Peer, Shape, Unreachable, tags};
 use crate::rma;
 use crate::time::Instant;
 
 impl<'m, R: FullRail> Btl<'m, R> {
-    /// Adds processes, at any time and in any number. For each, `endpoints` gets its endpoint or why there is none, and
-    /// bit `i` of `reachable`, if wanted, says which. Returns how many are reachable. Takes as many as both lists have.
+    /// Adds processes, at any time and in any number. For each process, `endpoints` gets its endpoint, or the reason why there is none.
+    /// Bit `i` of `reachable`, if that is given, says whether process `i` is reachable. Returns how many are reachable. It adds as many
+    /// processes as both lists have.
     ///
-    /// A rail that is [`SINGLE_ADD_PROCS`](crate::rail::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, those that it
-    /// cannot reach too: of a second one each is [`Unreachable::TooLate`] (CONTRACTS B41).
+    /// A rail with [`SINGLE_ADD_PROCS`](crate::rail::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, including those that
+    /// it cannot reach. In a second call each process gets [`Unreachable::TooLate`] (CONTRACTS B41).
     pub fn add_procs(
         &mut self,
         procs: &[Proc<'_>],
@@ -43,12 +44,12 @@ impl<'m, R: FullRail> Btl<'m, R> {
     }
 
     fn add_proc(&mut self, proc: Proc<'_>) -> Result<EndpointId, Unreachable> {
-        let reach = Reach { proc: proc.id, ..Reach::new_zeroed() };
-        let handle = self.endpoints.take(reach).map_err(|_| Unreachable::Full)?;
+        let state = EndpointState { proc: proc.id, ..EndpointState::new_zeroed() };
+        let handle = self.endpoints.take(state).map_err(|_| Unreachable::Full)?;
         match self.rail.add_peer(Peer(handle.slot()), proc.card) {
             Ok(endpoint) => {
-                if let Some(reach) = self.endpoints.get_mut(handle) {
-                    reach.rail = endpoint;
+                if let Some(state) = self.endpoints.get_mut(handle) {
+                    state.rail = endpoint;
                 }
                 Ok(EndpointId(handle))
             }
@@ -59,15 +60,17 @@ impl<'m, R: FullRail> Btl<'m, R> {
         }
     }
 
-    /// Removes processes and frees what was kept for them. Before they are added again, with an [order](crate::btl::descriptor::ORDER) to be asked for, they
-    /// have to remove this one as well, as what was sent to each other is counted from then on; not all rails tell them. Sends to them end with [`Failure::Removed`]; their callbacks
-    /// are made by the next [`progress`](Self::progress). Returns how many of the endpoints were known.
+    /// Removes processes and frees everything that was kept for them. Sends to them end with [`Failure::Removed`], and the next
+    /// [`progress`](Self::progress) makes their callbacks. Returns how many of the endpoints were known.
+    ///
+    /// Both sides count the frames to each other from the time at which they add each other. So if a process is to be added again and
+    /// [ordered](crate::btl::descriptor::ORDER) sends go to it, it has to remove this process, too. Not all rails tell it about the removal.
     pub fn del_procs(&mut self, endpoints: &[EndpointId]) -> u32 {
         let mut count = 0;
         for endpoint in endpoints {
-            let Some(reach) = self.endpoints.get(endpoint.0).copied() else { continue };
+            let Some(state) = self.endpoints.get(endpoint.0).copied() else { continue };
             self.forget(*endpoint);
-            self.rail.del_peer(reach.rail);
+            self.rail.del_peer(state.rail);
             self.rma.forget(Peer(endpoint.0.slot()), rma::Failure::Removed);
             self.endpoints.free(endpoint.0);
             self.fail_in_place(*endpoint, Failure::Removed);
@@ -76,30 +79,31 @@ impl<'m, R: FullRail> Btl<'m, R> {
         count
     }
 
-    /// Registers who takes the frames of a tag that come by this module's rail. Frames of a tag that nobody takes are dropped and counted.
+    /// Registers the consumer of the frames of a tag that arrive by this module's rail. Frames of a tag without a consumer are dropped
+    /// and counted.
     ///
     /// # Errors
-    /// [`RegisterError`] for 255, and where the tag has a consumer.
+    /// [`RegisterError`] for tag 255, and if the tag has a consumer.
     pub fn register(&mut self, tag: u8, consumer: &'m dyn Consumer<R>) -> Result<(), RegisterError> {
         if tag == tags::BTL_BASE {
-            return Err(RegisterError::Taken); // by the module's own one-sided operations
+            return Err(RegisterError::Taken); // the module itself consumes it
         }
-        self.active.register(tag, consumer)
+        self.consumers.register(tag, consumer)
     }
 
-    /// Takes a registration back; `false` where there was none.
+    /// Removes the consumer of a tag. Returns `false` if there was none.
     pub fn unregister(&mut self, tag: u8) -> bool {
-        self.active.unregister(tag)
+        self.consumers.unregister(tag)
     }
 
-    /// Sets who is told of lost peers, in place of whoever was before.
+    /// Sets the error handler, which is called for lost peers. It replaces an earlier one.
     pub fn register_error(&mut self, handler: &'m dyn ErrorHandler<R>) {
         self.on_error = Some(handler);
     }
 
-    /// A descriptor for a peer, with flags, and a segment of `size` bytes of its own, or of fewer: [`segment`](Self::segment) says
-    /// how many. What is in them is left from earlier use. With another order than [`NO_ORDER`] its sends arrive after all that
-    /// was sent to the peer before.
+    /// Allocates a descriptor for a peer, with a segment of its own of up to `size` bytes: [`segment`](Self::segment) returns its
+    /// length. The bytes are left from earlier use. With another order than [`NO_ORDER`], sends of the descriptor arrive after all frames
+    /// that were sent to the peer before.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -114,13 +118,13 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.descriptors.take(size, flags, order).ok_or(AllocError::Exhausted)
     }
 
-    /// An order is that of an operation to the same peer that is complete (CONTRACTS B47).
+    /// An order has to be that of a complete operation to the same peer (CONTRACTS B47).
     fn check_order(&self, endpoint: EndpointId, order: u8) -> Result<(), AllocError> {
-        let reach = self.reach(endpoint).ok_or(AllocError::Unreachable)?;
-        if reach.counts.takes(order) { Ok(()) } else { Err(AllocError::TooEarly) }
+        let state = self.reachable(endpoint).ok_or(AllocError::Unreachable)?;
+        if state.counts.is_valid_order(order) { Ok(()) } else { Err(AllocError::UnknownOrder) }
     }
 
-    /// Gives a descriptor back.
+    /// Frees a descriptor.
     ///
     /// # Errors
     /// [`DescriptorError::InFlight`] while a send of it is not complete, [`DescriptorError::Stale`] the second time.
@@ -128,16 +132,16 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.descriptors.free(descriptor)
     }
 
-    /// A descriptor for `reserve` bytes, which the caller writes, and user data behind them: up to `size` bytes of
-    /// `data`, or fewer. Returns how many; the rest is asked for with a window of `data` that begins there. Contiguous
-    /// data stays where it is, other data is packed.
+    /// Allocates a descriptor for `reserve` bytes, which the caller writes, followed by user data: up to `size` bytes of `data`.
+    /// Returns how many bytes of `data` it has; for the rest the caller calls again with a window of `data` that begins there.
+    /// Contiguous data is referred to, other data is packed.
     ///
     /// # Errors
     /// [`AllocError`].
     ///
     /// # Safety
-    /// The memory of `data` is readable and unchanging until the descriptor is freed, or all its sends are complete and
-    /// no more follow; and so is the layout that it may refer to.
+    /// The memory of `data`, and the layout that it may refer to, is readable and unchanging until the descriptor is freed, or until all
+    /// of its sends are complete and no more follow.
     pub unsafe fn prepare_src(
         &mut self,
         endpoint: EndpointId,
@@ -166,16 +170,16 @@ impl<'m, R: FullRail> Btl<'m, R> {
         let descriptor = self.descriptors.take(len, flags, order).ok_or(AllocError::Exhausted)?;
         let packed = self.descriptors.own(descriptor).unwrap_or(Span::EMPTY).window(reserve as u64, data.len());
         if let Some((to, room)) = packed.as_contiguous() {
-            // SAFETY: the descriptor's own memory, which no one else has; the caller vouches for the data.
+            // SAFETY: the descriptor's own memory, which nobody else uses; the caller vouches for the data.
             unsafe { data.pack(to, room) };
         }
         Ok((descriptor, data.len()))
     }
 
-    /// Adds a segment of user memory to a descriptor, behind those that it has.
+    /// Appends a segment of user memory to a descriptor.
     ///
     /// # Errors
-    /// [`DescriptorError`], for one more than [`MAX_SEGMENTS`](crate::btl::descriptor::MAX_SEGMENTS) too.
+    /// [`DescriptorError`], also if the descriptor has [`MAX_SEGMENTS`](crate::btl::descriptor::MAX_SEGMENTS) already.
     ///
     /// # Safety
     /// As for [`prepare_src`](Self::prepare_src).
@@ -191,46 +195,45 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.descriptors.shorten(descriptor, len as u64)
     }
 
-    /// The bytes of a descriptor's own segment, to be written before it is sent.
+    /// The bytes of a descriptor's own segment. The caller writes them before it sends the descriptor.
     ///
     /// # Errors
     /// [`DescriptorError::InFlight`] while a send of it is not complete.
     pub fn memory(&mut self, descriptor: Descriptor) -> Result<&mut [u8], DescriptorError> {
-        self.descriptors.idle(descriptor)?;
+        self.descriptors.check_idle(descriptor)?;
         let (base, len) = self.descriptors.own(descriptor)?.as_contiguous().ok_or(DescriptorError::Stale)?;
         // SAFETY: the descriptor's own memory lives for 'm and was zeroed at first; the borrow of the module keeps
-        // others out, and no rail reads it, since no send is under way.
+        // others out, and no rail reads it, since no send is in progress.
         Ok(unsafe { core::slice::from_raw_parts_mut(base, len) })
     }
 
-    /// One segment of a descriptor: 0 is its own memory, the others are the user's. A segment that is not contiguous
-    /// has address 0.
+    /// One segment of a descriptor. Segment 0 is its own memory, the others are the user's. The address of a segment that is not
+    /// contiguous is 0.
     pub fn segment(&self, descriptor: Descriptor, index: usize) -> Option<Segment> {
         let span = self.descriptors.segments(descriptor)?.get(index)?;
         let addr = span.as_contiguous().map_or(0, |(base, _)| base as usize as u64);
         Some(Segment { addr, len: span.len() })
     }
 
-    /// What its owner keeps with a descriptor.
+    /// The properties that the owner of a descriptor has set.
     pub fn properties(&self, descriptor: Descriptor) -> Option<&Properties<Callback<'m, R>>> {
         self.descriptors.properties(descriptor)
     }
 
-    /// What its owner keeps with a descriptor, to be set.
+    /// The properties of a descriptor, for its owner to set.
     pub fn properties_mut(&mut self, descriptor: Descriptor) -> Option<&mut Properties<Callback<'m, R>>> {
         self.descriptors.properties_mut(descriptor)
     }
 
-    /// Sends a descriptor. One descriptor may be sent several times at once. It belongs to the module until the send
-    /// is complete, which is told either by [`Outcome::Sent`] or by the callback. A full rail is no error: the send
-    /// waits in the module, and those that follow to the same peer wait behind it, but for those with
-    /// [`PRIORITY`](DescriptorFlags::PRIORITY).
+    /// Sends a descriptor. One descriptor may be sent several times at once. It belongs to the module until the send is complete, which
+    /// either [`Outcome::Sent`] or the callback reports. A full rail is not an error: the send waits in the module, and later sends to the
+    /// same peer wait behind it, except those with [`PRIORITY`](DescriptorFlags::PRIORITY).
     ///
     /// # Errors
-    /// [`SendError`]; nothing is sent then, no callback follows, and the descriptor is the caller's.
+    /// [`SendError`]: nothing is sent then, no callback follows, and the descriptor is the caller's.
     pub fn send(&mut self, to: EndpointId, descriptor: Descriptor, tag: u8) -> Result<Outcome, SendError> {
         if matches!(tag, tags::MAX | tags::BTL_BASE) {
-            return Err(SendError::NotATag);
+            return Err(SendError::InvalidTag);
         }
         let segments = self.descriptors.segments(descriptor).ok_or(SendError::Stale)?;
         let len = segments.iter().fold(0u64, |len, segment| len.saturating_add(segment.len()));
@@ -240,12 +243,12 @@ impl<'m, R: FullRail> Btl<'m, R> {
         let flags = self.descriptors.properties(descriptor).map_or(DescriptorFlags::empty(), |own| own.flags);
         let ordered = self.descriptors.properties(descriptor).is_some_and(|own| own.order != NO_ORDER);
         let urgent = flags.contains(DescriptorFlags::PRIORITY) && !ordered;
-        let waits = self.reach(to).ok_or(SendError::Unreachable)?.has_before(urgent);
-        let operation = Operation { descriptor, endpoint: to, tag, stage: Stage::Waiting, urgent, ordered };
-        let handle = self.sends.begin(operation).ok_or(SendError::Full)?;
+        let waits = self.reachable(to).ok_or(SendError::Unreachable)?.has_earlier(urgent);
+        let send = PendingSend { descriptor, endpoint: to, tag, stage: Stage::Waiting, urgent, ordered };
+        let handle = self.sends.begin(send).ok_or(SendError::Full)?;
         self.descriptors.begin(descriptor);
-        let waits = waits || (ordered && !self.is_settled(to)); // which it is asked for, so not of one that is not taken
-        let stage = if waits { Stage::Waiting } else { self.transmit(handle, operation) };
+        let waits = waits || (ordered && !self.ordered_may_leave(to)); // this may ask the peer, so it comes after the slot was taken
+        let stage = if waits { Stage::Waiting } else { self.transmit(handle, send) };
         let at_once = match stage {
             Stage::Finished(Ok(())) => !flags.contains(DescriptorFlags::SEND_ALWAYS_CALLBACK),
             Stage::Finished(Err(_)) => true,
@@ -255,7 +258,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
             self.sends.end(handle);
             self.descriptors.end(descriptor);
         } else {
-            self.enter(handle, stage);
+            self.set_stage(handle, stage);
         }
         match stage {
             Stage::Finished(Err(Failure::Refused(rail::SendError::TooLong))) => return Err(SendError::TooLong),
@@ -267,27 +270,27 @@ impl<'m, R: FullRail> Btl<'m, R> {
         }
         if at_once {
             self.counters.completed = self.counters.completed.wrapping_add(1);
-            self.complete(to);
+            self.note_completion(to);
             self.free_if_owned(descriptor, flags);
         }
         Ok(Outcome::Sent)
     }
 
-    /// Sends header and payload now, or not at all.
+    /// Sends header and payload now, or does not send them.
     ///
     /// # Errors
-    /// [`ImmediateError::Busy`] gives, if wanted and to be had, a descriptor with a segment for header and payload,
-    /// which the caller fills and sends.
+    /// [`ImmediateError`]. If the caller wants a descriptor and one is free, [`ImmediateError::Busy`] has one with a segment for header
+    /// and payload, which the caller fills and sends.
     ///
     /// # Safety
-    /// The payload's memory is readable during the call, and not the rail's own.
+    /// The memory of the payload is readable during the call, and is not the rail's own.
     pub unsafe fn sendi(&mut self, to: EndpointId, what: Immediate<'_>) -> Result<(), ImmediateError> {
         if matches!(what.tag, tags::MAX | tags::BTL_BASE) {
-            return Err(ImmediateError::NotATag);
+            return Err(ImmediateError::InvalidTag);
         }
-        let reach = self.reach(to).copied().ok_or(ImmediateError::Unreachable)?;
-        if !reach.counts.takes(what.order) {
-            return Err(ImmediateError::TooEarly);
+        let state = self.reachable(to).copied().ok_or(ImmediateError::Unreachable)?;
+        if !state.counts.is_valid_order(what.order) {
+            return Err(ImmediateError::UnknownOrder);
         }
         let ordered = what.order != NO_ORDER;
         let urgent = what.flags.contains(DescriptorFlags::PRIORITY) && !ordered;
@@ -298,8 +301,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         };
         let header = what.header.len().min(LINKED_HEAD) as u8;
         let shape = Shape { tag: what.tag, lane: Lane::Eager, header, len };
-        let waits = reach.has_before(urgent) || (ordered && !self.has_all(to));
-        let granted = if waits { Err(rail::SendError::Busy) } else { self.rail.reserve(reach.rail, shape) };
+        let waits = state.has_earlier(urgent) || (ordered && !self.all_arrived(to));
+        let granted = if waits { Err(rail::SendError::Busy) } else { self.rail.reserve(state.rail, shape) };
         match granted {
             Ok(mut grant) => {
                 grant.write(0, what.header);
@@ -308,12 +311,12 @@ impl<'m, R: FullRail> Btl<'m, R> {
                 let ticket = grant.finish();
                 self.rail.commit(ticket);
                 if what.flags.contains(DescriptorFlags::SIGNAL) {
-                    self.rail.signal(reach.rail);
+                    self.rail.signal(state.rail);
                 }
-                if let Some(reach) = self.endpoints.get_mut(to.0) {
-                    reach.counts.left();
+                if let Some(state) = self.endpoints.get_mut(to.0) {
+                    state.counts.count_sent();
                 }
-                self.complete(to);
+                self.note_completion(to);
                 self.counters.sent = self.counters.sent.wrapping_add(1);
                 self.counters.completed = self.counters.completed.wrapping_add(1);
                 Ok(())
@@ -327,22 +330,23 @@ impl<'m, R: FullRail> Btl<'m, R> {
         }
     }
 
-    /// When [`progress`](Self::progress) must be called at the latest, although nothing arrives.
+    /// The latest time at which [`progress`](Self::progress) has to be called, even if nothing arrives.
     pub fn poll_at(&self) -> Option<Instant> {
         self.rail.poll_at()
     }
 
-    /// Says that the caller is about to sleep; see [`Rail::arm`](crate::rail::Rail::arm). `false` also while the module has work of its own.
+    /// Tells the rail that the caller is about to sleep; see [`Rail::arm`](crate::rail::Rail::arm). Returns `false` also while the module has
+    /// work of its own.
     pub fn arm(&mut self) -> bool {
         let pending = self.pending.len();
-        // An answer wakes this side.
-        let waits = self.counts_due || self.urgent.len() != 0 || (pending != 0 && pending > self.awaiting_answers());
-        let is_idle = !waits && self.finished.len() == 0 && !self.receives.is_parked();
+        // A reply wakes this side.
+        let waits = self.counts_due || self.urgent.len() != 0 || (pending != 0 && pending > self.awaiting_replies());
+        let is_idle = !waits && self.finished.len() == 0 && !self.receives.has_waiting();
         is_idle && self.rma.is_idle() && self.rail.arm()
     }
 
-    /// Whether who sleeps at the other side is woken only by sends with [`DescriptorFlags::SIGNAL`]; at first any wakes. Of use
-    /// over a rail that is [`Capabilities::SIGNALED`](crate::rail::Capabilities::SIGNALED), ignored by others.
+    /// Sets whether only sends with [`DescriptorFlags::SIGNAL`] wake a sleeping peer. Before the first call, any send wakes it. This has
+    /// an effect on rails with [`Capabilities::SIGNALED`](crate::rail::Capabilities::SIGNALED); other rails ignore it.
     pub fn wake_on_demand(&mut self, on: bool) {
         self.rail.wake_on_demand(on);
     }
@@ -352,23 +356,24 @@ impl<'m, R: FullRail> Btl<'m, R> {
         &self.rail
     }
 
-    /// What happened so far.
+    /// Counts since set-up.
     pub const fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Whether an endpoint was added and not removed, and its peer not lost.
+    /// Whether an endpoint was added and not removed, and its peer is not lost.
     pub fn is_reachable(&self, endpoint: EndpointId) -> bool {
-        self.reach(endpoint).is_some()
+        self.reachable(endpoint).is_some()
     }
 
-    /// The module's state, or an endpoint's, for diagnosis; also within a callback. With `verbose`, more of it.
+    /// The state of the module, and of an endpoint if one is given, for diagnosis. It may be called within a callback. `verbose` adds
+    /// more fields.
     pub const fn dump(&self, endpoint: Option<EndpointId>, verbose: bool) -> Dump<'_, 'm, R> {
         Dump { btl: self, endpoint, verbose }
     }
 
-    /// Ends the module: removes all peers and makes the callbacks that are due. Returns the rail, and how many
-    /// descriptors the user never freed.
+    /// Ends the module: removes all peers and makes the callbacks that are due. Returns the rail, and the number of descriptors that the
+    /// user did not free.
     pub fn finalize(mut self) -> (R, u32) {
         for slot in 0..self.endpoints.capacity() {
             if let Some(handle) = self.endpoints.handle(slot) {
@@ -376,21 +381,21 @@ impl<'m, R: FullRail> Btl<'m, R> {
             }
         }
         self.in_progress = true;
-        self.push_out();
-        self.call_back();
-        self.call_back_rma();
+        self.send_waiting();
+        self.run_callbacks();
+        self.run_rma_callbacks();
         (self.rail, self.descriptors.used())
     }
 
-    /// An operation to a peer is complete.
-    pub(super) fn complete(&mut self, endpoint: EndpointId) {
-        if let Some(reach) = self.endpoints.get_mut(endpoint.0) {
-            reach.counts.completes();
+    /// Notes that an operation to a peer is complete.
+    pub(super) fn note_completion(&mut self, endpoint: EndpointId) {
+        if let Some(state) = self.endpoints.get_mut(endpoint.0) {
+            state.counts.on_completion();
         }
     }
 
     #[inline]
-    pub(super) fn reach(&self, endpoint: EndpointId) -> Option<&Reach> {
-        self.endpoints.get(endpoint.0).filter(|reach| !reach.lost)
+    pub(super) fn reachable(&self, endpoint: EndpointId) -> Option<&EndpointState> {
+        self.endpoints.get(endpoint.0).filter(|state| !state.lost)
     }
 }

@@ -1,33 +1,33 @@
-//! A module: its tables, and whom it calls back.
+//! A module: its tables, and the traits of the callbacks that it makes.
 
 use core::fmt;
 
-use super::types::{Completion, Counters, ErrorFlags, Note, Performance};
+use super::types::{Completion, Counters, ErrorFlags, RmaCompletion, RmaContext};
 use crate::arena::{Arena, OutOfMemory};
-use crate::btl::active::{Active, Received};
+use crate::btl::active::{Consumers, Received};
 use crate::btl::descriptor::Descriptors;
-use crate::btl::endpoint::Reach;
+use crate::btl::endpoint::EndpointState;
 use crate::btl::receives::Receives;
-use crate::btl::sends::{Queue, Sends};
+use crate::btl::sends::{SendQueue, Sends};
 use crate::pool::Pool;
 use crate::rail::{Attributes, FullRail};
 use crate::rma::{self, Rma};
 
-/// Sizes of a module's tables.
+/// The sizes of a module's tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
-    /// Peers.
+    /// The most peers.
     pub endpoints: u32,
-    /// Descriptors.
+    /// The most descriptors.
     pub descriptors: u32,
-    /// Bytes of each descriptor's own memory; never more than the rail's longest frame. `alloc` gives no more.
+    /// Bytes of each descriptor's own memory, but not more than the rail's longest frame. `alloc` gives no more.
     pub descriptor_bytes: u32,
-    /// Sends that are not complete.
+    /// The most sends that are not complete.
     pub sends: u32,
-    /// Frames longer than [`HEAD`](crate::rail::HEAD) whose bytes may be coming in at once.
+    /// The most frames longer than [`HEAD`](crate::rail::HEAD) that are delivered at a time.
     pub receives: u32,
-    /// One-sided operations.
+    /// The tables of one-sided operations.
     pub rma: rma::Config,
 }
 
@@ -40,17 +40,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Bytes that a module takes from its arena at most.
+    /// The most bytes that a module takes from its arena.
     pub const fn bytes<R: FullRail>(&self, rail: &Attributes) -> usize {
         let longest = longest(rail);
         let own = if self.descriptor_bytes < longest { self.descriptor_bytes } else { longest };
-        Active::<&dyn Consumer<R>>::cost()
+        Consumers::<&dyn Consumer<R>>::cost()
             .saturating_add(Descriptors::<Callback<'_, R>>::cost(self.descriptors, own))
             .saturating_add(Sends::cost(self.sends))
             .saturating_add(Receives::cost(self.receives, longest, rail.frames_kept))
-            .saturating_add(Pool::<Reach>::cost(self.endpoints))
+            .saturating_add(Pool::<EndpointState>::cost(self.endpoints))
             .saturating_add(self.rma.bytes(self.endpoints))
-            .saturating_add(Arena::cost::<Note<Told<'_, R>>>(self.rma.operations as usize))
+            .saturating_add(Arena::cost::<RmaContext<RmaCallback<'_, R>>>(self.rma.operations as usize))
     }
 }
 
@@ -59,9 +59,10 @@ pub(super) const fn longest(rail: &Attributes) -> u32 {
     if rail.eager_limit > rail.max_send_size { rail.eager_limit } else { rail.max_send_size }
 }
 
-/// Takes the frames of the tags that it is registered for.
+/// Consumes the frames of the tags that it is registered for.
 ///
-/// What arrived can be read inside the callback only; what is needed later is copied. The borrow does not let it escape:
+/// The bytes of a frame can be read within the callback only; a consumer copies the bytes that it needs later. The borrow does not let
+/// them escape:
 ///
 /// ```compile_fail,E0521
 /// use core::cell::Cell;
@@ -78,84 +79,86 @@ pub(super) const fn longest(rail: &Attributes) -> u32 {
 /// }
 /// ```
 pub trait Consumer<R: FullRail>: fmt::Debug {
-    /// Called for each frame. May send, allocate, free and register by way of `btl`; progress inside is a no-op.
+    /// Called for each frame. It may send, allocate, free and register by `btl`. Progress within it does nothing.
     fn receive(&self, btl: &mut Btl<'_, R>, received: &Received<'_>);
 }
 
-/// Told when a send is complete locally: the descriptor is idle, and the bytes move without further calls.
+/// The callback of a send that is complete locally: the descriptor is idle, and the bytes leave without further calls.
 pub trait Completed<R: FullRail>: fmt::Debug {
-    /// Called once for each send that was queued, and for each at all where the descriptor says
-    /// [`SEND_ALWAYS_CALLBACK`](crate::btl::descriptor::DescriptorFlags::SEND_ALWAYS_CALLBACK). May send, allocate and free.
+    /// Called once for each send that was queued, and for every send if the descriptor has
+    /// [`SEND_ALWAYS_CALLBACK`](crate::btl::descriptor::DescriptorFlags::SEND_ALWAYS_CALLBACK). It may send, allocate and free.
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion);
 }
 
-/// Refers to whom to tell of a descriptor's completion.
+/// The callback for the sends of a descriptor.
 pub type Callback<'m, R> = &'m dyn Completed<R>;
 
-/// Told of errors that belong to no single send.
+/// The callback for errors that do not belong to a single send.
 pub trait ErrorHandler<R: FullRail>: fmt::Debug {
-    /// Called once for each peer that is lost; `proc` is its [`Proc::id`](crate::btl::endpoint::Proc::id).
+    /// Called once for each peer that is lost. `proc` is its [`Proc::id`](crate::btl::endpoint::Proc::id).
     fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display);
 }
 
-/// Told when a one-sided operation is complete: done at the target, and local memory is the caller's again.
-pub trait Performed<R: FullRail>: fmt::Debug {
-    /// Called once for each operation that was queued. May begin others, send, register and deregister.
-    fn performed(&self, btl: &mut Btl<'_, R>, performance: &Performance);
+/// The callback of a one-sided operation that is complete: it is done at the target, and local memory is the caller's again.
+pub trait RmaCompleted<R: FullRail>: fmt::Debug {
+    /// Called once for each operation that was queued. It may begin other operations, send, register and deregister.
+    fn rma_completed(&self, btl: &mut Btl<'_, R>, completion: &RmaCompletion);
 }
 
-/// Refers to whom to tell of an operation's completion.
-pub type Told<'m, R> = &'m dyn Performed<R>;
+/// The callback for a one-sided operation.
+pub type RmaCallback<'m, R> = &'m dyn RmaCompleted<R>;
 
 /// The BTL face of one rail. See the [module](super).
 #[derive(Debug)]
 pub struct Btl<'m, R: FullRail> {
     pub(super) rail: R,
-    pub(super) active: Active<'m, &'m dyn Consumer<R>>,
+    pub(super) consumers: Consumers<'m, &'m dyn Consumer<R>>,
     pub(super) on_error: Option<&'m dyn ErrorHandler<R>>,
-    pub(super) endpoints: Pool<'m, Reach>,
-    /// Processes were added.
+    pub(super) endpoints: Pool<'m, EndpointState>,
+    /// Whether processes were added before.
     pub(super) has_added: bool,
     pub(super) descriptors: Descriptors<'m, Callback<'m, R>>,
     pub(super) receives: Receives<'m>,
     pub(super) sends: Sends<'m>,
-    /// Sends that wait for room or to leave, in order; those with priority that wait.
-    pub(super) pending: Queue,
-    pub(super) urgent: Queue,
-    /// Sends that are complete, callback due.
-    pub(super) finished: Queue,
+    /// Sends without priority that wait for room, and sends that are staged, in order.
+    pub(super) pending: SendQueue,
+    /// Sends with priority that wait for room.
+    pub(super) urgent: SendQueue,
+    /// Sends that are complete, and whose callback is due.
+    pub(super) finished: SendQueue,
+    /// Counts the passes of sending.
     pub(super) pass: u32,
     pub(super) rma: Rma<'m>,
-    /// Of the operation in each slot.
-    pub(super) notes: &'m mut [Note<Told<'m, R>>],
-    /// There may be something to say of what has arrived.
+    /// The context of the one-sided operation in each slot.
+    pub(super) rma_contexts: &'m mut [RmaContext<RmaCallback<'m, R>>],
+    /// Whether a count may be due to a peer.
     pub(super) counts_due: bool,
     pub(super) in_progress: bool,
     pub(super) counters: Counters,
 }
 
 impl<'m, R: FullRail> Btl<'m, R> {
-    /// A module over `rail`, with tables cut from `arena`.
+    /// Makes a module over `rail`, with tables from `arena`.
     ///
     /// # Errors
-    /// [`OutOfMemory`]; [`Config::bytes`] says how much is needed.
+    /// [`OutOfMemory`]: [`Config::bytes`] returns how much is needed.
     pub fn new(config: Config, arena: &mut Arena<'m>, rail: R) -> Result<Self, OutOfMemory> {
         let attributes = rail.attributes();
         let longest = longest(attributes);
         Ok(Self {
-            active: Active::new(arena)?,
+            consumers: Consumers::new(arena)?,
             on_error: None,
             endpoints: Pool::new(arena, config.endpoints)?,
             has_added: false,
             descriptors: Descriptors::new(arena, config.descriptors, config.descriptor_bytes.min(longest))?,
             receives: Receives::new(arena, config.receives, longest, attributes.frames_kept)?,
             sends: Sends::new(arena, config.sends)?,
-            pending: Queue::default(),
-            urgent: Queue::default(),
-            finished: Queue::default(),
+            pending: SendQueue::default(),
+            urgent: SendQueue::default(),
+            finished: SendQueue::default(),
             pass: 0,
             rma: Rma::new(config.rma, arena, config.endpoints)?,
-            notes: arena.filled(config.rma.operations as usize, Note::NONE)?,
+            rma_contexts: arena.filled(config.rma.operations as usize, RmaContext::NONE)?,
             counts_due: false,
             in_progress: false,
             counters: Counters::default(),

@@ -1,4 +1,4 @@
-//! What a module's methods take, and what its callbacks are told.
+//! The parameters of a module's methods, and of its callbacks.
 
 use core::fmt;
 
@@ -16,57 +16,57 @@ use crate::rma::{Failure as RmaFailure, Registration};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Completion {
-    /// Where it went; stale if the peer was removed.
+    /// The peer that it was sent to. Stale if the peer was removed.
     pub endpoint: EndpointId,
-    /// What was sent.
+    /// The descriptor that was sent.
     pub descriptor: Descriptor,
-    /// Whether it left.
+    /// Whether it has left.
     pub status: Result<(), Failure>,
-    /// The order value of what is complete: what is allocated with it from now on arrives after this (CONTRACTS B47).
+    /// The order value of the send: descriptors that are allocated with it from now on arrive after it (CONTRACTS B47).
     pub order: u8,
 }
 
 bitflags! {
-    /// What an error callback is about, with the values of `btl.h`.
+    /// The severity of an error callback, with the values of `btl.h`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ErrorFlags: i32 {
-        /// The job cannot go on: what was sent may be lost.
+        /// The job cannot go on: messages may be lost.
         const FATAL = 0x1;
         /// Another rail may take over.
         const NONFATAL = 0x2;
-        /// No error: device memory can be mapped from now on.
+        /// Not an error: device memory can be mapped from now on.
         const ADD_ACCELERATOR_IPC = 0x4;
     }
 }
 
-/// What became of a send that was accepted.
+/// The result of a send or a one-sided operation that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Outcome {
-    /// 0: the callback will tell.
+    /// 0: the callback reports the completion.
     Queued,
-    /// 1: complete. No callback, unless the descriptor asks for one always.
+    /// 1: complete. There is no callback, unless the descriptor always asks for one.
     Sent,
 }
 
-/// What [`Btl::sendi`](crate::btl::module::Btl::sendi) sends.
+/// The parameters of [`Btl::sendi`](crate::btl::module::Btl::sendi).
 #[derive(Clone, Copy, Debug)]
 pub struct Immediate<'h> {
-    /// Whose frame it is.
+    /// The tag of the frame, by which the peer chooses the consumer.
     pub tag: u8,
-    /// Arrives in one piece with the payload.
+    /// The first bytes of the frame. They arrive in one piece with the payload.
     pub header: &'h [u8],
-    /// Packed behind the header; may be empty.
+    /// Packed after the header. It may be empty.
     pub payload: Span,
-    /// [`NO_ORDER`](crate::btl::descriptor::NO_ORDER), or the order of what it is to follow; also of the descriptor that may be given instead.
+    /// [`NO_ORDER`](crate::btl::descriptor::NO_ORDER), or the order of the sends that it follows. A descriptor that is returned gets it, too.
     pub order: u8,
-    /// As of a descriptor, and for the one that may be given.
+    /// As the flags of a descriptor. A descriptor that is returned gets them, too.
     pub flags: DescriptorFlags,
-    /// Whether a descriptor is wanted where the rail is busy.
+    /// Whether the caller wants a descriptor if the rail is full.
     pub or_descriptor: bool,
 }
 
-/// What happened so far.
+/// Counts of a module since set-up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Counters {
@@ -74,76 +74,76 @@ pub struct Counters {
     pub received: u64,
     /// Frames accepted for sending.
     pub sent: u64,
-    /// Callbacks made or due, and sends complete at once.
+    /// Complete sends and one-sided operations, with or without a callback.
     pub completed: u64,
-    /// Frames dropped because nobody is registered for their tag.
+    /// Frames that were dropped because their tag has no consumer.
     pub unregistered: u64,
-    /// Frames dropped because they were longer than any that this rail sends.
+    /// Frames that were dropped because they were longer than the longest frame of the rail.
     pub oversize: u64,
 }
 
-/// A one-sided operation that is complete, with what it was begun with (CONTRACTS B18).
+/// A one-sided operation that is complete, with the parameters that it was begun with (CONTRACTS B18).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Performance {
-    /// Whose memory it was; stale if the peer was removed.
+pub struct RmaCompletion {
+    /// The peer whose memory it was. Stale if the peer was removed.
     pub endpoint: EndpointId,
-    /// Where local memory begins; 0 where it is not contiguous, and for atomics.
+    /// The address of local memory. 0 if that is not contiguous, and for atomics.
     pub local: usize,
-    /// Its registration, if it has one.
+    /// The registration of local memory, if there is one.
     pub registration: Option<Registration>,
-    /// The caller's own words.
+    /// Two words of the caller.
     pub context: [usize; 2],
-    /// Whether it was done. Of an atomic, the word that was there before; else 0.
+    /// Whether it was done. Of an atomic, the old value of the word; else 0.
     pub status: Result<u64, RmaFailure>,
 }
 
-/// What goes with a one-sided operation. `C` is [`Told`](crate::btl::module::Told).
+/// Optional parameters of a one-sided operation. `C` is [`RmaCallback`](crate::btl::module::RmaCallback).
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<C> {
-    /// Local memory lies within this, and it is not deregistered before the operation is complete. Without one nothing is
-    /// checked: rails that emulate need no registration of local memory, of whatever length
-    /// (`btl_put_local_registration_threshold`, CONTRACTS B53).
+pub struct RmaParams<C> {
+    /// The registration of local memory. The operation's local memory has to lie within it, and it cannot be deregistered before the
+    /// operation is complete. Without one nothing is checked: rails that emulate need no registration of local memory, of whatever
+    /// length (`btl_put_local_registration_threshold`, CONTRACTS B53).
     pub registration: Option<Registration>,
-    /// Whom to tell.
+    /// The callback for the completion.
     pub callback: Option<C>,
-    /// Told with it.
+    /// Two words of the caller, which the callback gets.
     pub context: [usize; 2],
 }
 
-impl<C> Terms<C> {
-    /// Nothing goes with it, and nobody is told.
+impl<C> RmaParams<C> {
+    /// No registration and no callback.
     pub const NONE: Self = Self { registration: None, callback: None, context: [0; 2] };
 }
 
-/// What is kept for an operation beside what [`rma`](crate::rma) keeps.
+/// The state that a module keeps for an operation, in addition to that of [`rma`](crate::rma).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Note<C> {
+pub(super) struct RmaContext<C> {
     pub(super) endpoint: EndpointId,
     pub(super) local: usize,
-    pub(super) terms: Terms<C>,
+    pub(super) params: RmaParams<C>,
 }
 
-impl<C> Note<C> {
-    pub(super) const NONE: Self = Self { endpoint: EndpointId(Handle::NONE), local: 0, terms: Terms::NONE };
+impl<C> RmaContext<C> {
+    pub(super) const NONE: Self = Self { endpoint: EndpointId(Handle::NONE), local: 0, params: RmaParams::NONE };
 }
 
-/// Memory was not registered.
+/// Why memory was not registered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RegisterMemoryError {
-    /// As much is registered as there are slots.
+    /// All slots for registered memory are in use.
     Full,
-    /// The module was made without slots, so there are no one-sided operations on memory of this side:
+    /// The module has no slots for registered memory, so there are no one-sided operations on memory of this side:
     /// [`registration_handle_bytes`](crate::btl::module::Btl::registration_handle_bytes) is 0.
     NotAvailable,
-    /// The peer that it was to be for is lost or was removed.
+    /// The peer that the memory was registered for is lost or was removed.
     Unreachable,
 }
 
 impl RegisterMemoryError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Full => Blame::Resource,
@@ -156,10 +156,8 @@ impl RegisterMemoryError {
 impl fmt::Display for RegisterMemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "too many pieces of memory are registered: deregister some",
-            Self::NotAvailable => {
-                "the module has no slots for registered memory: make it with some (`rma::Config::regions`)"
-            }
+            Self::Full => "all slots for registered memory are in use: deregister some memory",
+            Self::NotAvailable => "the module has no slots for registered memory: set `rma::Config::regions`",
             Self::Unreachable => "the peer is lost or was removed",
         })
     }

@@ -22,7 +22,7 @@ impl<R: Rails> Pml<'_, R> {
     /// [`test`](Self::test).
     #[inline]
     pub unsafe fn irecv(&mut self, pattern: Pattern, sink: Span) -> Result<Request, Refusal> {
-        let Some((handle, state)) = self.requests.take_used() else { return Err(Refusal::Busy) };
+        let Some((handle, state)) = self.requests.take_uncleared() else { return Err(Refusal::Busy) };
         state.post();
         state.peer = pattern.source;
         state.context = pattern.context;

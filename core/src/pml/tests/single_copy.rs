@@ -319,8 +319,8 @@ fn b19_b25_b43_one_sided_bytes_are_read_by_single_copy_too() {
         }
         assert!(memory == data && sink == data, "{refused}");
         let [here, there] = [0, 1].map(|at| pair.0[at].rma_counters());
-        assert_eq!([here.unfetched, there.unfetched], [refused.into(); 2]);
-        assert!(refused || [here.fetched, there.fetched] == [2000u64.div_ceil(MOST_FETCHED), 1]);
+        assert_eq!([here.single_copy_failures, there.single_copy_failures], [refused.into(); 2]);
+        assert!(refused || [here.single_copies, there.single_copies] == [2000u64.div_ceil(MOST_FETCHED), 1]);
     }
     let recalls = |pair: &Pair| pair.0[1].rails()[0].script.borrow().recalls;
     assert_eq!(recalls(&pair), 0);

@@ -306,7 +306,7 @@ pub(super) fn one_sided_counts(engine: &mut Engine<'_>) -> ([Named; 2], [Named; 
     let did = [("one_sided_served", counters.served), ("one_sided_denied", counters.denied)];
     let faults = [
         ("one-sided frames without sense", counters.malformed),
-        ("requests beyond the window", counters.beyond_window),
+        ("requests beyond the window", counters.window_violations),
         ("answers to nothing", counters.stale),
     ];
     (did, faults)

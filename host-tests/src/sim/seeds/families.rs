@@ -7,7 +7,7 @@ use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
 use super::disconnections::{disconnected, stalled_pairs};
 use super::faults::{
-    TIME, choose_stall_timeout, death, loss, missing, node, one_to_four, outage, partition, rest, toggle, window,
+    TIME, choose_stall_timeout, death, loss, missing, node, one_to_four, outage, node_stall, partition, toggle, window,
 };
 use super::limits::{config, linkable, links, random_rails};
 use crate::random::Random;
@@ -223,7 +223,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     let rests = stalls_out || (faults.hosts_answer && links.is_some()) || random.chance(200);
     if rests && only.is_none_or(|only| matches!(only, SingleFault::NodeStalls | SingleFault::Hosts)) {
         let dead_after = links.filter(|_| faults.hosts_answer).map(|links| links.dead_after);
-        faults.node_stalls = one_to_four(&mut random, |random| rest(nodes, dead_after, stall_timeout, random));
+        faults.node_stalls = one_to_four(&mut random, |random| node_stall(nodes, dead_after, stall_timeout, random));
     }
     let mut disconnected = disconnected(nodes, &rail_params, links, &faults);
     let stalled_pairs = stalled_pairs(nodes, &faults, stall_timeout, &mut disconnected);

@@ -71,7 +71,12 @@ pub(super) fn choose_stall_timeout(faults: &Faults, toggles: &[Toggle], links: O
 
 /// A stall of a node. With a stall time-out it is a fraction of it, or several times as long. Otherwise, if hosts
 /// answer, it may be longer than a link tolerates silence.
-pub(super) fn rest(nodes: u32, dead_after: Option<u64>, stall: Option<u64>, random: &mut Random) -> (u32, Window) {
+pub(super) fn node_stall(
+    nodes: u32,
+    dead_after: Option<u64>,
+    stall: Option<u64>,
+    random: &mut Random,
+) -> (u32, Window) {
     let since = random.length(TIME / 2);
     let span = match (stall, dead_after) {
         (Some(stall), _) if random.chance(400) => stall * 3 + random.below(stall),

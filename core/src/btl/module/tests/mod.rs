@@ -1,4 +1,4 @@
-//! The rows of the BTL contract, against a loopback rail whose answers the test chooses.
+//! The rows of the BTL contract, over a scripted rail: the test chooses how the rail answers each send.
 
 mod one_sided;
 mod order;
@@ -23,7 +23,7 @@ pub(super) type Module = Btl<'static, Scripted>;
 pub(super) const TAG: u8 = tags::USR;
 const NONE: DescriptorFlags = DescriptorFlags::empty();
 
-/// Modules that reach each other, and each its own; endpoint `j` of module `i` is `to[i][j]`.
+/// Modules that reach each other and themselves. `to[i][j]` is the endpoint of module `j` in module `i`.
 pub(super) struct Mesh {
     pub modules: Vec<Module>,
     pub scripts: Vec<Rc<RefCell<Script>>>,
@@ -34,7 +34,7 @@ pub(super) fn mesh(count: u32, config: Config) -> Mesh {
     mesh_of(count, config, OneSided::NONE)
 }
 
-/// Over rails that do something themselves.
+/// The same, over rails with operations of their own.
 pub(super) fn mesh_of(count: u32, config: Config, one_sided: OneSided) -> Mesh {
     let mut rails = rails(count);
     rails.iter_mut().for_each(|rail| rail.attributes.one_sided = one_sided);
@@ -63,11 +63,11 @@ pub(super) fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// Keeps copies of what arrives.
+/// Keeps copies of the frames that arrive.
 #[derive(Debug, Default)]
 pub(super) struct Inbox(RefCell<Vec<Arrival>>);
 
-/// Who sent it, its tag and its bytes.
+/// A frame: its sender, its tag and its bytes.
 type Arrival = (Option<EndpointId>, u8, Vec<u8>);
 
 impl Inbox {
@@ -84,18 +84,18 @@ impl<R: FullRail> Consumer<R> for Inbox {
     }
 }
 
-/// Keeps completions, and can scribble over the descriptor or free it.
+/// Keeps completions, and can overwrite the descriptor or free it.
 #[derive(Debug, Default)]
 struct Done {
     seen: RefCell<Vec<Completion>>,
-    scribbles: bool,
+    overwrites: bool,
     frees: bool,
 }
 
 impl<R: FullRail> Completed<R> for Done {
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
         self.seen.borrow_mut().push(completion);
-        if self.scribbles {
+        if self.overwrites {
             btl.memory(completion.descriptor).unwrap().fill(0xff);
         }
         if self.frees {
@@ -145,7 +145,7 @@ fn b2_progress_returns_the_count_of_completions() {
         let one = descriptor(&mut mesh.modules[0], to, b"x", flags);
         mesh.modules[0].send(to, one, TAG).unwrap();
     }
-    assert_eq!(mesh.drive(), 3 + 3); // three sends complete, three frames taken
+    assert_eq!(mesh.drive(), 3 + 3); // three complete sends, three frames consumed
     assert_eq!(inbox.bytes().len(), 3);
     assert_eq!(mesh.progress(), 0);
 }
@@ -189,7 +189,7 @@ fn b4_p6_add_procs_with_and_without_a_mask() {
     assert_eq!(mask[0], !0b010);
     assert_eq!(endpoints[1], Err(Unreachable::BadCard));
     assert!(btl.is_reachable(endpoints[0].unwrap()) && btl.is_reachable(endpoints[2].unwrap()));
-    // A process that comes later, alone and without a mask; then one too many.
+    // One more process, later and without a mask; then one too many.
     let mut late = [Err(Unreachable::NoCard); 1];
     assert_eq!(btl.add_procs(&[Proc { id: 0, card: &cards[0] }], &mut late, None), 1);
     let mut one_more = late;
@@ -202,7 +202,7 @@ fn b5_p7_removal_ends_operations_and_frees_everything() {
     let mut mesh = mesh(2, Config::default());
     let (to, inbox) = (mesh.to[0][1], mesh.inbox(1));
     let done: &Done = leak(Done { frees: true, ..Done::default() });
-    // One in place, one staged, one waiting.
+    // One send is read in place, one is staged, one waits.
     mesh.scripts[0].borrow_mut().answers.extend([Answer::InPlace, Answer::Staged, Answer::Busy]);
     (mesh.scripts[0].borrow_mut().reads, mesh.scripts[0].borrow_mut().drained) = (false, false);
     for _ in 0..3 {
@@ -220,7 +220,7 @@ fn b5_p7_removal_ends_operations_and_frees_everything() {
     assert_eq!(done.seen.borrow().len(), 3);
     assert!(btl.dump(None, false).to_string().contains(r#""descriptors":[0,16],"sends":[0,32]"#));
     assert_eq!(btl.alloc(to, NO_ORDER, 1, NONE), Err(AllocError::Unreachable));
-    // Added again, it works again, under another name.
+    // Added again, the peer is reachable again, by another endpoint.
     let card = mesh.modules[1].rail().card().to_vec();
     let mut again = [Err(Unreachable::NoCard)];
     mesh.modules[0].add_procs(&[Proc { id: 1, card: &card }], &mut again, None);
@@ -258,7 +258,7 @@ fn b6_b7_one_consumer_per_tag_and_others_are_dropped_and_counted() {
     let other: &Inbox = leak(Inbox::default());
     let btl = &mut mesh.modules[1];
     assert_eq!(btl.register(TAG, other), Err(RegisterError::Taken));
-    assert_eq!(btl.register(tags::MAX, other), Err(RegisterError::NotATag));
+    assert_eq!(btl.register(tags::MAX, other), Err(RegisterError::InvalidTag));
     btl.register(254, other).unwrap();
     btl.register(0, other).unwrap();
     let one = descriptor(&mut mesh.modules[0], to, b"short", NONE);
@@ -267,12 +267,12 @@ fn b6_b7_one_consumer_per_tag_and_others_are_dropped_and_counted() {
         assert_eq!(mesh.modules[0].send(to, one, tag), Ok(Outcome::Sent));
         assert_eq!(mesh.modules[0].send(to, long, tag), Ok(Outcome::Sent));
     }
-    assert_eq!(mesh.modules[0].send(to, one, tags::MAX), Err(SendError::NotATag));
+    assert_eq!(mesh.modules[0].send(to, one, tags::MAX), Err(SendError::InvalidTag));
     mesh.drive();
     assert_eq!(inbox.bytes().len(), 2);
     assert_eq!(other.0.borrow().iter().map(|frame| frame.1).collect::<Vec<_>>(), [254, 254, 0, 0]);
     assert_eq!(mesh.modules[1].counters().unregistered, 2);
-    // A tag given back can be taken.
+    // A tag whose consumer was removed can get another one.
     assert!(mesh.modules[1].unregister(TAG) && !mesh.modules[1].unregister(TAG));
     mesh.modules[1].register(TAG, other).unwrap();
 }
@@ -281,7 +281,7 @@ fn b6_b7_one_consumer_per_tag_and_others_are_dropped_and_counted() {
 fn b9_received_data_is_whole_inside_the_callback() {
     let mut mesh = mesh(2, Config { receives: 1, ..Config::default() });
     let (to, inbox) = (mesh.to[0][1], mesh.inbox(1));
-    // With one receive slot and slow delivery, later long frames have to wait in the rail.
+    // With one slot for deliveries and slow delivery, later long frames have to wait in the rail.
     mesh.scripts[1].borrow_mut().slow_delivery = true;
     let lengths = [0, 1, 55, 56, 57, 100, 128];
     for len in lengths {
@@ -320,7 +320,7 @@ impl<R: FullRail> ErrorHandler<R> for Errors {
 }
 
 #[test]
-fn b10_a_lost_peer_is_told_once_and_its_sends_end() {
+fn b10_a_lost_peer_is_reported_once_and_its_sends_end() {
     let mut mesh = mesh(3, Config::default());
     let errors: &Errors = leak(Errors::default());
     let done: &Done = leak(Done { frees: true, ..Done::default() });
@@ -341,7 +341,7 @@ fn b10_a_lost_peer_is_told_once_and_its_sends_end() {
     let one = descriptor(&mut mesh.modules[0], other, b"x", NONE);
     assert_eq!(mesh.modules[0].send(to, one, TAG), Err(SendError::Unreachable));
     assert_eq!(mesh.modules[0].send(other, one, TAG), Ok(Outcome::Sent));
-    // A peer that closes in good order is not fatal.
+    // A peer that closes the connection is not a fatal error.
     mesh.scripts[0].borrow_mut().events.push_back(Event::Lost(Peer(2), Lost::Closed));
     mesh.modules[0].progress(Instant::ZERO);
     assert_eq!(errors.0.borrow()[1].0, ErrorFlags::NONFATAL);
@@ -349,11 +349,11 @@ fn b10_a_lost_peer_is_told_once_and_its_sends_end() {
     assert_eq!(ErrorFlags::ADD_ACCELERATOR_IPC.bits(), 4);
 }
 
-/// A link that is down takes the peer from this module, which has no other way; whoever has several modules goes on with
-/// the others, so that is not fatal.
+/// If the link goes down, the module has lost the peer, since it has no other rail. A user with several modules goes on with the
+/// others, so this is not a fatal error.
 #[test]
-fn b10_b37_a_link_that_goes_down_is_told_once_and_is_not_fatal() {
-    use crate::rail::testing::link::{Link, LinkFailure, links};
+fn b10_b37_a_link_that_goes_down_is_reported_once_and_is_not_fatal() {
+    use crate::rail::testing::link::{LinkFailure, Link, links};
     let (net, [own, other]) = links(1);
     let (rail, other) = (own.into_iter().next().unwrap(), other.into_iter().next().unwrap());
     let config = Config::default();
@@ -375,7 +375,7 @@ fn b10_b37_a_link_that_goes_down_is_told_once_and_is_not_fatal() {
         }
         assert_eq!(*errors.0.borrow(), [(ErrorFlags::NONFATAL, Some(101), Lost::TimedOut.to_string())]);
         assert_eq!(btl.send(to, one, TAG), Err(SendError::Unreachable));
-        net.borrow_mut().restore(0); // what has been given up does not come back by itself
+        net.borrow_mut().restore(0); // a lost peer does not come back by itself
     }
 }
 
@@ -395,7 +395,7 @@ fn b11_alloc_may_give_less_and_runs_out_without_panic() {
 }
 
 #[test]
-fn b12_free_is_refused_while_a_send_is_under_way() {
+fn b12_free_is_refused_while_a_send_is_in_progress() {
     let mut mesh = mesh(1, Config::default());
     let (to, _) = (mesh.to[0][0], mesh.inbox(0));
     mesh.scripts[0].borrow_mut().answers.push_back(Answer::InPlace);
@@ -405,7 +405,7 @@ fn b12_free_is_refused_while_a_send_is_under_way() {
     assert_eq!(btl.free(one), Err(DescriptorError::InFlight));
     assert_eq!(btl.memory(one).unwrap_err(), DescriptorError::InFlight);
     assert_eq!(btl.shorten(one, 1), Err(DescriptorError::InFlight));
-    // SAFETY: refused, and a static besides.
+    // SAFETY: it is refused, and the memory is static.
     assert_eq!(unsafe { btl.attach(one, Span::of(b"more")) }, Err(DescriptorError::InFlight));
     btl.progress(Instant::ZERO);
     assert_eq!(btl.free(one), Ok(()));
@@ -421,7 +421,7 @@ fn b13_prepare_src_packs_any_layout_behind_the_reserve() {
     let mut bytes: Vec<u8> = (0..=255).collect();
     let vector = Layout::vector(40, 3, 5).unwrap();
     let expected: Vec<u8> = (0..40u8).flat_map(|i| [i * 5, i * 5 + 1, i * 5 + 2]).collect();
-    // SAFETY: layout and buffer outlive the module's use of them.
+    // SAFETY: layout and buffer live longer than the module uses them.
     let data = unsafe { Span::laid_out(bytes.as_mut_ptr(), &vector) };
     let mut done = 0;
     while done < data.len() {
@@ -442,9 +442,9 @@ fn b13_prepare_src_packs_any_layout_behind_the_reserve() {
     assert!(got.iter().all(|frame| frame.starts_with(b"reserved")));
     assert_eq!(got.iter().flat_map(|frame| frame[8..].to_vec()).collect::<Vec<u8>>(), expected);
 
-    // Contiguous memory stays where it is, and may be as long as a frame; a reserve that does not fit is refused.
+    // Contiguous memory is referred to, and may be as long as a frame. A reserve that does not fit is refused.
     let btl = &mut mesh.modules[0];
-    // SAFETY: the buffer outlives the module's use of it.
+    // SAFETY: the buffer lives longer than the module uses it.
     let (one, took) = unsafe { btl.prepare_src(to, Span::of(&bytes), NO_ORDER, 10, 256, NONE) }.unwrap();
     assert_eq!((took, btl.segment(one, 0).unwrap().len), (118, 10));
     assert_eq!(btl.segment(one, 1), Some(Segment { addr: bytes.as_ptr() as u64, len: 118 }));
@@ -468,7 +468,7 @@ proptest! {
         for (number, (answer, flags, len)) in answers.into_iter().enumerate() {
             let answer = [Answer::Pass, Answer::Busy, Answer::Staged, Answer::InPlace, Answer::Unreachable][answer as usize];
             mesh.scripts[0].borrow_mut().answers.push_back(answer);
-            let flags = DescriptorFlags::from_bits_truncate(u32::from(flags) << 1); // ownership, always callback
+            let flags = DescriptorFlags::from_bits_truncate(u32::from(flags) << 1); // BTL_OWNERSHIP and SEND_ALWAYS_CALLBACK
             let bytes = vec![number as u8; len];
             let one = descriptor(&mut mesh.modules[0], to, &bytes, flags);
             mesh.modules[0].properties_mut(one).unwrap().callback = Some(done);
@@ -492,7 +492,7 @@ proptest! {
                 }
                 Err(error) => {
                     prop_assert_eq!(error, SendError::Unreachable);
-                    prop_assert_eq!(mesh.modules[0].free(one), Ok(()), "after an error it is the caller's");
+                    prop_assert_eq!(mesh.modules[0].free(one), Ok(()), "after an error the descriptor is the caller's");
                 }
             }
             if number % 3 == 2 {
@@ -507,7 +507,7 @@ proptest! {
         mesh.drive();
         let failed = done.seen.borrow().iter().filter(|done| done.status.is_err()).count();
         prop_assert_eq!(done.seen.borrow().len(), queued + forced);
-        // None lost: each arrives, but for those whose callback says otherwise.
+        // Each frame arrives, except those whose callback reports a failure.
         let mut got = inbox.bytes();
         prop_assert_eq!(got.len() + failed, expected.len());
         got.sort();
@@ -538,7 +538,7 @@ fn b15_one_descriptor_to_three_peers_at_once() {
     for inbox in inboxes {
         assert_eq!(inbox.bytes(), [vec![42; 90]]);
     }
-    // Owned by the module: freed once, with the last completion.
+    // The module owns the descriptor: it is freed once, with the last completion.
     assert_eq!(mesh.modules[0].free(one), Err(DescriptorError::Stale));
     assert_eq!(mesh.modules[0].finalize_count(), 0);
 }
@@ -572,7 +572,7 @@ fn b16_sendi_sends_now_or_gives_a_descriptor() {
         assert_eq!(btl.sendi(to, what(&[2; 64], Span::EMPTY, false)), Ok(())); // header at the limit, no payload
         assert_eq!(btl.sendi(to, what(b"", Span::of(&payload), false)), Ok(()));
         assert_eq!(btl.sendi(to, what(&[3; 35], Span::of(&payload), true)), Err(ImmediateError::TooLong));
-        assert_eq!(btl.sendi(to, Immediate { tag: 255, ..full }), Err(ImmediateError::NotATag));
+        assert_eq!(btl.sendi(to, Immediate { tag: 255, ..full }), Err(ImmediateError::InvalidTag));
     }
     mesh.scripts[0].borrow_mut().always = Some(Answer::Busy);
     let btl = &mut mesh.modules[0];
@@ -588,7 +588,7 @@ fn b16_sendi_sends_now_or_gives_a_descriptor() {
     assert_eq!(btl.properties(given).map(|own| (own.order, own.flags)), Some((NO_ORDER, DescriptorFlags::SIGNAL)));
     // SAFETY: as above. No descriptor is left to be given.
     assert_eq!(unsafe { btl.sendi(to, full) }, Err(ImmediateError::Busy(None)));
-    // It does not overtake what waits, though the rail has room again.
+    // An immediate send does not overtake sends that wait, although the rail has room again.
     btl.memory(given).unwrap().fill(5);
     assert_eq!(btl.send(to, given, TAG), Ok(Outcome::Queued));
     mesh.scripts[0].borrow_mut().always = None;
@@ -600,11 +600,11 @@ fn b16_sendi_sends_now_or_gives_a_descriptor() {
 }
 
 #[test]
-fn b17_the_callback_may_scribble_and_the_peer_gets_the_old_bytes() {
+fn b17_the_callback_may_overwrite_the_memory_and_the_peer_gets_the_old_bytes() {
     for answer in [Answer::Pass, Answer::InPlace, Answer::Staged, Answer::Busy] {
         let mut mesh = mesh(2, Config::default());
         let (to, inbox) = (mesh.to[0][1], mesh.inbox(1));
-        let done: &Done = leak(Done { scribbles: true, ..Done::default() });
+        let done: &Done = leak(Done { overwrites: true, ..Done::default() });
         mesh.scripts[0].borrow_mut().answers.push_back(answer);
         mesh.scripts[0].borrow_mut().drained = false;
         let one = descriptor(&mut mesh.modules[0], to, &[7; 120], DescriptorFlags::SEND_ALWAYS_CALLBACK);
@@ -612,7 +612,7 @@ fn b17_the_callback_may_scribble_and_the_peer_gets_the_old_bytes() {
         mesh.modules[0].send(to, one, TAG).unwrap();
         mesh.modules[0].progress(Instant::ZERO);
         if answer == Answer::Staged {
-            assert!(done.seen.borrow().is_empty(), "it does not move by itself yet");
+            assert!(done.seen.borrow().is_empty(), "the rail has not sent it yet");
             mesh.scripts[0].borrow_mut().drained = true;
             mesh.modules[0].progress(Instant::ZERO);
         }
@@ -623,7 +623,7 @@ fn b17_the_callback_may_scribble_and_the_peer_gets_the_old_bytes() {
     }
 }
 
-/// Sends back what it gets, one byte shorter, until nothing is left.
+/// Sends each frame back, one byte shorter, until no byte is left.
 #[derive(Debug)]
 struct Echo;
 
@@ -680,13 +680,13 @@ fn b29_dump_is_stable_and_may_be_asked_for_at_any_time() {
 }
 
 #[test]
-fn b33_user_memory_is_sent_where_it_lies() {
+fn b33_user_memory_is_sent_without_a_copy() {
     let mut mesh = mesh(2, Config::default());
     let (to, inbox) = (mesh.to[0][1], mesh.inbox(1));
     mesh.scripts[0].borrow_mut().always = Some(Answer::InPlace);
     let bytes = [6u8; 100];
     let btl = &mut mesh.modules[0];
-    // SAFETY: the buffer outlives the test's use of the module.
+    // SAFETY: the buffer lives longer than the module uses it.
     let (one, took) = unsafe { btl.prepare_src(to, Span::of(&bytes), NO_ORDER, 4, 100, NONE) }.unwrap();
     assert_eq!(took, 100);
     btl.memory(one).unwrap().copy_from_slice(b"head");
@@ -697,7 +697,7 @@ fn b33_user_memory_is_sent_where_it_lies() {
 }
 
 #[test]
-fn b45_all_that_an_owner_sets_comes_back() {
+fn b45_all_properties_that_an_owner_sets_come_back() {
     let mut mesh = mesh(1, Config::default());
     let (to, _) = (mesh.to[0][0], mesh.inbox(0));
     let flags = DescriptorFlags::SEND_ALWAYS_CALLBACK | DescriptorFlags::SIGNAL;
@@ -710,7 +710,7 @@ fn b45_all_that_an_owner_sets_comes_back() {
     btl.send(to, one, TAG).unwrap();
     btl.progress(Instant::ZERO);
     assert_eq!(*seen.0.borrow(), Some((0xdead, usize::MAX, NO_ORDER, flags, 6)));
-    // Nothing of it is left for the next user.
+    // The next owner of the descriptor gets default properties.
     btl.free(one).unwrap();
     let next = btl.alloc(to, NO_ORDER, 6, NONE).unwrap();
     let own = btl.properties(next).unwrap();
@@ -740,7 +740,7 @@ fn b39_a_send_that_asks_for_it_wakes_the_other_side_once_it_has_left() {
     btl.send(to, quiet, TAG).unwrap();
     assert!(script.borrow().signals.is_empty());
     let loud = descriptor(btl, to, b"loud", DescriptorFlags::SIGNAL);
-    // Not before it is on its way.
+    // Not before the frame has left.
     script.borrow_mut().answers.push_back(Answer::Busy);
     assert_eq!(btl.send(to, loud, TAG), Ok(Outcome::Queued));
     assert!(script.borrow().signals.is_empty());
@@ -765,12 +765,12 @@ fn b39_a_send_that_asks_for_it_wakes_the_other_side_once_it_has_left() {
     assert_eq!(inbox.bytes().len(), 4);
 }
 
-/// Looks at what the descriptor carries.
+/// Keeps the properties of the last descriptor.
 #[derive(Debug, Default)]
-struct Opaque(RefCell<Option<Words>>);
+struct Opaque(RefCell<Option<Kept>>);
 
-/// Cbdata, context, order, flags and length.
-type Words = (usize, usize, u8, DescriptorFlags, u64);
+/// The cbdata, context, order, flags and length of a descriptor.
+type Kept = (usize, usize, u8, DescriptorFlags, u64);
 
 impl<R: FullRail> Completed<R> for Opaque {
     fn completed(&self, btl: &mut Btl<'_, R>, completion: Completion) {
@@ -788,10 +788,10 @@ fn b48_b49_sixteen_segments_and_not_one_more() {
     let btl = &mut mesh.modules[0];
     let one = descriptor(btl, to, b"0", NONE);
     for letter in &letters {
-        // SAFETY: a local that outlives the test's use of the module.
+        // SAFETY: a local that lives longer than the module uses it.
         unsafe { btl.attach(one, Span::of(core::slice::from_ref(letter))) }.unwrap();
     }
-    // SAFETY: refused, and a static besides.
+    // SAFETY: it is refused, and the memory is static.
     assert_eq!(unsafe { btl.attach(one, Span::of(b"p")) }, Err(DescriptorError::TooManySegments));
     assert!(btl.segment(one, 15).is_some() && btl.segment(one, 16).is_none());
     btl.send(to, one, TAG).unwrap();
@@ -809,7 +809,7 @@ fn b50_the_lane_changes_exactly_at_the_limits() {
     let bytes = [0u8; 130];
     for len in [63, 64, 65, 127, 128] {
         let btl = &mut mesh.modules[0];
-        // SAFETY: the buffer outlives the test's use of the module.
+        // SAFETY: the buffer lives longer than the module uses it.
         let (one, took) = unsafe { btl.prepare_src(to, Span::of(&bytes), NO_ORDER, 1, len - 1, NONE) }.unwrap();
         assert_eq!(took, len - 1);
         btl.send(to, one, TAG).unwrap();

@@ -1,9 +1,9 @@
-//! One-sided operations over a rail that only sends, whose answers the test chooses.
+//! One-sided operations over a scripted rail: the test chooses how the rail answers each send.
 
 use super::{Mesh, Module, leak, mesh, mesh_of};
 use crate::btl::active::RegisterError;
+use crate::btl::endpoint::EndpointState;
 use crate::btl::endpoint::Proc;
-use crate::btl::endpoint::Reach;
 use crate::btl::module::*;
 use crate::convertor::Span;
 use crate::rail::FullRail;
@@ -26,51 +26,51 @@ use crate::time::Instant;
 use proptest::prelude::*;
 use std::{cell::RefCell, collections::HashSet, string::ToString, vec, vec::Vec};
 
-/// Keeps what it is told.
+/// Keeps the completions of operations.
 #[derive(Debug, Default)]
-pub(super) struct Told(RefCell<Vec<Performance>>);
+pub(super) struct Results(RefCell<Vec<RmaCompletion>>);
 
-impl<R: FullRail> Performed<R> for Told {
-    fn performed(&self, _: &mut Btl<'_, R>, performance: &Performance) {
-        self.0.borrow_mut().push(*performance);
+impl<R: FullRail> RmaCompleted<R> for Results {
+    fn rma_completed(&self, _: &mut Btl<'_, R>, completion: &RmaCompletion) {
+        self.0.borrow_mut().push(*completion);
     }
 }
 
-impl Told {
+impl Results {
     pub fn new() -> &'static Self {
         leak(Self::default())
     }
 
     pub fn statuses(&self) -> Vec<Result<u64, Failure>> {
-        self.0.borrow().iter().map(|performance| performance.status).collect()
+        self.0.borrow().iter().map(|completion| completion.status).collect()
     }
 
-    /// The only one that was told since.
+    /// The status of the only completion since the last call.
     pub fn only(&self) -> Result<u64, Failure> {
-        let told: Vec<_> = self.0.borrow_mut().drain(..).collect();
-        let [only] = told[..] else { panic!("told {told:?}") };
+        let results: Vec<_> = self.0.borrow_mut().drain(..).collect();
+        let [only] = results[..] else { panic!("not one completion: {results:?}") };
         only.status
     }
 }
 
-pub(super) type Words = Terms<super::Told<'static, crate::rail::testing::Scripted>>;
+pub(super) type Params = RmaParams<RmaCallback<'static, crate::rail::testing::Scripted>>;
 
-pub(super) fn terms(told: &'static Told) -> Words {
-    Terms { callback: Some(told), ..Terms::NONE }
+pub(super) fn params(results: &'static Results) -> Params {
+    RmaParams { callback: Some(results), ..RmaParams::NONE }
 }
 
-/// Memory that lives for ever and is accessed by address alone.
+/// Memory that lives until the process ends, and is accessed only by its address.
 pub(super) fn memory(len: usize) -> (*mut u8, usize) {
     let words = vec![0u64; len.div_ceil(8) + 1].leak();
     (words.as_mut_ptr().cast(), len)
 }
 
 pub(super) fn bytes((base, len): (*mut u8, usize)) -> Vec<u8> {
-    // SAFETY: test memory, of that length; no operation is at it when this is called.
+    // SAFETY: test memory of this length; no operation uses it when this is called.
     unsafe { std::slice::from_raw_parts(base, len) }.to_vec()
 }
 
-/// What is the same bytes as leaked memory.
+/// A copy of the bytes in leaked memory.
 pub(super) fn source(bytes: &[u8]) -> Span {
     Span::of(bytes.to_vec().leak())
 }
@@ -80,23 +80,23 @@ pub(super) fn register(
     (base, len): (*mut u8, usize),
     access: Access,
 ) -> (Registration, RemoteMemory) {
-    // SAFETY: the memory lives for ever, and tests look at it when nothing is under way.
+    // SAFETY: the memory lives until the process ends, and tests read it when no operation is in progress.
     let registration = unsafe { btl.register_mem(None, base, len, access) }.unwrap();
     let remote = btl.remote_memory(registration).unwrap();
-    // As it is shipped.
+    // By its bytes, as peers get it.
     (registration, RemoteMemory::from_bytes(&remote.to_bytes()).unwrap())
 }
 
-pub(super) fn put(mesh: &mut Mesh, [from, to]: [usize; 2], data: Span, remote: &RemoteMemory, at: u64, terms: Words) {
+pub(super) fn put(mesh: &mut Mesh, [from, to]: [usize; 2], data: Span, remote: &RemoteMemory, at: u64, params: Params) {
     let endpoint = mesh.to[from][to];
-    // SAFETY: test data lives for ever.
-    assert_eq!(unsafe { mesh.modules[from].put(endpoint, data, remote, at, terms) }, Ok(Outcome::Queued));
+    // SAFETY: test data lives until the process ends.
+    assert_eq!(unsafe { mesh.modules[from].put(endpoint, data, remote, at, params) }, Ok(Outcome::Queued));
 }
 
-pub(super) fn get(mesh: &mut Mesh, [from, to]: [usize; 2], sink: Span, remote: &RemoteMemory, at: u64, terms: Words) {
+pub(super) fn get(mesh: &mut Mesh, [from, to]: [usize; 2], sink: Span, remote: &RemoteMemory, at: u64, params: Params) {
     let endpoint = mesh.to[from][to];
-    // SAFETY: test memory lives for ever.
-    assert_eq!(unsafe { mesh.modules[from].get(endpoint, sink, remote, at, terms) }, Ok(Outcome::Queued));
+    // SAFETY: test memory lives until the process ends.
+    assert_eq!(unsafe { mesh.modules[from].get(endpoint, sink, remote, at, params) }, Ok(Outcome::Queued));
 }
 
 fn atomic(
@@ -106,16 +106,16 @@ fn atomic(
     flags: AtomicFlags,
     remote: &RemoteMemory,
     at: u64,
-    told: &'static Told,
+    results: &'static Results,
 ) -> Result<u64, Failure> {
     let endpoint = mesh.to[from][to];
-    let begun = mesh.modules[from].atomic(endpoint, what, flags, remote, at, terms(told));
+    let begun = mesh.modules[from].atomic(endpoint, what, flags, remote, at, params(results));
     assert_eq!(begun, Ok(Outcome::Queued));
     mesh.drive();
-    told.only()
+    results.only()
 }
 
-/// What rails may do themselves: nothing; what a network's device has; all that there is, in agreement with the processor.
+/// The operations of three devices: none; those of a network device; all operations, with atomics that agree with the processor's.
 const DEVICES: [OneSided; 3] = [
     OneSided::NONE,
     OneSided {
@@ -127,7 +127,7 @@ const DEVICES: [OneSided; 3] = [
     OneSided { put: native::Reach::ANY, get: native::Reach::ANY, atomics: AtomicSupport::all(), ..OneSided::NONE },
 ];
 
-/// One of them, and what it does with its operations.
+/// One of the devices, and its answers to operations.
 fn device() -> impl Strategy<Value = (usize, Vec<Device>)> {
     let answer = prop_oneof![Just(Device::Now), Just(Device::Late), Just(Device::Busy), Just(Device::NotAvailable)];
     (0..DEVICES.len(), proptest::collection::vec(answer, 0..20))
@@ -140,7 +140,8 @@ pub(super) fn small(window: u16) -> Config {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Any lengths and places, rails that are full at any frame, read bodies in place and bring them late, lend, and cannot fetch.
+    /// Any lengths and offsets, over rails that are full at any frame, read bodies in place, deliver them late, expose memory, and fail to
+    /// read exposed memory.
     #[test]
     fn b19_b43_put_and_get_bring_exactly_the_bytes(
         window in 1u16..4,
@@ -158,21 +159,21 @@ proptest! {
             script.lends = lends;
             script.fetches.extend(&fetches);
         }
-        let told = Told::new();
+        let results = Results::new();
         let here = memory(1000);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::ANY);
         let mut model = vec![0; 1000];
         for script in &mesh.scripts {
-            // Nothing is read in place by what reserves: an answer for that passes there.
+            // `reserve` reads nothing in place: there the answer `InPlace` has no effect.
             script.borrow_mut().answers.extend(answers.iter().copied());
         }
         for (turn, (len, at, is_get)) in transfers.iter().copied().enumerate() {
             let data: Vec<u8> = (0..len).map(|byte| (byte * 7 + turn * 31 + 1) as u8).collect();
             let sink = memory(len);
             if is_get {
-                get(&mut mesh, [0, 1], Span::contiguous(sink.0, len), &remote, at as u64, terms(told));
+                get(&mut mesh, [0, 1], Span::contiguous(sink.0, len), &remote, at as u64, params(results));
             } else {
-                put(&mut mesh, [0, 1], source(&data), &remote, at as u64, terms(told));
+                put(&mut mesh, [0, 1], source(&data), &remote, at as u64, params(results));
                 model[at..at + len].copy_from_slice(&data);
             }
             for pass in 0..60 {
@@ -181,7 +182,7 @@ proptest! {
             }
             mesh.scripts.iter().for_each(|script| script.borrow_mut().slow_delivery = false);
             mesh.drive();
-            prop_assert_eq!(told.only(), Ok(0));
+            prop_assert_eq!(results.only(), Ok(0));
             prop_assert!(mesh.modules[0].flush(None));
             if is_get {
                 prop_assert_eq!(bytes(sink), &model[at..at + len]);
@@ -190,7 +191,7 @@ proptest! {
         }
     }
 
-    /// Each operation on each kind of word, against what it says it does.
+    /// Each operation on each type of word, compared with the expected result.
     #[test]
     fn b20_b21_b22_atomics_do_what_they_say(
         which in 0usize..10, bits_32 in any::<bool>(), float in any::<bool>(),
@@ -200,7 +201,7 @@ proptest! {
     ) {
         let mut mesh = mesh_of(2, small(2), DEVICES[device]);
         mesh.scripts[0].borrow_mut().device.extend(answers.iter().filter(|answer| **answer != Device::NotAvailable));
-        let told = Told::new();
+        let results = Results::new();
         let here = memory(24);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
         let mut flags = AtomicFlags::empty();
@@ -212,16 +213,16 @@ proptest! {
         let endpoint = mesh.to[0][1];
         let what = Atomic::Op(op, operand);
         if float && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) {
-            let refused = mesh.modules[0].atomic(endpoint, what, flags, &remote, 8, terms(told));
+            let refused = mesh.modules[0].atomic(endpoint, what, flags, &remote, 8, params(results));
             prop_assert_eq!(refused, Err(BeginError::NotAvailable));
             return Ok(());
         }
-        let old = atomic(&mut mesh, [0, 1], what, flags, &remote, 8, told).unwrap();
+        let old = atomic(&mut mesh, [0, 1], what, flags, &remote, 8, results).unwrap();
         // SAFETY: as above.
         let now = unsafe { here.0.cast::<[u64; 3]>().read() };
         prop_assert_eq!((now[0], now[2]), (!0, !0));
         let becomes = if bits_32 {
-            prop_assert_eq!(now[1] >> 32, word >> 32, "the neighbour is left alone");
+            prop_assert_eq!(now[1] >> 32, word >> 32, "the other half has not changed");
             prop_assert_eq!(old, word & 0xffff_ffff);
             expected_32(op, float, word as u32, operand as u32).into()
         } else {
@@ -233,7 +234,7 @@ proptest! {
         prop_assert!(now == becomes || float && op != AtomicOp::Swap && is_nan(now) && is_nan(becomes), "{now:#x} {becomes:#x}");
     }
 
-    /// Whatever a peer sends, memory without rights stays as it is, and nothing panics.
+    /// Whatever a peer sends, memory that it has no right to write does not change, and nothing panics.
     #[test]
     fn b25_forged_frames_touch_nothing(
         frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..128), 0u8..11, any::<bool>()), 1..20),
@@ -243,9 +244,9 @@ proptest! {
         mesh.scripts.iter().for_each(|script| script.borrow_mut().lends = lends);
         let here = memory(64);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_READ);
-        let told = Told::new();
+        let results = Results::new();
         let sink = memory(64);
-        get(&mut mesh, [1, 0], Span::contiguous(sink.0, 64), &remote, 0, terms(told)); // answered by forged frames, if at all
+        get(&mut mesh, [1, 0], Span::contiguous(sink.0, 64), &remote, 0, params(results)); // answered by forged frames, if at all
         for (mut frame, kind, names_memory) in frames {
             if let Some(first) = frame.first_mut() {
                 *first = 0x10 | kind;
@@ -260,14 +261,14 @@ proptest! {
         prop_assert_eq!(bytes(here), vec![0; 64]);
         mesh.modules[1].del_procs(&[mesh.to[1][0]]);
         mesh.modules[1].progress(Instant::ZERO);
-        prop_assert_eq!(told.0.borrow().len(), 1);
+        prop_assert_eq!(results.0.borrow().len(), 1);
         prop_assert_eq!(mesh.modules[1].rma.used()[1][0], 0);
     }
 }
 
-/// Sends bytes as a frame of one-sided operations, past the module.
+/// Sends bytes as a frame of one-sided operations, by the rail, without the module.
 pub(super) fn forge(mesh: &mut Mesh, from: usize, to: usize, frame: &[u8]) {
-    let Reach { rail, .. } = *mesh.modules[from].reach(mesh.to[from][to]).unwrap();
+    let EndpointState { rail, .. } = *mesh.modules[from].reachable(mesh.to[from][to]).unwrap();
     let shape =
         Shape { tag: tags::BTL_BASE, lane: Lane::Bulk, header: frame.len().min(40) as u8, len: frame.len() as u32 };
     let Ok(mut grant) = mesh.modules[from].rail.reserve(rail, shape) else { return };
@@ -314,29 +315,29 @@ fn expected_64(op: AtomicOp, float: bool, word: u64, operand: u64) -> u64 {
 }
 
 #[test]
-fn b20_compare_and_swap_swaps_what_is_equal() {
+fn b20_compare_and_swap_swaps_equal_words() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let here = memory(16);
     let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
     let mut swap =
-        |is, becomes, flags| atomic(&mut mesh, [0, 1], Atomic::CompareSwap(is, becomes), flags, &remote, 0, told);
+        |is, becomes, flags| atomic(&mut mesh, [0, 1], Atomic::CompareSwap(is, becomes), flags, &remote, 0, results);
     assert_eq!(swap(1, 2, AtomicFlags::empty()), Ok(0));
     assert_eq!(swap(0, u64::MAX, AtomicFlags::empty()), Ok(0));
     assert_eq!(swap(u64::MAX, 7, AtomicFlags::empty()), Ok(u64::MAX));
-    // Of 32 bits, the lower half counts and the upper half of the word stays.
+    // With 32 bits, only the lower half is compared, and the upper half of the word does not change.
     assert_eq!(swap(7, 1 << 40 | 9, AtomicFlags::BITS_32), Ok(7));
     assert_eq!(swap(5 << 32 | 9, u64::from(u32::MAX), AtomicFlags::BITS_32), Ok(9));
     assert_eq!(bytes(here)[..8], u64::from(u32::MAX).to_ne_bytes());
 }
 
 #[test]
-fn b22_what_is_not_available_is_refused_and_changes_nothing() {
+fn b22_unavailable_atomics_are_refused_and_change_nothing() {
     let mut mesh = mesh(2, small(2));
     let to = mesh.to[0][1];
     let here = memory(16);
     let (_, remote) = register(&mut mesh.modules[1], here, Access::ANY);
-    let mut begin = |what, flags, at| mesh.modules[0].atomic(to, what, flags, &remote, at, Terms::NONE);
+    let mut begin = |what, flags, at| mesh.modules[0].atomic(to, what, flags, &remote, at, RmaParams::NONE);
     let add = Atomic::Op(AtomicOp::Add, 1);
     let none = AtomicFlags::empty();
     assert_eq!(begin(add, none, 4), Err(BeginError::NotAvailable));
@@ -346,7 +347,7 @@ fn b22_what_is_not_available_is_refused_and_changes_nothing() {
     assert_eq!(begin(add, none, 16), Err(BeginError::OutOfBounds));
     assert_eq!(begin(add, none, u64::MAX - 7), Err(BeginError::OutOfBounds));
     assert!(mesh.modules[0].flush(None));
-    // The target looks for itself: the same, past the initiator's checks.
+    // The target checks for itself: the same requests without the checks of the initiator.
     for (operation, flags, at) in [(1, 0, 4u8), (1, 1, 2), (0x14, 2, 0), (0, 2, 0), (0x77, 0, 0), (1, 4, 0), (1, 0, 12)]
     {
         let mut frame = [0; 48];
@@ -357,14 +358,14 @@ fn b22_what_is_not_available_is_refused_and_changes_nothing() {
     }
     mesh.drive();
     let counters = mesh.modules[1].rma_counters();
-    assert_eq!((counters.denied, counters.served, counters.malformed), (2, 0, 0), "two fit the window");
-    assert_eq!(counters.beyond_window, 5);
+    assert_eq!((counters.denied, counters.served, counters.malformed), (2, 0, 0), "two fit into the window");
+    assert_eq!(counters.window_violations, 5);
     assert_eq!(bytes(here), [0; 16]);
 }
 
 #[test]
 fn b24_each_right_is_needed_for_its_operation() {
-    let told = Told::new();
+    let results = Results::new();
     for access in 0..16 {
         let access = Access::from_bits(access).unwrap();
         let mut mesh = mesh(2, small(2));
@@ -373,17 +374,17 @@ fn b24_each_right_is_needed_for_its_operation() {
         let expect =
             |right, value| if access.contains(right) { Ok(value) } else { Err(Failure::Denied(Denied::NoRight)) };
         for len in [8, 200] {
-            put(&mut mesh, [0, 1], source(&vec![3; len]), &remote, 0, terms(told));
+            put(&mut mesh, [0, 1], source(&vec![3; len]), &remote, 0, params(results));
             mesh.drive();
-            assert_eq!(told.only(), expect(Access::REMOTE_WRITE, 0), "{access:?}");
-            get(&mut mesh, [0, 1], Span::contiguous(memory(len).0, len), &remote, 0, terms(told));
+            assert_eq!(results.only(), expect(Access::REMOTE_WRITE, 0), "{access:?}");
+            get(&mut mesh, [0, 1], Span::contiguous(memory(len).0, len), &remote, 0, params(results));
             mesh.drive();
-            assert_eq!(told.only(), expect(Access::REMOTE_READ, 0), "{access:?}");
+            assert_eq!(results.only(), expect(Access::REMOTE_READ, 0), "{access:?}");
         }
-        // SAFETY: test memory; nothing is under way.
+        // SAFETY: test memory; no operation is in progress.
         let word = unsafe { here.0.cast::<u64>().read() };
         let what = Atomic::Op(AtomicOp::Swap, 1);
-        let old = atomic(&mut mesh, [0, 1], what, AtomicFlags::empty(), &remote, 0, told);
+        let old = atomic(&mut mesh, [0, 1], what, AtomicFlags::empty(), &remote, 0, results);
         assert_eq!(old, expect(Access::REMOTE_ATOMIC, word), "{access:?}");
         assert_eq!(word != 0, access.contains(Access::REMOTE_WRITE));
     }
@@ -392,19 +393,19 @@ fn b24_each_right_is_needed_for_its_operation() {
 #[test]
 fn b23_b27_memory_for_one_endpoint_is_denied_to_others() {
     let mut mesh = mesh(3, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let here = memory(8);
     let only = mesh.to[2][0];
-    // SAFETY: test memory lives for ever.
+    // SAFETY: test memory lives until the process ends.
     let registration = unsafe { mesh.modules[2].register_mem(Some(only), here.0, 8, Access::ANY) }.unwrap();
     let remote = mesh.modules[2].remote_memory(registration).unwrap();
     for (from, status) in [(0, Ok(0)), (1, Err(Failure::Denied(Denied::NoRight)))] {
-        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &remote, 0, terms(told));
+        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &remote, 0, params(results));
         mesh.drive();
-        assert_eq!(told.only(), status);
+        assert_eq!(results.only(), status);
     }
     assert_eq!(bytes(here), [1; 8]);
-    // Slots are bounded, and come back.
+    // The number of slots is limited, and freed slots are used again.
     let btl = &mut mesh.modules[2];
     // SAFETY: as above.
     let register = |btl: &mut Module| unsafe { btl.register_mem(None, here.0, 8, Access::ANY) };
@@ -413,7 +414,7 @@ fn b23_b27_memory_for_one_endpoint_is_denied_to_others() {
     btl.deregister_mem(more[0]).unwrap();
     assert_ne!(register(btl).unwrap(), more[0]);
     btl.del_procs(&[only]);
-    // What was for one that is gone is not for who gets its number.
+    // Memory for a peer that was removed is denied to the peer that gets its number.
     let card = mesh.modules[1].rail().card().to_vec();
     let mut again = [Err(Unreachable::NoCard)];
     let btl = &mut mesh.modules[2];
@@ -421,9 +422,9 @@ fn b23_b27_memory_for_one_endpoint_is_denied_to_others() {
     btl.add_procs(&[Proc { id: 1, card: &card }], &mut again, None);
     btl.add_procs(&[Proc { id: 1, card: &card }], &mut again, None);
     for _ in 0..2 {
-        put(&mut mesh, [1, 2], source(&[7; 8]), &remote, 0, terms(told));
+        put(&mut mesh, [1, 2], source(&[7; 8]), &remote, 0, params(results));
         mesh.drive();
-        assert_eq!(told.only(), Err(Failure::Denied(Denied::NoRight)));
+        assert_eq!(results.only(), Err(Failure::Denied(Denied::NoRight)));
     }
     let btl = &mut mesh.modules[2];
     // SAFETY: as above.
@@ -431,71 +432,71 @@ fn b23_b27_memory_for_one_endpoint_is_denied_to_others() {
 }
 
 #[test]
-fn b25_what_was_deregistered_is_denied() {
+fn b25_deregistered_memory_is_denied() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let here = memory(16);
     let (registration, remote) = register(&mut mesh.modules[1], here, Access::ANY);
     mesh.modules[1].deregister_mem(registration).unwrap();
     assert_eq!(mesh.modules[1].deregister_mem(registration), Err(DeregisterError::Stale));
     assert_eq!(mesh.modules[1].remote_memory(registration), None);
-    // The slot has another memory now.
+    // The slot is used by other memory now.
     let (_, _) = register(&mut mesh.modules[1], here, Access::ANY);
-    put(&mut mesh, [0, 1], source(&[9; 16]), &remote, 0, terms(told));
+    put(&mut mesh, [0, 1], source(&[9; 16]), &remote, 0, params(results));
     mesh.drive();
-    assert_eq!(told.only(), Err(Failure::Denied(Denied::NoMemory)));
+    assert_eq!(results.only(), Err(Failure::Denied(Denied::NoMemory)));
     assert_eq!(bytes(here), [0; 16]);
 }
 
-/// An answer that finds no room when all else is quiet: its module keeps awake until it has left.
+/// An answer has no room, and nothing else is to be done: its module does not sleep until the answer has left.
 #[test]
-fn b43_who_owes_an_answer_does_not_sleep() {
+fn b43_a_module_that_owes_an_answer_does_not_sleep() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let (_, remote) = register(&mut mesh.modules[1], memory(8), Access::ANY);
     assert!(mesh.modules.iter_mut().all(Btl::arm));
     let add = Atomic::Op(AtomicOp::Add, 1);
     let endpoint = mesh.to[0][1];
-    mesh.modules[0].atomic(endpoint, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
-    assert!(mesh.modules[0].arm(), "who asked is woken by the answer");
+    mesh.modules[0].atomic(endpoint, add, AtomicFlags::empty(), &remote, 0, params(results)).unwrap();
+    assert!(mesh.modules[0].arm(), "the answer wakes the initiator");
     mesh.scripts[1].borrow_mut().always = Some(Answer::Busy);
     for _ in 0..3 {
         mesh.progress();
-        assert!(!mesh.modules[1].arm(), "nothing wakes it when there is room");
+        assert!(!mesh.modules[1].arm(), "nothing would wake it when there is room");
     }
     mesh.scripts[1].borrow_mut().always = None;
     mesh.modules[1].progress(Instant::ZERO);
     assert!(mesh.modules[1].arm());
     mesh.modules[0].progress(Instant::ZERO);
-    assert_eq!(told.only(), Ok(0));
+    assert_eq!(results.only(), Ok(0));
 }
 
 #[test]
 fn b27_memory_for_any_endpoint_is_reached_by_all_and_by_later_ones() {
     let mut mesh = mesh(3, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let here = memory(8);
-    // Nobody knows the other yet but the first.
+    // At first, only peer 0 was added.
     let later = mesh.to[2][1];
     mesh.modules[2].del_procs(&[later]);
     let (_, remote) = register(&mut mesh.modules[2], here, Access::ANY);
     let card = mesh.modules[1].rail().card().to_vec();
     mesh.modules[2].add_procs(&[Proc { id: 1, card: &card }], &mut [Err(Unreachable::NoCard)], None);
     for from in [0, 1] {
-        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &remote, 0, terms(told));
+        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &remote, 0, params(results));
         mesh.drive();
-        assert_eq!((told.only(), bytes(here)), (Ok(0), vec![from as u8 + 1; 8]));
+        assert_eq!((results.only(), bytes(here)), (Ok(0), vec![from as u8 + 1; 8]));
     }
 }
 
-/// A consumer ships as many bytes as the module says, and none where there is nothing to be reached.
+/// A module without slots for registered memory says that handles have no bytes.
 #[test]
-fn b26_a_module_without_registered_memory_ships_nothing() {
+fn b26_a_module_without_registered_memory_has_no_handles() {
     let config = Config { rma: rma::Config { regions: 0, ..small(2).rma }, ..Config::default() };
     let mut mesh = mesh(2, config);
     assert_eq!(mesh.modules[0].registration_handle_bytes(), 0);
     let here = memory(8);
-    // SAFETY: test memory lives for ever.
+    // SAFETY: test memory lives until the process ends.
     let refused = unsafe { mesh.modules[0].register_mem(None, here.0, 8, Access::ANY) };
     assert_eq!(refused, Err(RegisterMemoryError::NotAvailable));
     assert_eq!(RegisterMemoryError::NotAvailable.blame(), crate::error::Blame::Caller);
@@ -503,7 +504,7 @@ fn b26_a_module_without_registered_memory_ships_nothing() {
 }
 
 #[test]
-fn b26_a_handle_is_bytes_of_a_fixed_length() {
+fn b26_a_handle_has_a_fixed_length() {
     let mut mesh = mesh(1, small(2));
     assert_eq!(mesh.modules[0].registration_handle_bytes(), HANDLE_BYTES);
     let here = memory(16);
@@ -515,59 +516,59 @@ fn b26_a_handle_is_bytes_of_a_fixed_length() {
 }
 
 #[test]
-fn b19_b25_memory_is_not_deregistered_while_an_operation_is_at_it() {
+fn b19_b25_memory_is_not_deregistered_while_an_operation_uses_it() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let (here, there) = (memory(300), memory(300));
     let (theirs, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     let (ours, _) = register(&mut mesh.modules[0], here, Access::LOCAL_WRITE);
-    let with = Terms { registration: Some(ours), ..terms(told) };
+    let with = RmaParams { registration: Some(ours), ..params(results) };
     get(&mut mesh, [0, 1], Span::contiguous(here.0, 300), &remote, 0, with);
     assert_eq!(mesh.modules[0].deregister_mem(ours), Err(DeregisterError::InUse));
     mesh.drive();
-    assert_eq!(told.only(), Ok(0));
+    assert_eq!(results.only(), Ok(0));
     mesh.modules[0].deregister_mem(ours).unwrap();
-    // A body that is coming in.
+    // A body is arriving.
     mesh.scripts[1].borrow_mut().slow_delivery = true;
-    put(&mut mesh, [0, 1], source(&[7; 60]), &remote, 0, terms(told));
+    put(&mut mesh, [0, 1], source(&[7; 60]), &remote, 0, params(results));
     mesh.progress();
     assert_eq!(mesh.modules[1].deregister_mem(theirs), Err(DeregisterError::InUse));
     assert_eq!(mesh.modules[1].remote_memory(theirs), None);
-    // Whoever goes on asking holds up nobody.
-    get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, terms(told));
+    // An initiator that sends more requests does not delay deregistration.
+    get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, params(results));
     mesh.scripts[1].borrow_mut().slow_delivery = false;
     mesh.drive();
-    assert_eq!(told.statuses(), [Ok(0), Err(Failure::Denied(Denied::NoMemory))]);
-    told.0.borrow_mut().clear();
+    assert_eq!(results.statuses(), [Ok(0), Err(Failure::Denied(Denied::NoMemory))]);
+    results.0.borrow_mut().clear();
     mesh.modules[1].deregister_mem(theirs).unwrap();
     let (theirs, remote) = register(&mut mesh.modules[1], there, Access::ANY);
-    // Data that has not left, and a put that is done: an initiator that takes no answers holds up nobody.
+    // Data that has not left, and a put that is done: an initiator that takes no answers does not delay deregistration.
     mesh.scripts[1].borrow_mut().always = Some(Answer::Busy);
-    get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, terms(told));
+    get(&mut mesh, [0, 1], Span::contiguous(here.0, 10), &remote, 0, params(results));
     mesh.progress();
     mesh.scripts[1].borrow_mut().slow_delivery = true;
-    put(&mut mesh, [0, 1], source(&[8; 60]), &remote, 0, terms(told));
+    put(&mut mesh, [0, 1], source(&[8; 60]), &remote, 0, params(results));
     mesh.progress();
     mesh.scripts[1].borrow_mut().slow_delivery = false;
     mesh.progress();
     mesh.modules[1].deregister_mem(theirs).unwrap();
     mesh.scripts[1].borrow_mut().always = None;
     mesh.drive();
-    assert_eq!(told.statuses(), [Err(Failure::Denied(Denied::NoMemory)), Ok(0)]);
+    assert_eq!(results.statuses(), [Err(Failure::Denied(Denied::NoMemory)), Ok(0)]);
     assert_eq!((bytes(here), bytes(there)[..60].to_vec()), (vec![0; 300], vec![8; 60]));
 }
 
 #[test]
-fn b19_b53_local_memory_is_checked_where_it_is_registered() {
+fn b19_b53_registered_local_memory_is_checked() {
     let mut mesh = mesh(2, small(2));
     let to = mesh.to[0][1];
     let (here, there) = (memory(64), memory(64));
     let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     let (read_only, _) = register(&mut mesh.modules[0], here, Access::REMOTE_READ);
     let (writable, _) = register(&mut mesh.modules[0], (here.0, 32), Access::LOCAL_WRITE);
-    let with = |registration| Terms { registration: Some(registration), ..Terms::NONE };
+    let with = |registration| RmaParams { registration: Some(registration), ..RmaParams::NONE };
     let btl = &mut mesh.modules[0];
-    // SAFETY: test memory lives for ever.
+    // SAFETY: test memory lives until the process ends.
     let mut get = |from: usize, len, registration| unsafe {
         btl.get(to, Span::contiguous(here.0.wrapping_add(from), len), &remote, 0, with(registration))
     };
@@ -578,11 +579,11 @@ fn b19_b53_local_memory_is_checked_where_it_is_registered() {
     // SAFETY: as above.
     assert_eq!(unsafe { btl.put(to, Span::contiguous(here.0, 64), &remote, 0, with(read_only)) }, Ok(Outcome::Queued));
     // SAFETY: as above.
-    let beyond = unsafe { btl.put(to, Span::contiguous(here.0, 64), &remote, 1, Terms::NONE) };
+    let beyond = unsafe { btl.put(to, Span::contiguous(here.0, 64), &remote, 1, RmaParams::NONE) };
     assert_eq!(beyond, Err(BeginError::OutOfBounds));
-    // Slots are bounded: two are taken, of four.
+    // The number of slots is limited: two of four are in use.
     // SAFETY: as above.
-    let mut one_more = || unsafe { btl.put(to, Span::contiguous(here.0, 8), &remote, 0, Terms::NONE) };
+    let mut one_more = || unsafe { btl.put(to, Span::contiguous(here.0, 8), &remote, 0, RmaParams::NONE) };
     assert_eq!([one_more(), one_more()], [Ok(Outcome::Queued); 2]);
     assert_eq!(one_more(), Err(BeginError::Full));
     mesh.drive();
@@ -594,54 +595,54 @@ fn b19_b53_local_memory_is_checked_where_it_is_registered() {
 }
 
 #[test]
-fn b18_b28_b44_completion_tells_all_and_means_done_at_the_target() {
+fn b18_b28_b44_a_completion_has_all_parameters_and_means_done_at_the_target() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let there = memory(64);
     let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     let here = memory(64);
     let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
-    let with = Terms { registration: Some(ours), context: [11, 12], ..terms(told) };
+    let with = RmaParams { registration: Some(ours), context: [11, 12], ..params(results) };
     put(&mut mesh, [0, 1], Span::contiguous(here.0.wrapping_add(8), 4), &remote, 60, with);
     let to = mesh.to[0][1];
     assert!(!mesh.modules[0].flush(Some(to)) && !mesh.modules[0].flush(None));
-    assert!(mesh.modules[0].flush(Some(mesh.to[0][0])), "nothing was begun there");
+    assert!(mesh.modules[0].flush(Some(mesh.to[0][0])), "no operation was begun to this peer");
     for _ in 0..5 {
         mesh.modules[0].progress(Instant::ZERO);
     }
-    assert!(!mesh.modules[0].flush(Some(to)), "the target did nothing yet");
+    assert!(!mesh.modules[0].flush(Some(to)), "the target has not made progress");
     mesh.drive();
     assert!(mesh.modules[0].flush(Some(to)));
-    let performance = Performance {
+    let completion = RmaCompletion {
         endpoint: to,
         local: here.0 as usize + 8,
         registration: Some(ours),
         context: [11, 12],
         status: Ok(0),
     };
-    assert_eq!(*told.0.borrow(), [performance]);
+    assert_eq!(*results.0.borrow(), [completion]);
 }
 
 #[test]
 fn b18_operations_end_when_the_peer_is_lost_or_removed() {
     for (removed, failure) in [(false, Failure::Lost), (true, Failure::Removed)] {
         let mut mesh = mesh(3, small(1));
-        let told = Told::new();
+        let results = Results::new();
         let there = memory(600);
         let (registration, remote) = register(&mut mesh.modules[1], there, Access::ANY);
         let here = memory(600);
         let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
-        let with = Terms { registration: Some(ours), ..terms(told) };
-        // One under way in place, one half-way, one that waits; and one of another peer.
+        let with = RmaParams { registration: Some(ours), ..params(results) };
+        // One operation is read in place, one is half done, one waits; and one is on memory of another peer.
         mesh.scripts[0].borrow_mut().answers.push_back(Answer::InPlace);
         mesh.scripts[0].borrow_mut().reads = false;
         put(&mut mesh, [0, 1], Span::contiguous(here.0, 600), &remote, 0, with);
         get(&mut mesh, [0, 1], Span::contiguous(here.0, 600), &remote, 0, with);
         let to = mesh.to[0][1];
         let add = Atomic::Op(AtomicOp::Add, 1);
-        assert!(mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).is_ok());
+        assert!(mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, params(results)).is_ok());
         let (_, others) = register(&mut mesh.modules[2], memory(8), Access::ANY);
-        put(&mut mesh, [0, 2], source(&[1; 8]), &others, 0, terms(told));
+        put(&mut mesh, [0, 2], source(&[1; 8]), &others, 0, params(results));
         if removed {
             mesh.modules[0].del_procs(&[to]);
         } else {
@@ -650,14 +651,17 @@ fn b18_operations_end_when_the_peer_is_lost_or_removed() {
         mesh.scripts[0].borrow_mut().reads = true;
         mesh.drive();
         let failed = Err(failure);
-        let mut statuses = told.statuses();
+        let mut statuses = results.statuses();
         statuses.sort_by_key(|status| status.is_ok());
         assert_eq!(statuses, [failed, failed, failed, Ok(0)]);
         assert!(mesh.modules[0].flush(None));
         mesh.modules[0].deregister_mem(ours).unwrap();
         let btl = &mut mesh.modules[0];
-        assert_eq!(btl.atomic(to, add, AtomicFlags::empty(), &remote, 0, Terms::NONE), Err(BeginError::Unreachable));
-        // The target forgets the initiator, too, whatever was asked.
+        assert_eq!(
+            btl.atomic(to, add, AtomicFlags::empty(), &remote, 0, RmaParams::NONE),
+            Err(BeginError::Unreachable)
+        );
+        // The target forgets the initiator, too, with all of its requests.
         let from = mesh.to[1][0];
         mesh.modules[1].del_procs(&[from]);
         mesh.modules[1].deregister_mem(registration).unwrap();
@@ -671,9 +675,9 @@ fn b18_operations_end_when_the_peer_is_lost_or_removed() {
 }
 
 #[test]
-fn b43_who_asks_for_more_than_the_window_is_dropped_and_others_are_served() {
+fn b43_requests_beyond_the_window_are_dropped_and_other_peers_are_served() {
     let mut mesh = mesh(3, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let there = memory(8);
     let (_, remote) = register(&mut mesh.modules[2], there, Access::ANY);
     let mut frame = [0; 40];
@@ -685,17 +689,17 @@ fn b43_who_asks_for_more_than_the_window_is_dropped_and_others_are_served() {
         forge(&mut mesh, 0, 2, &frame);
     }
     mesh.progress();
-    put(&mut mesh, [1, 2], source(&[5; 8]), &remote, 0, terms(told));
+    put(&mut mesh, [1, 2], source(&[5; 8]), &remote, 0, params(results));
     mesh.progress();
     mesh.scripts[2].borrow_mut().always = None;
     mesh.drive();
-    assert_eq!(told.only(), Ok(0));
-    assert_eq!(mesh.modules[2].rma_counters().beyond_window, 6);
-    // What is answered to nobody's question is dropped there.
+    assert_eq!(results.only(), Ok(0));
+    assert_eq!(mesh.modules[2].rma_counters().window_violations, 6);
+    // The initiator drops answers to requests that it has not sent.
     assert_eq!(mesh.modules[0].rma_counters().stale, 2);
 }
 
-/// `RDMA_MATCHED` means nothing any more; with `RDMA_COMPLETION` an operation is over when the device says so, and not before.
+/// `RDMA_MATCHED` has no meaning any more. With `RDMA_COMPLETION` an operation ends when the device reports it, and not earlier.
 #[test]
 fn b35_matched_is_ignored_and_completion_is_waited_for() {
     for flags in [Capabilities::empty(), Capabilities::RDMA_MATCHED] {
@@ -706,23 +710,27 @@ fn b35_matched_is_ignored_and_completion_is_waited_for() {
             assert!(module.capabilities().contains(Capabilities::RDMA_COMPLETION | flags));
         }
         let (_, remote) = register(&mut mesh.modules[1], words, Access::ANY);
-        let told = Told::new();
+        let results = Results::new();
         mesh.scripts[0].borrow_mut().device_is_late = true;
-        put(&mut mesh, [0, 1], source(&[7; 32]), &remote, 0, terms(told));
+        put(&mut mesh, [0, 1], source(&[7; 32]), &remote, 0, params(results));
         for _ in 0..10 {
             mesh.progress();
         }
-        assert_eq!((mesh.scripts[0].borrow().performed.len(), told.statuses().len()), (1, 0), "the device has it");
+        assert_eq!(
+            (mesh.scripts[0].borrow().performed.len(), results.statuses().len()),
+            (1, 0),
+            "the device has not finished"
+        );
         assert!(!mesh.modules[0].flush(None) && !mesh.modules[0].arm());
         mesh.scripts[0].borrow_mut().device_is_late = false;
         mesh.drive();
-        assert_eq!(told.statuses(), [Ok(0)]);
+        assert_eq!(results.statuses(), [Ok(0)]);
         assert_eq!(bytes(words)[..33], [[7; 32].as_slice(), &[0]].concat());
     }
 }
 
 #[test]
-fn b40_b43_emulation_is_told_and_its_tag_is_taken() {
+fn b40_b43_capabilities_include_emulation_and_its_tag_is_reserved() {
     let mut mesh = mesh(1, small(2));
     let btl = &mut mesh.modules[0];
     let all = Capabilities::PUT_AM | Capabilities::GET_AM | Capabilities::ATOMIC_AM_FOP | Capabilities::RDMA_FLUSH;
@@ -731,20 +739,20 @@ fn b40_b43_emulation_is_told_and_its_tag_is_taken() {
     assert_eq!(btl.atomics(), rma::EMULATED);
     let inbox: &super::tests::Inbox = leak(super::tests::Inbox::default());
     assert_eq!(btl.register(tags::BTL_BASE, inbox), Err(RegisterError::Taken));
-    // Without slots there is none of it.
+    // Without slots there is no emulation.
     let mut mesh = super::tests::mesh(1, Config { rma: rma::Config::OFF, ..Config::default() });
     let btl = &mut mesh.modules[0];
     assert!(!btl.capabilities().intersects(all) && btl.atomics().is_empty());
     let here = memory(8);
-    // SAFETY: test memory lives for ever.
+    // SAFETY: test memory lives until the process ends.
     assert_eq!(unsafe { btl.register_mem(None, here.0, 8, Access::ANY) }, Err(RegisterMemoryError::NotAvailable));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Several initiators at one word, one operation of each at a time: there is an order of all that explains what each was
-    /// told, in which no operation comes before one that was over when it began.
+    /// Several initiators use atomics on one word, each one operation at a time. There is an order of all operations that explains all
+    /// results, and in which no operation comes before one that had ended when it began.
     #[test]
     fn b20_atomics_of_several_initiators_are_linearizable(
         script in proptest::collection::vec((0usize..3, 0u8..4, 0u64..3, 0usize..4), 1..14),
@@ -757,15 +765,15 @@ proptest! {
         for script in &mesh.scripts {
             script.borrow_mut().answers.extend(busy.iter().map(|busy| if *busy { Answer::Busy } else { Answer::Pass }));
         }
-        let told: [&Told; 3] = std::array::from_fn(|_| Told::new());
+        let results: [&Results; 3] = std::array::from_fn(|_| Results::new());
         let mut history: Vec<Call> = Vec::new();
         let mut open: [Option<usize>; 3] = [None; 3];
         let mut clock = 0;
         let close = |open: &mut [Option<usize>; 3], history: &mut Vec<Call>, clock: usize| {
-            for (from, told) in told.iter().enumerate() {
-                if let Some(performance) = told.0.borrow_mut().pop() {
+            for (from, results) in results.iter().enumerate() {
+                if let Some(completion) = results.0.borrow_mut().pop() {
                     let call = &mut history[open[from].take().unwrap()];
-                    (call.result, call.end) = (performance.status.unwrap(), clock);
+                    (call.result, call.end) = (completion.status.unwrap(), clock);
                 }
             }
         };
@@ -785,7 +793,7 @@ proptest! {
             open[from] = Some(history.len());
             history.push(Call { what, begin: clock, end: usize::MAX, result: 0 });
             let to = mesh.to[from][3];
-            mesh.modules[from].atomic(to, what, AtomicFlags::empty(), &remote, 0, terms(told[from])).unwrap();
+            mesh.modules[from].atomic(to, what, AtomicFlags::empty(), &remote, 0, params(results[from])).unwrap();
             for _ in 0..passes {
                 clock += 1;
                 mesh.progress();
@@ -795,10 +803,10 @@ proptest! {
         mesh.drive();
         close(&mut open, &mut history, clock + 1);
         prop_assert!(open.iter().all(Option::is_none));
-        // SAFETY: test memory; nothing is under way.
+        // SAFETY: test memory; no operation is in progress.
         let last = unsafe { here.0.cast::<u64>().read() };
         prop_assert!(explains(&history, last), "{:?}", history);
-        // The checker sees a wrong result, and a lost operation.
+        // The checker finds a wrong result, and a lost operation.
         let mut wrong = history.clone();
         wrong[0].result ^= 64;
         prop_assert!(!explains(&wrong, last));
@@ -806,7 +814,7 @@ proptest! {
     }
 }
 
-/// An operation from when it was begun to when its end was told.
+/// An operation, with the times of its begin and of its completion.
 #[derive(Clone, Debug)]
 struct Call {
     what: Atomic,
@@ -815,7 +823,7 @@ struct Call {
     result: u64,
 }
 
-/// Whether the calls have an order that fits their times and results and ends with that word (Wing and Gong 1993).
+/// Whether the calls have an order that agrees with their times and results and ends with this word (Wing and Gong 1993).
 fn explains(history: &[Call], last: u64) -> bool {
     fn search(history: &[Call], done: u32, word: u64, last: u64, seen: &mut HashSet<(u32, u64)>) -> bool {
         let left = || (0..history.len()).filter(|index| done & 1 << index == 0);
@@ -830,16 +838,16 @@ fn explains(history: &[Call], last: u64) -> bool {
     search(history, 0, 0, last, &mut HashSet::new())
 }
 
-/// A target whose frames are shorter answers a get in several, the last of which may overtake the others.
+/// A target with shorter frames answers a get in several frames, of which the last one may overtake the others.
 #[test]
-fn b43_data_that_the_last_of_it_has_overtaken_is_taken() {
+fn b43_data_that_comes_after_the_last_frame_is_accepted() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let there = memory(8);
     let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     let sink = memory(8);
-    get(&mut mesh, [0, 1], Span::contiguous(sink.0, 8), &remote, 0, terms(told));
-    // The target never sees the request: its answers are made up here.
+    get(&mut mesh, [0, 1], Span::contiguous(sink.0, 8), &remote, 0, params(results));
+    // The target does not get the request: the test makes its answers.
     let id = mesh.modules[0].rma.only_operation().to_bits();
     let answer = |last: u8, at: u8, bytes: &[u8]| {
         let mut frame = vec![0x15, 0, last, 0, bytes.len() as u8, 0, 0, 0];
@@ -851,36 +859,36 @@ fn b43_data_that_the_last_of_it_has_overtaken_is_taken() {
     forge(&mut mesh, 1, 0, &answer(1, 4, &[5, 6, 7, 8]));
     forge(&mut mesh, 1, 0, &answer(0, 0, &[1, 2, 3, 4]));
     mesh.modules[0].progress(Instant::ZERO);
-    assert_eq!((told.only(), bytes(sink)), (Ok(0), vec![1, 2, 3, 4, 5, 6, 7, 8]));
+    assert_eq!((results.only(), bytes(sink)), (Ok(0), vec![1, 2, 3, 4, 5, 6, 7, 8]));
 }
 
-/// An atomic tells its result with its completion: a registration that goes with it is kept, and not looked into.
+/// The result of an atomic comes with its completion: its registration is held, and no local memory is checked against it.
 #[test]
-fn b18_an_atomic_takes_a_registration_along() {
+fn b18_an_atomic_holds_its_registration() {
     let mut mesh = mesh(2, small(2));
-    let told = Told::new();
+    let results = Results::new();
     let (_, remote) = register(&mut mesh.modules[1], memory(8), Access::ANY);
     let (ours, _) = register(&mut mesh.modules[0], memory(8), Access::LOCAL_WRITE);
     let to = mesh.to[0][1];
-    let with = Terms { registration: Some(ours), ..terms(told) };
+    let with = RmaParams { registration: Some(ours), ..params(results) };
     let add = Atomic::Op(AtomicOp::Add, 1);
     assert_eq!(mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, with), Ok(Outcome::Queued));
     assert_eq!(mesh.modules[0].deregister_mem(ours), Err(DeregisterError::InUse));
     mesh.drive();
-    assert_eq!(told.only(), Ok(0));
+    assert_eq!(results.only(), Ok(0));
     mesh.modules[0].deregister_mem(ours).unwrap();
 }
 
-/// Emulated atomics are the processor's own, so threads of the target may use theirs at the same time.
+/// Emulated atomics are done by the processor, so threads of the target may use atomics at the same time.
 #[test]
 fn b20_emulated_atomics_agree_with_the_processors() {
     use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     let mut mesh = mesh(2, small(2));
     assert!(mesh.modules[1].atomics().contains(AtomicSupport::GLOB));
-    let told = Told::new();
+    let results = Results::new();
     let here = memory(8);
     let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
-    // SAFETY: test memory, aligned; all access it by atomics of its size.
+    // SAFETY: test memory, aligned; all accesses are atomics of this size.
     let word = unsafe { AtomicU64::from_ptr(here.0.cast()) };
     let over = AtomicBool::new(false);
     let (mut remotely, add) = (0u64, Atomic::Op(AtomicOp::Add, 1 << 32));
@@ -894,7 +902,7 @@ fn b20_emulated_atomics_agree_with_the_processors() {
             adds
         });
         while remotely < 500 || word.load(Ordering::Relaxed) as u32 == 0 {
-            atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, told).unwrap();
+            atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, results).unwrap();
             remotely += 1;
         }
         over.store(true, Ordering::Relaxed);
@@ -903,24 +911,24 @@ fn b20_emulated_atomics_agree_with_the_processors() {
     assert_eq!(word.load(Ordering::Relaxed), (remotely << 32).wrapping_add(locally));
 }
 
-/// A device that is told of a whole operation is given it as its limits want; what they forbid goes by frames.
+/// A device gets pieces that its limits allow. Operations that it cannot do go by frames.
 #[test]
-fn b52_b53_limits_alignments_and_thresholds_decide_which_way_it_goes() {
+fn b52_b53_limits_alignments_and_thresholds_choose_device_or_frames() {
     let mut mesh = mesh_of(2, small(2), DEVICES[1]);
-    let told = Told::new();
+    let results = Results::new();
     let (_, remote) = register(&mut mesh.modules[1], memory(400), Access::ANY);
     let here = memory(400);
     let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
     let mut pieces = |is_get, (from, len): (usize, usize), offset, registration| {
         let local = Span::contiguous(here.0.wrapping_add(from), len);
-        let with = Terms { registration, ..terms(told) };
+        let with = RmaParams { registration, ..params(results) };
         if is_get {
             get(&mut mesh, [0, 1], local, &remote, offset, with);
         } else {
             put(&mut mesh, [0, 1], local, &remote, offset, with);
         }
         mesh.drive();
-        assert_eq!(told.only(), Ok(0));
+        assert_eq!(results.only(), Ok(0));
         let mut script = mesh.scripts[0].borrow_mut();
         let performed: Vec<native::Native> = script.performed.drain(..).collect();
         let len = |native: &native::Native| match native.work {
@@ -930,43 +938,43 @@ fn b52_b53_limits_alignments_and_thresholds_decide_which_way_it_goes() {
         performed.iter().map(len).collect::<Vec<_>>()
     };
     assert_eq!(pieces(false, (0, 60), 4, None), [60]);
-    assert_eq!(pieces(false, (0, 64), 4, None), [60, 4], "it is not registered");
+    assert_eq!(pieces(false, (0, 64), 4, None), [60, 4], "local memory is not registered");
     assert_eq!(pieces(false, (0, 64), 4, Some(ours)), [64]);
     assert_eq!(pieces(false, (0, 240), 0, Some(ours)), [100, 100, 40]);
-    assert_eq!(pieces(false, (0, 242), 0, Some(ours)), [], "no multiple of 4");
+    assert_eq!(pieces(false, (0, 242), 0, Some(ours)), [], "not a multiple of 4");
     assert_eq!(pieces(false, (1, 8), 0, None), []);
     assert_eq!(pieces(false, (0, 8), 1, None), []);
     assert_eq!(pieces(true, (1, 131), 3, None), [64, 64, 3]);
 }
 
-/// A window's atomics are all done by the device, or all by the target's processor.
+/// All atomics on a window are done by the device, or all by the target's processor.
 #[test]
 fn b20_b22_atomics_of_a_window_have_one_mechanism() {
-    let told = Told::new();
+    let results = Results::new();
     for (which, one_sided) in DEVICES.into_iter().enumerate() {
         let mut mesh = mesh_of(2, small(2), one_sided);
         let here = memory(24);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_ATOMIC);
         for op in AtomicOp::ALL {
             let flags = if op as u8 & 1 == 0 { AtomicFlags::BITS_32 } else { AtomicFlags::empty() };
-            atomic(&mut mesh, [0, 1], Atomic::Op(op, 3), flags, &remote, 8, told).unwrap();
+            atomic(&mut mesh, [0, 1], Atomic::Op(op, 3), flags, &remote, 8, results).unwrap();
         }
         assert_eq!(mesh.scripts[0].borrow().performed.is_empty(), which == 0);
         let by_frames = mesh.modules[1].rma_counters().served;
         assert_eq!(by_frames, if which == 0 { AtomicOp::ALL.len() as u64 } else { 0 });
         assert_eq!(mesh.modules[0].atomics().contains(AtomicSupport::GLOB), which != 1);
-        // The other half of a word is left alone, whichever it is.
+        // The other half of a word does not change, whichever half it is.
         for half in [0usize, 1] {
-            // SAFETY: test memory of six halves; nothing is under way.
+            // SAFETY: test memory of six halves; no operation is in progress.
             unsafe { here.0.cast::<[u32; 6]>().write([9, 9, 5, 5, 9, 9]) };
             let min = Atomic::Op(AtomicOp::Min, 3);
-            let old = atomic(&mut mesh, [0, 1], min, AtomicFlags::BITS_32, &remote, 8 + 4 * half as u64, told);
+            let old = atomic(&mut mesh, [0, 1], min, AtomicFlags::BITS_32, &remote, 8 + 4 * half as u64, results);
             let mut becomes = [9, 9, 5, 5, 9, 9];
             becomes[2 + half] = 3;
             // SAFETY: as above.
             assert_eq!((old, unsafe { here.0.cast::<[u32; 6]>().read() }), (Ok(5), becomes));
         }
-        // The target does none by frames where the device's are the only ones.
+        // The target denies atomics that come in frames if all atomics are the device's.
         let mut frame = [0; 40];
         (frame[0], frame[1], frame[32]) = (0x13, 1, 1);
         frame[16..24].copy_from_slice(&remote.to_bytes()[8..16]);
@@ -974,33 +982,33 @@ fn b20_b22_atomics_of_a_window_have_one_mechanism() {
         mesh.drive();
         assert_eq!(mesh.modules[1].rma_counters().denied, u64::from(which == 1));
     }
-    // A device cannot tell who asks, so memory for one peer is not for it.
+    // A device cannot check which peer accesses memory, so memory for one peer has no key.
     let mut mesh = mesh_of(2, small(2), DEVICES[1]);
     let only = mesh.to[1][0];
-    // SAFETY: test memory lives for ever.
+    // SAFETY: test memory lives until the process ends.
     let registration = unsafe { mesh.modules[1].register_mem(Some(only), memory(8).0, 8, Access::ANY) }.unwrap();
     let remote = mesh.modules[1].remote_memory(registration).unwrap();
     let add = Atomic::Op(AtomicOp::Add, 1);
-    assert_eq!(atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, told), Ok(0));
+    assert_eq!(atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, results), Ok(0));
     assert!(mesh.scripts[0].borrow().performed.is_empty());
 }
 
 #[test]
-fn b18_b25_what_a_device_does_ends_too() {
-    let told = Told::new();
+fn b18_b25_operations_of_a_device_end() {
+    let results = Results::new();
     let mut mesh = mesh_of(2, small(2), DEVICES[2]);
     let there = memory(64);
     let (registration, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     let here = memory(64);
     let (ours, _) = register(&mut mesh.modules[0], here, Access::ANY);
     assert_eq!(mesh.modules[0].rail.regions(), 2);
-    let with = Terms { registration: Some(ours), ..terms(told) };
-    // Deregistered while it is under way: refused by the target's device.
+    let with = RmaParams { registration: Some(ours), ..params(results) };
+    // Memory is deregistered while operations are in progress: the target's device refuses them.
     mesh.scripts[0].borrow_mut().device_is_late = true;
     put(&mut mesh, [0, 1], Span::contiguous(here.0, 64), &remote, 0, with);
     let add = Atomic::Op(AtomicOp::Add, 1);
     let to = mesh.to[0][1];
-    mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
+    mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, params(results)).unwrap();
     mesh.progress();
     assert!(!mesh.modules[0].flush(Some(to)));
     assert_eq!(mesh.modules[0].deregister_mem(ours), Err(DeregisterError::InUse));
@@ -1008,18 +1016,18 @@ fn b18_b25_what_a_device_does_ends_too() {
     mesh.scripts[0].borrow_mut().device_is_late = false;
     mesh.drive();
     let refused = Err(Failure::Denied(Denied::NoRight));
-    assert_eq!(told.0.borrow_mut().drain(..).map(|it| it.status).collect::<Vec<_>>(), [refused, refused]);
-    // The peer is lost meanwhile: the end of it comes once, and too late is never.
+    assert_eq!(results.0.borrow_mut().drain(..).map(|it| it.status).collect::<Vec<_>>(), [refused, refused]);
+    // The peer is lost meanwhile: the end is reported once, and a late completion is ignored.
     let (_, remote) = register(&mut mesh.modules[1], there, Access::ANY);
     mesh.scripts[0].borrow_mut().device_is_late = true;
-    mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, terms(told)).unwrap();
+    mesh.modules[0].atomic(to, add, AtomicFlags::empty(), &remote, 0, params(results)).unwrap();
     let cookie = Cookie(mesh.modules[0].rma.only_operation().to_bits() | 1 << 30);
     mesh.scripts[0].borrow_mut().events.push_back(Event::Lost(Peer(to.0.slot()), Lost::Broken));
     mesh.progress();
-    assert_eq!(told.only(), Err(Failure::Lost));
+    assert_eq!(results.only(), Err(Failure::Lost));
     mesh.scripts[0].borrow_mut().events.push_back(Event::Performed(cookie, Ok(7)));
     mesh.drive();
-    assert_eq!((told.statuses(), mesh.modules[0].rma_counters().stale), (vec![], 1));
+    assert_eq!((results.statuses(), mesh.modules[0].rma_counters().stale), (vec![], 1));
     mesh.modules[0].deregister_mem(ours).unwrap();
     assert_eq!(mesh.modules[0].rail.regions(), 1);
 }

@@ -21,7 +21,7 @@ use std::{cell::RefCell, vec, vec::Vec};
 
 const NONE: DescriptorFlags = DescriptorFlags::empty();
 
-/// Keeps the orders that it is told.
+/// Keeps the order values of completions.
 #[derive(Debug, Default)]
 struct Orders(RefCell<Vec<u8>>);
 
@@ -31,14 +31,14 @@ impl<R: FullRail> Completed<R> for Orders {
     }
 }
 
-/// Two modules; the first frame that comes to the second one is overtaken by others.
+/// Two modules. The first frame to the second module is overtaken by others.
 fn two() -> Mesh {
     let mesh = mesh(2, Config::default());
     mesh.scripts[1].borrow_mut().overtaken = 1;
     mesh
 }
 
-/// Sends that many bytes of that value.
+/// Sends `len` bytes of the value `byte`.
 fn send(mesh: &mut Mesh, byte: u8, len: usize, order: u8, flags: DescriptorFlags) -> Outcome {
     let (btl, to) = (&mut mesh.modules[0], mesh.to[0][1]);
     let one = btl.alloc(to, order, len, flags | DescriptorFlags::BTL_OWNERSHIP).unwrap();
@@ -50,7 +50,7 @@ const LONG: usize = 100;
 const SHORT: usize = 20;
 
 #[test]
-fn b47_what_is_ordered_arrives_after_all_that_was_sent_before() {
+fn b47_an_ordered_send_arrives_after_all_earlier_sends() {
     for ordered in [false, true] {
         let mut mesh = two();
         let inbox = mesh.inbox(1);
@@ -58,13 +58,13 @@ fn b47_what_is_ordered_arrives_after_all_that_was_sent_before() {
         let order = if ordered { ORDER } else { NO_ORDER };
         let outcome = send(&mut mesh, 2, SHORT, order, NONE);
         assert_eq!(outcome, if ordered { Outcome::Queued } else { Outcome::Sent });
-        // Whatever follows stays behind it.
+        // Later sends wait behind it.
         send(&mut mesh, 3, SHORT, NO_ORDER, NONE);
         for _ in 0..20 {
             mesh.progress();
         }
         let first = |inbox: &'static super::tests::Inbox| inbox.bytes().iter().map(|it| it[0]).collect::<Vec<u8>>();
-        assert_eq!(first(inbox), if ordered { vec![] } else { vec![2, 3] }, "the first one is on its way");
+        assert_eq!(first(inbox), if ordered { vec![] } else { vec![2, 3] }, "the first one is in flight");
         mesh.scripts[1].borrow_mut().overtaken = 0;
         mesh.drive();
         assert_eq!(first(inbox), if ordered { vec![1, 2, 3] } else { vec![2, 3, 1] });
@@ -86,11 +86,11 @@ fn b47_an_order_that_is_not_known_yet_is_refused() {
     btl.properties_mut(one).unwrap().callback = Some(orders);
     assert_eq!(btl.send(to, one, TAG), Ok(Outcome::Queued));
     for order in [ORDER, 1, 254] {
-        assert_eq!(btl.alloc(to, order, 1, NONE), Err(AllocError::TooEarly));
+        assert_eq!(btl.alloc(to, order, 1, NONE), Err(AllocError::UnknownOrder));
         // SAFETY: there is no memory.
         unsafe {
-            assert_eq!(btl.prepare_src(to, Span::EMPTY, order, 1, 0, NONE).err(), Some(AllocError::TooEarly));
-            assert_eq!(btl.sendi(to, immediate(order)), Err(ImmediateError::TooEarly));
+            assert_eq!(btl.prepare_src(to, Span::EMPTY, order, 1, 0, NONE).err(), Some(AllocError::UnknownOrder));
+            assert_eq!(btl.sendi(to, immediate(order)), Err(ImmediateError::UnknownOrder));
         }
     }
     mesh.scripts[0].borrow_mut().always = None;
@@ -98,8 +98,12 @@ fn b47_an_order_that_is_not_known_yet_is_refused() {
     mesh.drive();
     assert_eq!(*orders.0.borrow(), [ORDER]);
     let (btl, other) = (&mut mesh.modules[0], mesh.to[0][0]);
-    assert_eq!(btl.alloc(to, 1, 1, NONE), Err(AllocError::TooEarly), "of no operation at all");
-    assert_eq!(btl.alloc(other, ORDER, 1, NONE), Err(AllocError::TooEarly), "of another peer");
+    assert_eq!(btl.alloc(to, 1, 1, NONE), Err(AllocError::UnknownOrder), "not the order of an operation");
+    assert_eq!(
+        btl.alloc(other, ORDER, 1, NONE),
+        Err(AllocError::UnknownOrder),
+        "the order of an operation to another peer"
+    );
     assert!(btl.alloc(to, ORDER, 1, NONE).is_ok());
     // SAFETY: there is no memory.
     let given = unsafe { btl.sendi(to, immediate(ORDER)) };
@@ -110,7 +114,7 @@ fn b47_an_order_that_is_not_known_yet_is_refused() {
 }
 
 #[test]
-fn b47_frames_that_nobody_takes_hold_up_no_order() {
+fn b47_frames_without_a_consumer_do_not_delay_ordered_sends() {
     let mut mesh = mesh(2, Config::default());
     for len in [SHORT, LONG] {
         send(&mut mesh, 1, len, NO_ORDER, NONE);
@@ -121,7 +125,7 @@ fn b47_frames_that_nobody_takes_hold_up_no_order() {
 }
 
 #[test]
-fn b47_full_rails_put_questions_and_answers_off() {
+fn b47_full_rails_delay_count_requests_and_replies() {
     for turns in 0..6 {
         let mut mesh = two();
         let inbox = mesh.inbox(1);
@@ -140,7 +144,7 @@ fn b47_full_rails_put_questions_and_answers_off() {
 }
 
 #[test]
-fn b47_what_waits_for_its_order_ends_with_its_peer() {
+fn b47_ordered_sends_that_wait_end_with_their_peer() {
     for lost in [false, true] {
         let mut mesh = two();
         let to = mesh.to[0][1];
@@ -156,14 +160,14 @@ fn b47_what_waits_for_its_order_ends_with_its_peer() {
             btl.del_procs(&[to]);
         }
         mesh.modules[0].progress(Instant::ZERO);
-        assert_eq!(orders.0.borrow().len(), 1, "it is told");
+        assert_eq!(orders.0.borrow().len(), 1, "its callback is made");
         assert!(mesh.modules[0].free(one).is_ok());
     }
 }
 
-/// What has priority goes on, however much of it there is, and holds up nobody's order.
+/// Sends with priority go on, however many there are, and do not delay ordered sends.
 #[test]
-fn b46_b47_what_has_priority_does_not_hold_up_an_order() {
+fn b46_b47_sends_with_priority_do_not_delay_ordered_sends() {
     let mut mesh = two();
     let inbox = mesh.inbox(1);
     send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
@@ -174,15 +178,15 @@ fn b46_b47_what_has_priority_does_not_hold_up_an_order() {
         assert_eq!(send(&mut mesh, 9, SHORT, NO_ORDER, DescriptorFlags::PRIORITY), Outcome::Sent);
         mesh.progress();
         turns += 1;
-        assert!(turns < 10, "it is overtaken for ever");
+        assert!(turns < 10, "it never leaves");
     }
     mesh.drive();
     assert_eq!(inbox.bytes().iter().map(|it| it[0]).find(|byte| *byte < 9), Some(1));
 }
 
-/// A send that was not taken, or failed, leaves nothing behind that a later one would go by.
+/// A send that was not accepted, or has failed, has no effect on the order of later sends.
 #[test]
-fn b47_a_send_that_was_not_taken_is_no_order() {
+fn b47_a_send_that_was_not_accepted_does_not_affect_order() {
     for refused in [false, true] {
         let mut mesh = mesh(2, Config { sends: 1, ..Config::default() });
         let (inbox, to) = (mesh.inbox(1), mesh.to[0][1]);
@@ -191,11 +195,11 @@ fn b47_a_send_that_was_not_taken_is_no_order() {
         let btl = &mut mesh.modules[0];
         let one = btl.alloc(to, ORDER, SHORT, NONE).unwrap();
         if refused {
-            // The question leaves, and then it is refused.
+            // The count request leaves, and then the send is refused.
             mesh.scripts[0].borrow_mut().answers.extend([Answer::Pass, Answer::Unreachable]);
             assert_eq!(mesh.modules[0].send(to, one, TAG), Ok(Outcome::Queued));
             mesh.drive();
-            assert!(mesh.modules[0].free(one).is_ok(), "it is over");
+            assert!(mesh.modules[0].free(one).is_ok(), "the send has ended");
         } else {
             let (btl, other) = (&mut mesh.modules[0], mesh.to[0][0]);
             mesh.scripts[0].borrow_mut().answers.push_back(Answer::Busy);
@@ -207,37 +211,37 @@ fn b47_a_send_that_was_not_taken_is_no_order() {
         let before = inbox.bytes().len();
         mesh.scripts[1].borrow_mut().overtaken = 1;
         send(&mut mesh, 3, SHORT, NO_ORDER, NONE);
-        assert_eq!(send(&mut mesh, 4, SHORT, ORDER, NONE), Outcome::Queued, "the one before is on its way");
+        assert_eq!(send(&mut mesh, 4, SHORT, ORDER, NONE), Outcome::Queued, "the one before is in flight");
         mesh.scripts[1].borrow_mut().overtaken = 0;
         mesh.drive();
         assert!(inbox.bytes()[before..].iter().map(|it| it[0]).eq([3, 4]));
     }
 }
 
-/// A question wakes the peer, and who waits for nothing but the answer may sleep.
+/// A count request wakes the peer, and a module that waits only for the reply may sleep.
 #[test]
-fn b39_b47_a_question_and_its_answer_wake() {
+fn b39_b47_a_count_request_and_its_reply_wake() {
     let mut mesh = two();
     let inbox = mesh.inbox(1);
     mesh.modules.iter_mut().for_each(|module| module.wake_on_demand(true));
     send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
     send(&mut mesh, 2, SHORT, ORDER, NONE);
-    assert!(!mesh.modules[0].arm(), "the question has not left");
+    assert!(!mesh.modules[0].arm(), "the request has not left");
     mesh.modules[0].progress(Instant::ZERO);
     assert_eq!(mesh.scripts[0].borrow().signals.len(), 1);
-    assert!(mesh.modules[0].arm(), "only the answer helps");
+    assert!(mesh.modules[0].arm(), "it waits only for the reply");
     mesh.scripts[1].borrow_mut().overtaken = 0;
     mesh.modules[1].progress(Instant::ZERO);
     mesh.modules[1].progress(Instant::ZERO);
     assert_eq!(mesh.scripts[1].borrow().signals.len(), 1);
-    assert!(!mesh.modules[0].arm(), "it is here");
+    assert!(!mesh.modules[0].arm(), "the reply has arrived");
     mesh.drive();
     assert!(inbox.bytes().iter().map(|it| it[0]).eq([1, 2]));
 }
 
-/// Who have removed each other count from the same begin again.
+/// Two modules that have removed each other, and add each other again, both count from 0.
 #[test]
-fn b5_b47_who_meet_again_begin_anew() {
+fn b5_b47_peers_that_are_added_again_count_from_0() {
     let mut mesh = mesh(2, Config::default());
     let inbox = mesh.inbox(1);
     send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
@@ -271,22 +275,22 @@ fn b7_the_tag_of_modules_is_not_for_users() {
         flags: NONE,
         or_descriptor: false,
     };
-    assert_eq!(btl.send(to, one, tags::BTL_BASE), Err(SendError::NotATag));
+    assert_eq!(btl.send(to, one, tags::BTL_BASE), Err(SendError::InvalidTag));
     // SAFETY: there is no memory.
-    assert_eq!(unsafe { btl.sendi(to, what) }, Err(ImmediateError::NotATag));
+    assert_eq!(unsafe { btl.sendi(to, what) }, Err(ImmediateError::InvalidTag));
 }
 
-/// A peer may say that more has arrived than it was asked for, or never asked.
+/// A peer may report counts that were not requested, and request counts that are never reached.
 #[test]
 fn b47_forged_counts_change_nothing() {
     let mut mesh = two();
     let inbox = mesh.inbox(1);
     send(&mut mesh, 1, SHORT, NO_ORDER, NONE);
     send(&mut mesh, 2, SHORT, ORDER, NONE);
-    mesh.modules[0].progress(Instant::ZERO); // and it has asked
+    mesh.modules[0].progress(Instant::ZERO); // this sends the count request
     let back = mesh.to[1][0];
-    let mut say = |bytes: &[u8]| {
-        let reach = *mesh.modules[1].reach(back).unwrap();
+    let mut send_raw = |bytes: &[u8]| {
+        let state = *mesh.modules[1].reachable(back).unwrap();
         let shape = Shape {
             tag: tags::BTL_BASE,
             lane: Lane::Control,
@@ -294,20 +298,20 @@ fn b47_forged_counts_change_nothing() {
             len: bytes.len() as u32,
         };
         let rail = &mut mesh.modules[1].rail;
-        let mut grant = rail.reserve(reach.rail, shape).unwrap();
+        let mut grant = rail.reserve(state.rail, shape).unwrap();
         grant.write(0, bytes);
         let ticket = grant.finish();
         rail.commit(ticket);
         mesh.modules[0].progress(Instant::ZERO);
     };
     for count in [0u32, 2, u32::MAX] {
-        say(&[&[0x17, 0, 0, 0][..], &count.to_le_bytes()].concat());
+        send_raw(&[&[0x17, 0, 0, 0][..], &count.to_le_bytes()].concat());
     }
-    say(&[0x17, 0, 0, 0, 1, 0, 0]);
-    say(&[0x16, 0, 0, 0, 9, 0, 0, 0]); // it wants to be told of more than there will be
+    send_raw(&[0x17, 0, 0, 0, 1, 0, 0]);
+    send_raw(&[0x16, 0, 0, 0, 9, 0, 0, 0]); // a request for more frames than will be sent
     assert!(inbox.bytes().is_empty());
-    let asked = mesh.modules[0].reach(mesh.to[0][1]).unwrap().waiting;
-    assert_eq!(asked, 1, "it waits");
+    let waiting = mesh.modules[0].reachable(mesh.to[0][1]).unwrap().waiting;
+    assert_eq!(waiting, 1, "the ordered send waits");
     mesh.scripts[1].borrow_mut().overtaken = 0;
     for _ in 0..20 {
         mesh.progress();
@@ -316,7 +320,7 @@ fn b47_forged_counts_change_nothing() {
 }
 
 #[test]
-fn b46_what_has_priority_goes_before_what_waits() {
+fn b46_sends_with_priority_go_before_sends_that_wait() {
     let mut mesh = mesh(2, Config::default());
     let inbox = mesh.inbox(1);
     mesh.scripts[0].borrow_mut().always = Some(Answer::Busy);
@@ -327,7 +331,7 @@ fn b46_what_has_priority_goes_before_what_waits() {
     }
     mesh.progress();
     mesh.scripts[0].borrow_mut().always = None;
-    // Nothing that comes later goes before what has it, nor does an immediate one.
+    // A later send does not go before a send with priority, and neither does an immediate one.
     let to = mesh.to[0][1];
     assert_eq!(send(&mut mesh, 6, SHORT, NO_ORDER, DescriptorFlags::PRIORITY), Outcome::Queued);
     let what =
@@ -339,7 +343,7 @@ fn b46_what_has_priority_goes_before_what_waits() {
     }
     mesh.drive();
     assert!(inbox.bytes().iter().map(|it| it[0]).eq([3, 5, 6, 1, 2, 4]));
-    // One that has it passes others also where these wait already, and it does not.
+    // A send with priority goes before others that wait already, even if it need not wait itself.
     mesh.scripts[0].borrow_mut().answers.push_back(Answer::Busy);
     assert_eq!(send(&mut mesh, 8, SHORT, NO_ORDER, NONE), Outcome::Queued);
     // SAFETY: there is no memory.
