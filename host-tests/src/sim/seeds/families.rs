@@ -7,7 +7,7 @@ use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
 use super::disconnections::{disconnected, stalled_pairs};
 use super::faults::{
-    TIME, choose_stall_timeout, death, loss, missing, node, one_to_four, outage, node_stall, partition, toggle, window,
+    TIME, choose_stall_timeout, death, loss, missing, node, node_stall, one_to_four, outage, partition, toggle, window,
 };
 use super::limits::{config, linkable, links, random_rails};
 use crate::random::Random;

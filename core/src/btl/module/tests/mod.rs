@@ -353,7 +353,7 @@ fn b10_a_lost_peer_is_reported_once_and_its_sends_end() {
 /// others, so this is not a fatal error.
 #[test]
 fn b10_b37_a_link_that_goes_down_is_reported_once_and_is_not_fatal() {
-    use crate::rail::testing::link::{LinkFailure, Link, links};
+    use crate::rail::testing::link::{Link, LinkFailure, links};
     let (net, [own, other]) = links(1);
     let (rail, other) = (own.into_iter().next().unwrap(), other.into_iter().next().unwrap());
     let config = Config::default();
