@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_keeps_its_order() {
+    fn waiting_frames_keep_their_order() {
         let mut block = [0; 64];
         let mut queue = Queue::new(&mut Arena::new(&mut block), 3).unwrap();
         for turn in 0..10 {

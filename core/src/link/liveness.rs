@@ -40,7 +40,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             _ => self.config.dead_after,
         };
         let (since, owes) = if self.is_probing(path) {
-            (self.sign_of_life(path), path.liveness.unanswered >= MAX_UNANSWERED)
+            (self.last_answer(path), path.liveness.unanswered >= MAX_UNANSWERED)
         } else {
             (self.proven_at(path).max(path.liveness.owes_since), path.liveness.owes_since != 0)
         };
@@ -53,7 +53,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     /// When the peer was last known to be there, as far as this side could know.
-    fn sign_of_life(&self, path: &Path) -> u64 {
+    fn last_answer(&self, path: &Path) -> u64 {
         self.proven_at(path).max(if path.send.unacked == 0 { 0 } else { path.liveness.owes_since })
     }
 
@@ -157,7 +157,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (now, heartbeat, again) = (self.clock.now, self.config.heartbeat.as_nanos(), self.config.urgent());
         let due = |path: &&Path| path.liveness.probe_at <= now && heartbeat != 0;
         let Some(path) = self.peers.paths.get(at as usize).filter(due) else { return };
-        let due = self.sign_of_life(path).saturating_add(heartbeat);
+        let due = self.last_answer(path).saturating_add(heartbeat);
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         if due > now {
             (path.liveness.probe_at, path.liveness.unanswered) = (due, 0);

@@ -229,7 +229,7 @@ fn p14_p15_silence_alone_is_no_failure_where_a_peer_may_compute() {
 /// A frame that was on its way for long tells nothing of the peer's present state. A peer that stands still loses none of its
 /// other links by it.
 #[test]
-fn p14_p15_late_frames_are_no_sign_of_life() {
+fn p14_p15_late_frames_are_no_answer() {
     for patient in [false, true] {
         let mut mesh = Mesh::new(2, 1, Faults::default(), |config| {
             if patient {

@@ -126,7 +126,7 @@ fn p15_frames_of_an_earlier_session_fail_the_check() {
 }
 
 #[test]
-fn p15_a_deleted_peer_is_told_and_its_memory_is_left_alone() {
+fn p15_a_deleted_peer_is_notified_and_its_memory_is_not_used() {
     for seed in 0..10 {
         let faults = Faults { late_body: 500, in_place: 700, jitter: 5000, ..Faults::default() };
         let mut mesh = Mesh::new(2, seed, faults, |_| {});
@@ -223,7 +223,7 @@ fn p15_b16_peers_that_acknowledge_nothing_leave_slots_for_others() {
 /// Gaps count as received. A message about gaps that is 2^16 numbers late is not taken for other numbers with the same low
 /// half-word. Many gaps cause one answer.
 #[test]
-fn p15_b37_gaps_are_the_numbers_that_were_meant() {
+fn p15_b37_gaps_have_exactly_the_reported_numbers() {
     const FIRST: u64 = 70_000;
     let mut mesh = Mesh::new(2, 1, Faults::default(), |config| config.first_number = FIRST);
     for number in 0..3 {

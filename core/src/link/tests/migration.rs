@@ -337,7 +337,7 @@ fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
 }
 
 #[test]
-fn b37_p14_unackeds_are_exactly_what_was_not_acknowledged() {
+fn b37_p14_unacked_frames_are_exactly_those_without_an_acknowledgement() {
     let mut nodes = Nodes::new(1, Faults::default());
     for number in 0..10u64 {
         nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
@@ -431,7 +431,7 @@ fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_
 
 /// The same where more frames have migrated on than one control frame covers, and where most of the control frames are lost.
 #[test]
-fn p14_b37_gaps_are_told_until_each_is_known() {
+fn p14_b37_gaps_are_reported_until_each_is_known() {
     const SECOND: u64 = 1_000_000_000;
     for seed in 0..4 {
         let mut nodes = Nodes::with(2, seed, Faults::default(), |config| (config.window, config.slots) = (1024, 2048));

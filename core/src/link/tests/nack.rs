@@ -109,7 +109,7 @@ fn p15_b34_refused_frames_are_resent_as_there_is_room_and_not_after_timeouts() {
 
 /// When other peers' frames give back the room that they took, each peer is told of it in turn.
 #[test]
-fn p15_b34_peers_that_were_refused_for_others_are_told_of_room_in_turn() {
+fn p15_b34_free_room_is_reported_in_turn_to_peers_whose_frames_were_refused() {
     let (mut mesh, sent) = connected(5, 1, 1);
     mesh.faults(|faults| faults.late_body = 1000);
     for from in 1..5 {

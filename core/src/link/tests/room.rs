@@ -97,7 +97,7 @@ fn p3_b34_after_a_first_refusal_the_link_waits_for_a_moment() {
 /// The rail below may make room when it is polled, as when a socket takes the bytes that were left over. The link uses the room at
 /// once, since the rail does not wake the caller a second time.
 #[test]
-fn p3_b34_room_that_a_poll_makes_is_used_by_that_poll() {
+fn p3_b34_a_poll_uses_the_room_that_it_frees() {
     let mut mesh = connected(2);
     mesh.shared.borrow_mut().full = vec![1];
     commit(&mut mesh, 0, 1, &bytes(1, 100));

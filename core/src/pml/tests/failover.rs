@@ -533,7 +533,7 @@ fn half_way(count: usize) -> (Pair<Cables>, Vec<u8>, Vec<u8>, Request, Request) 
 }
 
 #[test]
-fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
+fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_rejoin() {
     for count in [1, 2, 3] {
         for (refuses_sends, tells) in [(false, true), (true, true), (false, false)] {
             let (mut pair, _data, mut into, send, receive) = half_way(count);
@@ -570,7 +570,7 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
 }
 
 #[test]
-fn p14_a_link_that_comes_back_carries_its_share_and_no_more() {
+fn p14_a_restored_link_carries_its_share_and_no_more() {
     const LONG: usize = 60_000;
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let (data, mut into) = (bytes(LONG, 9), vec![0; LONG]);
@@ -718,7 +718,7 @@ fn p14_migrated_frames_that_no_link_knows_are_dropped() {
 }
 
 #[test]
-fn p9_a_disabled_rail_takes_nothing_new_and_delivers_what_it_has() {
+fn p9_a_disabled_rail_accepts_no_frames_and_delivers_those_it_has() {
     let (mut pair, data, into, send, receive) = half_way(2);
     let sent = |pair: &Pair<Cables>, at: usize| [0, 1].map(|link| pair.engines[at].rails().0[link].sent());
     pair.engines[0].enable_rail(0, false).unwrap();

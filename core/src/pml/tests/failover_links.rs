@@ -212,12 +212,12 @@ fn fail_everywhere(names: &[&str], bad: bool) -> Counts {
 const ALL: [&str; 6] = ["eager", "late rendezvous", "stream", "synchronous", "held", "probed with credit"];
 
 #[test]
-fn p14_p15_b37_links_go_down_and_come_back_at_every_frame() {
+fn p14_p15_b37_links_fail_and_are_restored_at_every_frame() {
     fail_everywhere(&ALL, false);
 }
 
 #[test]
-fn p14_p15_b37_links_over_bad_wires_go_down_and_come_back_at_every_frame() {
+fn p14_p15_b37_links_over_bad_wires_fail_and_are_restored_at_every_frame() {
     let seen = fail_everywhere(&ALL, true);
     assert!(seen.duplicates > 0);
 }

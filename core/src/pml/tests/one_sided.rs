@@ -138,7 +138,7 @@ fn exchange(seed: Option<u64>, fault: Option<(u64, usize, Fault)>) -> [u64; 3] {
 }
 
 #[test]
-fn b43_operations_go_by_any_link_and_in_any_order() {
+fn b43_operations_use_any_link_in_any_order() {
     for seed in [None, Some(1), Some(2), Some(3)] {
         let [steps, moved, doubles] = exchange(seed, None);
         assert!(steps > 50 && moved + doubles == 0);
@@ -160,7 +160,7 @@ fn b43_operations_are_done_once_whatever_link_dies() {
 }
 
 #[test]
-fn b18_operations_end_with_their_peer_whatever_was_under_way() {
+fn b18_operations_in_any_state_end_with_their_peer() {
     let steps = exchange(None, None)[0];
     let mut lost = 0;
     for step in (0..steps).step_by(5) {

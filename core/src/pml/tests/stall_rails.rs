@@ -66,7 +66,7 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
 
 /// A link on which nothing was in flight goes down, late: keepalives took the others.
 #[test]
-fn p7_p14_a_link_that_goes_down_with_nothing_on_it_restarts_no_count() {
+fn p7_p14_an_idle_link_that_goes_down_restarts_no_count() {
     for used in [false, true] {
         let mut pair = Pair::<Cables>::new(WIDE, 3, None);
         assert_eq!(pair.send(0, 9, Mode::Standard, b"we have met"), Sending::Complete);
