@@ -161,7 +161,7 @@ fn b51_p23_p28_devices_move_long_messages() {
 
 /// The rail finds out what suits Soft-RoCE: messages from 64 KiB on are moved by gets of the receiver's device.
 #[test]
-fn b51_which_messages_devices_move_is_what_suits_them() {
+fn b51_devices_move_the_messages_that_suit_them() {
     let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
     let mut world = World::new(verbs(|_| {}), 2, limits);
     for (len, moved) in [((1 << 16) - 1, [0, 0]), (1 << 16, [0, 1])] {
@@ -211,7 +211,7 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
 /// A queue pair in its error state ends its connection at both ends, as broken. Other connections go on, and the peer
 /// is reachable again after it was added again.
 #[test]
-fn a_queue_pair_that_fails_is_lost_at_both_ends_and_comes_back() {
+fn a_queue_pair_that_fails_is_lost_at_both_ends_and_is_replaced() {
     let mut mesh = Mesh::new(verbs(|_| {}), 3);
     let exchange = |mesh: &mut Mesh<_>, from: usize, to: usize| {
         mesh.ends.iter_mut().for_each(|end| end.got.clear());
@@ -361,7 +361,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
 
 /// Short frames are sent inline, and the device signals only every eighth.
 #[test]
-fn short_frames_are_inline_and_few_are_told_of() {
+fn short_frames_are_inline_and_few_are_signaled() {
     let mut mesh = Mesh::new(verbs(|config| (config.inline_bytes, config.signal_every) = (64, 8)), 2);
     for _ in 0..160 {
         mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 64]);
@@ -414,7 +414,7 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
 
 /// Hellos use a queue pair of their own. If it fails, it is set up again, and pending connections are made.
 #[test]
-fn a_queue_pair_of_hellos_that_fails_is_mended() {
+fn a_queue_pair_of_hellos_that_fails_is_replaced() {
     let mut mesh = Mesh::new(verbs(|_| {}), 4);
     for (from, to) in [(0, 1), (0, 2), (3, 0), (2, 3)] {
         mesh.ends[0].rail.inject_hello_error();

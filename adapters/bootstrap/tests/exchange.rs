@@ -503,7 +503,7 @@ fn a_silent_server_is_given_up_at_the_deadline() {
 }
 
 #[test]
-fn the_launcher_is_told_of_an_abort_and_a_rank_of_a_lost_launcher() {
+fn an_abort_is_reported_to_the_launcher_and_a_lost_launcher_to_a_rank() {
     let world = World::new(1, false);
     let mut job = world.join(0);
     job.abort(7, "disk full").unwrap();

@@ -42,7 +42,7 @@ fn ended(child: &mut Child) -> Option<i32> {
 }
 
 #[test]
-fn a_signal_ends_a_job_whose_output_nobody_reads() {
+fn a_signal_ends_a_job_whose_output_is_not_read() {
     for line in ["exec yes", "exec yes >&2"] {
         let mut child = flood(&["-n", "2"], line);
         signal(&child, Signal::TERM);
@@ -51,7 +51,7 @@ fn a_signal_ends_a_job_whose_output_nobody_reads() {
 }
 
 #[test]
-fn a_signal_ends_a_job_on_other_hosts_whose_output_nobody_reads() {
+fn a_signal_ends_a_job_on_other_hosts_whose_output_is_not_read() {
     let directory = format!("{}/unread-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
     fs::create_dir_all(&directory).unwrap();
     let (hosts, rsh) = (format!("{directory}/hosts"), format!("{directory}/rsh"));
@@ -66,7 +66,7 @@ fn a_signal_ends_a_job_on_other_hosts_whose_output_nobody_reads() {
 }
 
 #[test]
-fn the_time_limit_ends_a_job_whose_output_nobody_reads() {
+fn the_time_limit_ends_a_job_whose_output_is_not_read() {
     let mut child = flood(&["-n", "2", "--timeout", "0.5"], "exec yes >&2");
     assert_eq!(ended(&mut child), Some(124));
 }

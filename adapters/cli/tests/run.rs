@@ -382,7 +382,7 @@ fn towline_under(env: &[&str], arguments: &str) -> Command {
 
 /// Shells do this to background processes, and many job runners do so too.
 #[test]
-fn signals_that_the_launcher_was_told_to_ignore_or_block_reach_the_ranks() {
+fn signals_that_the_launcher_ignores_or_blocks_reach_the_ranks() {
     for ways in [["--ignore-signal=INT,QUIT,TERM,PIPE,CHLD,USR1,USR2,ALRM,TSTP"], ["--block-signal"]] {
         // A shell can trap only signals that were not ignored when it started.
         let line = "trap 'echo usr1' USR1; trap 'echo int; exit 0' INT

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_cards_are_told_apart() {
+    fn bad_cards_are_distinguished() {
         let good = card().encode();
         assert_eq!(Card::decode(&[]), Err(Unreachable::NoCard));
         for len in 1..good.len() {

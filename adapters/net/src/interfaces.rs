@@ -105,11 +105,11 @@ pub fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
 /// # Errors
 /// The error of `getifaddrs(3)`.
 pub fn survey(filter: &Filter) -> io::Result<Vec<(Interface, Result<(), String>)>> {
-    let judged = |it: Interface| {
+    let with_verdict = |it: Interface| {
         let verdict = filter.verdict(&it.name, it.address);
         (it, verdict)
     };
-    Ok(list()?.into_iter().map(judged).collect())
+    Ok(list()?.into_iter().map(with_verdict).collect())
 }
 
 /// The addresses of this host that a filter allows. The others are logged with the reason, beside the name of the rail's

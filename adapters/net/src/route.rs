@@ -45,11 +45,11 @@ impl Relation {
 }
 
 /// The best relation of a peer's address to any of the addresses that are allowed on this host.
-pub fn judge(own: &[Interface], same_host: bool, to: &CardAddress) -> Relation {
-    own.iter().map(|own| judge_pair(own, same_host, to)).max().unwrap_or(Relation::Family)
+pub fn best_relation(own: &[Interface], same_host: bool, to: &CardAddress) -> Relation {
+    own.iter().map(|own| relation_between(own, same_host, to)).max().unwrap_or(Relation::Family)
 }
 
-fn judge_pair(own: &Interface, same_host: bool, to: &CardAddress) -> Relation {
+fn relation_between(own: &Interface, same_host: bool, to: &CardAddress) -> Relation {
     if own.address.is_ipv4() != to.address.is_ipv4() {
         return Relation::Family;
     }
@@ -79,7 +79,7 @@ pub fn candidates(own: &[Interface], own_host: u64, link: u8, peer: &Card) -> Ve
     let same_host = own_host == peer.host;
     let mut ranked: Vec<(Relation, SocketAddr)> = Vec::new();
     for entry in &peer.addresses {
-        let relation = judge(own, same_host, entry);
+        let relation = best_relation(own, same_host, entry);
         let address = SocketAddr::new(entry.address, entry.port);
         log::debug!("rank {} at {address}: {}", peer.rank, relation.reason());
         if relation.is_usable() {

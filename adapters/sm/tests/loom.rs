@@ -141,7 +141,7 @@ fn short_frames_pass_through_a_full_ring() {
 }
 
 #[test]
-fn payload_is_never_taken_for_a_header_word() {
+fn payload_is_never_mistaken_for_a_header_word() {
     passes_frames(u32::MAX - 3, &[LIMIT, 8, 8, 8, 8]);
 }
 

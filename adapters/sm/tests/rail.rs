@@ -350,7 +350,7 @@ fn p1_a_rank_that_runs_already_and_impossible_settings_are_refused() {
 }
 
 #[test]
-fn arm_answers_whether_there_is_no_work() {
+fn arm_returns_whether_there_is_no_work() {
     for with_pipe in [false, true] {
         let (mut left, mut right, to, back) = pair();
         if with_pipe {

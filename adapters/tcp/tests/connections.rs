@@ -88,7 +88,7 @@ fn a_waiting_connection_is_accepted_when_the_own_attempt_fails() {
     assert_eq!(transcript.read_verdict(&peer.key, &verdict), Some(towline_tcp::hello::Verdict::Accepted));
     world.send(0, to, b"mine");
     assert!(read_exactly::<12>(&mut world, &mut stream).is_some_and(|frame| frame[8..] == *b"mine"));
-    world.assert_nobody_lost();
+    world.assert_no_peer_lost();
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_connection_from_a_rank_that_is_not_added_yet_waits() {
     world.rails[1].add_peer(Peer(0), &cards[0]).unwrap();
     world.send(0, to, b"early");
     world.until("the frame", |world| world.observed[1] == [Observed::Frame(Peer(0), b"early".to_vec())]);
-    world.assert_nobody_lost();
+    world.assert_no_peer_lost();
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn after_a_dead_address_the_next_is_tried_and_after_the_last_one_the_peer_is_los
     world.send(0, to, b"by the second");
     world.until("the frame", |world| !world.observed[1].is_empty());
     assert_eq!(world.rails[0].counters().attempts_failed, 1);
-    world.assert_nobody_lost();
+    world.assert_no_peer_lost();
 
     let mut world = World::new(vec![rail(0)]);
     let card = ManualPeer::new(3).card(&[dead], &world.rails[0]);
@@ -202,11 +202,11 @@ fn twelve_ranks_exchange_frames_with_each_other() {
         from.dedup();
         assert_eq!(from.len(), 11);
     }
-    world.assert_nobody_lost();
+    world.assert_no_peer_lost();
 }
 
 #[test]
-fn an_orderly_end_is_told_from_a_failure() {
+fn an_orderly_end_is_distinguished_from_a_failure() {
     // A rank that finishes: its last frames arrive, then its goodbye.
     let (mut world, endpoints) = World::with_peers(vec![rail(0), rail(1)]);
     world.send(0, endpoints[0][1], b"last frame");

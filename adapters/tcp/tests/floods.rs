@@ -117,7 +117,7 @@ fn ten_thousand_callers_are_refused_and_counted_and_the_job_goes_on() {
         other => panic!("{other:?}"),
     });
     assert!(numbers.eq(0..rounds));
-    world.assert_nobody_lost();
+    world.assert_no_peer_lost();
     let kept = rounds * 2 * 64; // the frames that this test keeps
     assert!(grown < (32 << 20) + kept, "{grown} B more");
     assert_eq!(calls, CALLERS);

@@ -16,7 +16,7 @@ fn exchange(world: &mut World, endpoints: &[Vec<Endpoint>]) {
     world.send(0, endpoints[0][1], b"there");
     world.send(1, endpoints[1][0], b"and back");
     world.until("a frame each way", |world| world.observed.iter().all(|seen| !seen.is_empty()));
-    world.assert_nobody_lost();
+    world.assert_no_peer_lost();
 }
 
 #[test]

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_move_what_suits_them_or_what_is_set() {
+    fn devices_move_suitable_messages_or_the_configured_ones() {
         let of =
             |text: &str| pipeline(&Settings { direct_bytes: text.into(), direct_get: true, ..Settings::default() });
         let set = |least| Ok(Some(Pipeline { least, by_frames: 1 << 16, piece: 1 << 20, gets: true }));

@@ -18,17 +18,17 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Sets the time. After a pause no peer counts as dead before the frames that arrived meanwhile have been read. `patience` is
+    /// Sets the time. After a pause no peer counts as dead before the frames that arrived meanwhile have been read. `timeout` is
     /// the least time for which a peer may be silent.
-    pub fn tick(&mut self, now: Instant, patience: u64) {
+    pub fn tick(&mut self, now: Instant, timeout: u64) {
         let now = now.as_nanos().max(self.now);
-        if now.saturating_sub(self.now) > patience / 2 {
-            self.grace = now.saturating_add(patience / 4);
+        if now.saturating_sub(self.now) > timeout / 2 {
+            self.grace = now.saturating_add(timeout / 4);
         }
         if self.now == 0 {
             self.began = now;
         }
-        self.listened = self.listened.saturating_add(now.saturating_sub(self.now).min(patience / 64));
+        self.listened = self.listened.saturating_add(now.saturating_sub(self.now).min(timeout / 64));
         self.now = now;
     }
 
@@ -39,7 +39,7 @@ impl Clock {
 
     /// Whether frames of silent peers may lie unread in the rail below, since there was no time to read all of them. If the rail
     /// below never runs out of events, some peer floods this side; the end of another peer does not wait for that.
-    pub const fn is_behind(&self, patience: u64) -> bool {
-        self.now != self.heard_all && self.listened <= patience / 2
+    pub const fn is_behind(&self, timeout: u64) -> bool {
+        self.now != self.heard_all && self.listened <= timeout / 2
     }
 }

@@ -128,7 +128,7 @@ impl Config {
     }
 
     /// The least time for which a peer may be silent, connected or not, in nanoseconds.
-    pub(super) fn patience(&self) -> u64 {
+    pub(super) fn min_timeout(&self) -> u64 {
         self.dead_after.as_nanos().min(self.hello_within.as_nanos())
     }
 

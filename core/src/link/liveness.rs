@@ -40,7 +40,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             _ => self.config.dead_after,
         };
         let (since, owes) = if self.is_probing(path) {
-            (self.sign_of_life(path), path.liveness.unanswered >= MAX_UNANSWERED)
+            (self.last_answer(path), path.liveness.unanswered >= MAX_UNANSWERED)
         } else {
             (self.proven_at(path).max(path.liveness.owes_since), path.liveness.owes_since != 0)
         };
@@ -53,7 +53,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     /// When the peer was last known to be there, as far as this side could know.
-    fn sign_of_life(&self, path: &Path) -> u64 {
+    fn last_answer(&self, path: &Path) -> u64 {
         self.proven_at(path).max(if path.send.unacked == 0 { 0 } else { path.liveness.owes_since })
     }
 
@@ -85,7 +85,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if matches!(path.session.state, ConnState::Connecting | ConnState::Up)
             && self.dead_at(at).is_some_and(|due| due <= now)
         {
-            if self.clock.is_behind(self.config.patience()) {
+            if self.clock.is_behind(self.config.min_timeout()) {
                 self.extend_deadline(at, self.config.urgent());
             } else if !self.excuse_silence(at) {
                 return self.set_down(at, DownReason::TimedOut);
@@ -136,10 +136,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn hello_overdue_at(&self, at: u32) -> Option<u64> {
         let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
         // As long as an established peer may be silent, unless that is for ever.
-        let patience = (most / 16).max(silent.min(most / 2));
+        let timeout = (most / 16).max(silent.min(most / 2));
         let connecting = |path: &&Path| path.session.state == ConnState::Connecting;
         let path = self.peers.paths.get(at as usize).filter(connecting)?;
-        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).saturating_add(patience))
+        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).saturating_add(timeout))
     }
 
     /// Probes a link that is down.
@@ -157,7 +157,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (now, heartbeat, again) = (self.clock.now, self.config.heartbeat.as_nanos(), self.config.urgent());
         let due = |path: &&Path| path.liveness.probe_at <= now && heartbeat != 0;
         let Some(path) = self.peers.paths.get(at as usize).filter(due) else { return };
-        let due = self.sign_of_life(path).saturating_add(heartbeat);
+        let due = self.last_answer(path).saturating_add(heartbeat);
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         if due > now {
             (path.liveness.probe_at, path.liveness.unanswered) = (due, 0);

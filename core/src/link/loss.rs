@@ -159,8 +159,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             && frame.transmission < path.loss.latest
         {
             let least = path.estimator.least();
-            let patience = path.loss.reordering.patience(least);
-            let due = frame.sent_at.saturating_add(path.loss.latest_trip).saturating_add(patience);
+            let window = path.loss.reordering.window(least);
+            let due = frame.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window);
             let later = path.loss.latest.wrapping_sub(frame.transmission);
             let overtaken = !path.loss.reordering.is_seen() && later >= reorder;
             if due > self.clock.now && !overtaken {
@@ -206,8 +206,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let path = self.peers.paths.get(at as usize)?;
         let first = self.send.frames.at(path.send.sent.first()?)?;
         if first.transmission < path.loss.latest {
-            let patience = path.loss.reordering.patience(path.estimator.least());
-            return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(patience));
+            let window = path.loss.reordering.window(path.estimator.least());
+            return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window));
         }
         let last = self.send.frames.at(path.send.sent.last()?)?;
         let early = path.loss.reordering.early_timeouts();

@@ -8,7 +8,7 @@ use crate::time::Instant;
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Sets the time.
     pub(super) fn tick(&mut self, now: Instant) {
-        self.clock.tick(now, self.config.patience());
+        self.clock.tick(now, self.config.min_timeout());
     }
 
     /// The peer has frames for which the rail below had no room.

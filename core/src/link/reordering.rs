@@ -33,7 +33,7 @@ impl Reordering {
     }
 
     /// How late a frame may be before it counts as lost, in nanoseconds. `least` is the shortest round trip.
-    pub const fn patience(&self, least: u64) -> u64 {
+    pub const fn window(&self, least: u64) -> u64 {
         if self.late > least / 4 { self.late } else { least / 4 }
     }
 
@@ -58,7 +58,7 @@ impl Reordering {
         (self.seen, self.calm) = (true, 0);
         if newest > self.learnt {
             self.learnt = sent;
-            self.late = self.patience(least).saturating_mul(2).min(most.max(least));
+            self.late = self.window(least).saturating_mul(2).min(most.max(least));
         }
     }
 
@@ -101,18 +101,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_grows_with_late_frames_and_is_forgotten_after_losses() {
+    fn the_window_grows_with_late_frames_and_is_forgotten_after_losses() {
         let mut reordering = Reordering::new_zeroed();
-        assert_eq!((reordering.patience(100), reordering.is_seen()), (25, false));
+        assert_eq!((reordering.window(100), reordering.is_seen()), (25, false));
         reordering.on_late(80, 1000);
-        assert_eq!((reordering.patience(100), reordering.is_seen()), (100, true));
+        assert_eq!((reordering.window(100), reordering.is_seen()), (100, true));
         reordering.on_spurious(1, 10, 100, 1000);
         reordering.on_spurious(10, 20, 100, 1000); // of the same round trip
-        assert_eq!(reordering.patience(100), 200);
+        assert_eq!(reordering.window(100), 200);
         (0..20).for_each(|turn| reordering.on_spurious(100 + turn * 2, 101 + turn * 2, 100, 1000));
-        assert_eq!(reordering.patience(100), 1000);
+        assert_eq!(reordering.window(100), 1000);
         (0..16 * 6).for_each(|_| reordering.on_loss(100));
-        assert_eq!((reordering.patience(100), reordering.is_seen()), (25, false));
+        assert_eq!((reordering.window(100), reordering.is_seen()), (25, false));
     }
 
     /// The duplicates that are news, and whether a time-out was too early.

@@ -298,7 +298,7 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
 }
 
 #[test]
-fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
+fn p7_a_rejoined_member_does_not_hide_another_that_has_failed() {
     let (mut world, comm) = world(3);
     let params = world[1].params();
     let at_zero = &mut world[0];
@@ -328,7 +328,7 @@ fn p7_a_member_that_is_back_does_not_hide_another_that_is_not() {
 
 /// Communicators that were made before a peer was lost do not have the one that replaces it.
 #[test]
-fn p7_a_member_that_is_back_is_in_no_communicator_made_before_it_was_lost() {
+fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     let (mut world, comm) = world(3);
     let table = world[0].add_comm(7, Group::Table(&[2, 1, 0]), 2).unwrap();
     let same = world[0].add_comm(8, Group::World { size: 3 }, 0).unwrap();

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn p33_what_does_not_add_up_is_malformed() {
+    fn p33_inconsistent_headers_are_malformed() {
         assert_eq!(trace(&[], 0), ["malformed"]);
         assert_eq!(trace(&[0x21; 24], 24), ["malformed"]); // another version
         assert_eq!(trace(wire::Match::new(1, 2, 3).as_bytes(), 23), ["malformed"]); // length and bytes contradict each other

@@ -132,7 +132,7 @@ mod tests {
 
     /// Compares the goodput of a link with the bandwidth that gets through the rail.
     #[test]
-    fn p15_b34_goodput_stays_near_what_gets_through() {
+    fn p15_b34_goodput_stays_near_the_rate_of_delivered_frames() {
         for (loss, least) in [(0, 0.9), (10, 0.9), (50, 0.85), (100, 0.8), (300, 0.4)] {
             let goodput = measure(loss).expect("it ends");
             let through = f64::from(BANDWIDTH) * f64::from(1000 - loss) / 1000.0;

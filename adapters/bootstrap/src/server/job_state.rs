@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_do_not_fit_one_payload_are_told_in_several() {
+    fn ends_that_do_not_fit_one_payload_are_reported_in_several() {
         let (mut job, mut out) = (JobState::new(2), Vec::new());
         job.join(1, &mut out).unwrap();
         for part in 0..PARTS_MAX {

@@ -95,7 +95,7 @@ pub fn run(seed: u64, setting: &Setting) -> Result<Report, String> {
         _ => Relay::None,
     };
     let mut job = Job::start(plan, setting, relay)?;
-    let outcome = job.watch().and_then(|()| job.judge());
+    let outcome = job.watch().and_then(|()| job.check_results());
     outcome.map_err(|why| format!("{why}\n{}", job.failure_report()))
 }
 
@@ -388,7 +388,7 @@ impl Job {
     }
 
     /// Checks the results of all ranks.
-    fn judge(&mut self) -> Result<Report, String> {
+    fn check_results(&mut self) -> Result<Report, String> {
         let status = self.child.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
         self.end_faults(|_| true);
         let died = self.killed_at.is_some();

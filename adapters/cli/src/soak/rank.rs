@@ -249,7 +249,11 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
     }
 
     /// The outcome of an operation with `peer`, or with any rank. `None` if it failed because the victim died.
-    fn judge<T>(&mut self, peer: Option<u32>, outcome: std::result::Result<T, towline::Error>) -> Result<Option<T>> {
+    fn check_result<T>(
+        &mut self,
+        peer: Option<u32>,
+        outcome: std::result::Result<T, towline::Error>,
+    ) -> Result<Option<T>> {
         match outcome {
             Ok(it) => Ok(Some(it)),
             Err(towline::Error::PeerFailed { rank })
@@ -306,7 +310,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         self.receive_anything()?;
         for (of, receiving) in posted {
             let outcome = receiving.wait().map_err(|failed| failed.error);
-            if let Some((bytes, status)) = self.judge(Some(of.from), outcome)? {
+            if let Some((bytes, status)) = self.check_result(Some(of.from), outcome)? {
                 self.check(of, &bytes, status.into())?;
             }
         }
@@ -318,13 +322,13 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
             sends.push((to, sending));
         }
         self.complete_sends(over)?;
-        if let Some(mut never) = self.judge(None, never.map_err(|failed| failed.error))? {
+        if let Some(mut never) = self.check_result(None, never.map_err(|failed| failed.error))? {
             let cancelled = never.cancel();
             match never.wait().map_err(|failed| failed.error) {
                 Err(towline::Error::Cancelled) if cancelled => {}
                 // Once a rank has died, every receive from any source ends like this.
                 Err(why @ towline::Error::PeerFailed { .. }) if !cancelled => {
-                    self.judge::<()>(None, Err(why))?;
+                    self.check_result::<()>(None, Err(why))?;
                 }
                 other => return Err(format!("a receive that was cancelled ({cancelled}) ended with {other:?}").into()),
             }
@@ -342,7 +346,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
             let mut random = self.mix.random([9, own, to, round, 0]);
             for _ in 0..random.between(0, 6) {
                 let outcome = self.shared.step(to, &mut random);
-                if self.judge_window(to, outcome)?.is_none() {
+                if self.check_window_result(to, outcome)?.is_none() {
                     break;
                 }
             }
@@ -350,11 +354,11 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         Ok(())
     }
 
-    /// As [`judge`](Self::judge), for an operation on a window.
-    fn judge_window(&mut self, of: u32, outcome: std::result::Result<(), WindowError>) -> Result<Option<()>> {
+    /// As [`check_result`](Self::check_result), for an operation on a window.
+    fn check_window_result(&mut self, of: u32, outcome: std::result::Result<(), WindowError>) -> Result<Option<()>> {
         match outcome {
             Ok(()) => Ok(Some(())),
-            Err(WindowError::Failed(why)) => self.judge(Some(of), Err(why)),
+            Err(WindowError::Failed(why)) => self.check_result(Some(of), Err(why)),
             Err(WindowError::Mismatch(what)) => Err(format!("in the memory of rank {of}: {what}").into()),
         }
     }
@@ -362,7 +366,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
     fn complete_sends(&mut self, sends: Sends<L>) -> Result<()> {
         for (to, sending) in sends {
             let outcome = sending.wait().map_err(|failed| failed.error);
-            self.judge(Some(to), outcome)?;
+            self.check_result(Some(to), outcome)?;
         }
         Ok(())
     }
@@ -375,7 +379,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
                 let of = self.next(from, Stream::Posted);
                 let receiving = self.world.irecv(from, Stream::Posted as u32, vec![0u8; self.mix.len(of)]);
                 self.received[from as usize].of[Stream::Posted as usize] += 1;
-                if let Some(receiving) = self.judge(Some(from), receiving.map_err(|failed| failed.error))? {
+                if let Some(receiving) = self.check_result(Some(from), receiving.map_err(|failed| failed.error))? {
                     posted.push((of, receiving));
                 }
             }
@@ -400,7 +404,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         let mut any = Vec::new();
         for _ in 0..self.missing(Stream::AnySource) {
             let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; WILDCARD_MOST as usize]);
-            any.extend(self.judge(None, receiving.map_err(|failed| failed.error))?);
+            any.extend(self.check_result(None, receiving.map_err(|failed| failed.error))?);
         }
         Ok(any)
     }
@@ -411,7 +415,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         loop {
             for receiving in any.drain(..) {
                 let outcome = receiving.wait().map_err(|failed| failed.error);
-                if let Some((bytes, status)) = self.judge(None, outcome)? {
+                if let Some((bytes, status)) = self.check_result(None, outcome)? {
                     self.accept_from_any(Stream::AnySource, &bytes, status.into())?;
                 }
             }
@@ -419,7 +423,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
                 return Ok(());
             }
             let receiving = self.world.irecv(Any, Stream::AnySource as u32, vec![0u8; WILDCARD_MOST as usize]);
-            any.extend(self.judge(None, receiving.map_err(|failed| failed.error))?);
+            any.extend(self.check_result(None, receiving.map_err(|failed| failed.error))?);
         }
     }
 
@@ -440,7 +444,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
             SendMode::OwnedSynchronous => self.communicator_of(of).issend(of.to, tag, bytes),
             _ => self.communicator_of(of).isend(of.to, tag, bytes),
         };
-        let begun = self.judge(Some(of.to), begun.map_err(|failed| failed.error))?;
+        let begun = self.check_result(Some(of.to), begun.map_err(|failed| failed.error))?;
         sends.extend(begun.map(|sending| (of.to, sending)));
         Ok(())
     }
@@ -457,7 +461,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
             SendMode::BlockingSynchronous => self.world.ssend(of.to, tag, &bytes[..]),
             _ => self.world.send(of.to, tag, &bytes[..]),
         };
-        self.judge(Some(of.to), sent).map(drop)
+        self.check_result(Some(of.to), sent).map(drop)
     }
 
     /// Receives from one rank, first by blocking receives, then by probes.
@@ -471,7 +475,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
                     Stream::Blocking => self.receive(of),
                     _ => self.probe_and_receive(of),
                 };
-                let Some((bytes, status)) = self.judge(Some(from), outcome)? else { return Ok(()) };
+                let Some((bytes, status)) = self.check_result(Some(from), outcome)? else { return Ok(()) };
                 self.check(of, &bytes, status)?;
             }
         }
@@ -532,7 +536,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
     fn receive_anything(&mut self) -> Result<()> {
         while self.missing(Stream::Anything) != 0 {
             let outcome = self.side.recv_vec::<u8>(Any, Any);
-            if let Some((bytes, status)) = self.judge(None, outcome)? {
+            if let Some((bytes, status)) = self.check_result(None, outcome)? {
                 self.accept_from_any(Stream::Anything, &bytes, status.into())?;
             }
         }
@@ -637,11 +641,11 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         self.complete_sends(late)?;
         for of in self.others().chain([own]).collect::<Vec<_>>() {
             let outcome = self.shared.end(of);
-            self.judge_window(of, outcome)?;
+            self.check_window_result(of, outcome)?;
         }
         self.exchange_with_all(LAST)?;
         let outcome = self.shared.check(&self.others().chain([own]).collect::<Vec<_>>());
-        self.judge_window(own, outcome)?;
+        self.check_window_result(own, outcome)?;
         report_line(format!("shared {own} {}", self.shared.operations));
         for other in self.others().collect::<Vec<_>>() {
             for (over, name) in [(&*self.world, "world"), (&self.side, "side")] {
@@ -670,7 +674,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         for other in self.others().collect::<Vec<_>>() {
             let mut word = [0; size_of::<u32>()];
             let met = self.world.sendrecv(&own, other, tag, &mut word, other, tag);
-            if self.judge(Some(other), met.map(|_| ()))?.is_some() && word != other.to_le_bytes() {
+            if self.check_result(Some(other), met.map(|_| ()))?.is_some() && word != other.to_le_bytes() {
                 return Err(format!("rank {other} sent {word:?} as its last message").into());
             }
         }

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_goes_before_the_program_and_both_are_named() {
+    fn the_environment_overrides_the_program_and_both_are_named() {
         let config = Config { requests: 7, units: 9, ..Config::default() };
         let environment = |name: &str| (name == "TOWLINE_UNITS").then(|| " 11 ".to_string());
         let (config, settings) = config.in_force(environment).unwrap();

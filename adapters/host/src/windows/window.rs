@@ -511,7 +511,7 @@ mod tests {
 
     /// Some of the puts fail, and all are complete or in progress when their window is dropped.
     #[test]
-    fn nothing_is_kept_of_dropped_windows() {
+    fn dropped_windows_leave_nothing() {
         let world = Builder::new().transports("loopback").build().unwrap();
         for access in [Access::ANY, Access::REMOTE_READ] {
             for (makes_progress, flushes) in [(false, false), (true, false), (true, true)] {

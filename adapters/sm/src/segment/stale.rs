@@ -10,7 +10,7 @@ use crate::atomics::Ordering;
 use crate::host::Process;
 
 /// Removes files that jobs of this user left behind whose processes are gone; returns how many files. Files stay that cannot be
-/// judged from here (another container's), and files that are just being made.
+/// checked from here (another container's), and files that are just being made.
 pub fn remove_stale(directory: &Path, me: &Process) -> usize {
     let prefix = user_prefix();
     let Ok(entries) = fs::read_dir(directory) else { return 0 };

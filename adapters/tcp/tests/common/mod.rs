@@ -135,7 +135,7 @@ impl World {
     }
 
     /// Checks that no peer was lost, and drops the observed events.
-    pub fn assert_nobody_lost(&mut self) {
+    pub fn assert_no_peer_lost(&mut self) {
         for seen in &mut self.observed {
             assert!(!seen.iter().any(|it| matches!(it, Observed::Lost(..))), "{seen:?}");
             seen.clear();

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_kept_however_the_time_is_divided() {
+    fn the_rate_is_kept_for_any_division_of_the_time() {
         let mut bucket = TokenBucket::new(50);
         let (mut now, mut sent) = (Instant::from_nanos(1), 0u64);
         while now < Instant::from_nanos(1_000_000_000) {

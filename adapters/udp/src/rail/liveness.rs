@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn p7_forged_reports_lose_nobody() {
+    fn p7_forged_reports_lose_no_peer() {
         let mut pair = Pair::connected();
         for _ in 0..60 {
             pair.forge(&[0; 64]);

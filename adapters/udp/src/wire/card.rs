@@ -54,7 +54,7 @@ mod tests {
     use towline_net::card::CardAddress;
 
     #[test]
-    fn x1_golden_bytes_and_bad_cards_are_told_apart() {
+    fn x1_golden_bytes_and_bad_cards_are_distinguished() {
         let addresses = vec![CardAddress { address: "192.0.2.1".parse().unwrap(), prefix: 24, port: 9 }];
         let card = Card { link: 1, job: 2, instance: 3, host: 4, rank: 5, addresses };
         let good = encode(&card, false);

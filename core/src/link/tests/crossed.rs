@@ -1,8 +1,8 @@
 //! Two peers, each with two links. The first peer loses one link, the second peer the other: the frames of the two links
 //! change places.
 
-use super::bench::{TestLink, bytes, name_of};
-use super::wire::{Break, Faults, WireState, wires};
+use super::mesh::{TestLink, bytes, name_of};
+use super::wire::{Faults, WireFailure, WireState, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::link::{Config, Crc32c, Link};
@@ -105,7 +105,7 @@ impl Star {
             let delivery = unsafe { self.links[node][rail].deliver(frame.id, 0, sink, Cookie(1)) };
             assert_eq!(delivery, Delivery::Done);
         }
-        assert_eq!(bytes, super::bench::bytes(name_of(&bytes), bytes.len()));
+        assert_eq!(bytes, super::mesh::bytes(name_of(&bytes), bytes.len()));
         self.got[node - 1].push(name_of(&bytes));
     }
 
@@ -159,7 +159,7 @@ fn p14_b34_frames_of_two_links_that_are_down_change_places_where_both_are_full()
             });
             // Node 1 loses the first link, node 2 the second one. All slots are taken before the links notice it.
             for (rail, node) in [(0, 1), (1, 2)] {
-                star.wires[rail].borrow_mut().strike(Break::Deaf(node));
+                star.wires[rail].borrow_mut().fail(WireFailure::NoArrivals(node));
                 let before = sent[node - 1];
                 while star.send(rail, node, &bytes(number, len)) {
                     number += 1;
@@ -170,7 +170,7 @@ fn p14_b34_frames_of_two_links_that_are_down_change_places_where_both_are_full()
             star.until("all have arrived by the other link", |star| {
                 star.got.iter().zip(sent).all(|(got, sent)| got.len() == 2 + sent)
             });
-            star.wires.iter().for_each(|wire| wire.borrow_mut().mend());
+            star.wires.iter().for_each(|wire| wire.borrow_mut().restore());
         }
         let mut got: Vec<u64> = star.got.iter().flatten().copied().collect();
         got.sort_unstable();

@@ -1,7 +1,7 @@
 //! Frames that arrive late, when the window has moved on. They tell nothing of the numbers that have taken the places of the
 //! old ones.
 
-use super::bench::{Bench, bytes};
+use super::mesh::{Mesh, bytes};
 use super::wire::Faults;
 use crate::rail::*;
 use std::vec;
@@ -12,20 +12,20 @@ const MILLISECOND: u64 = 1_000_000;
 #[test]
 fn p15_b34_a_late_acknowledgement_acknowledges_no_later_frames() {
     for window in [4, 64, 256] {
-        let mut bench = Bench::new(2, 1, Faults::default(), |config| config.window = window);
+        let mut mesh = Mesh::new(2, 1, Faults::default(), |config| config.window = window);
         let count = u64::from(window.max(64)) + 4;
         for number in 0..count {
-            bench.send(0, 1, Lane::Eager, &bytes(number, 30));
+            mesh.send(0, 1, Lane::Eager, &bytes(number, 30));
         }
-        bench.settle();
-        bench.faults(|faults| faults.silent = true);
-        assert!(bench.try_send(0, 1, Lane::Eager, &bytes(count, 30)).is_ok());
-        let at = bench.ends[0].to[1].0;
-        assert!(bench.ends[0].link.take_ack(at, 2, 2, &[1 << 2], true), "of number 4, which was sent");
-        assert_eq!(bench.ends[0].link.used(), [1, 0], "window {window}");
-        bench.faults(|faults| faults.silent = false);
-        bench.settle();
-        bench.check(0, 1, (0..=count).collect());
+        mesh.settle();
+        mesh.faults(|faults| faults.silent = true);
+        assert!(mesh.try_send(0, 1, Lane::Eager, &bytes(count, 30)).is_ok());
+        let at = mesh.ends[0].to[1].0;
+        assert!(mesh.ends[0].link.take_ack(at, 2, 2, &[1 << 2], true), "of number 4, which was sent");
+        assert_eq!(mesh.ends[0].link.used(), [1, 0], "window {window}");
+        mesh.faults(|faults| faults.silent = false);
+        mesh.settle();
+        mesh.check(0, 1, (0..=count).collect());
     }
 }
 
@@ -33,21 +33,21 @@ fn p15_b34_a_late_acknowledgement_acknowledges_no_later_frames() {
 /// acknowledgement.
 #[test]
 fn p15_frames_that_were_lost_at_once_are_sent_again_at_once() {
-    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
+    let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});
     for number in 0..100 {
-        bench.send(0, 1, Lane::Eager, &bytes(number, 30));
+        mesh.send(0, 1, Lane::Eager, &bytes(number, 30));
     }
-    bench.settle();
-    bench.faults(|faults| faults.silent = true);
+    mesh.settle();
+    mesh.faults(|faults| faults.silent = true);
     for number in 100..130 {
-        assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, 30)).is_ok());
+        assert!(mesh.try_send(0, 1, Lane::Bulk, &bytes(number, 30)).is_ok());
     }
-    bench.run_for(MILLISECOND);
-    bench.faults(|faults| faults.silent = false);
-    let since = bench.now;
-    bench.settle();
-    bench.check(0, 1, (0..130).collect());
-    let took = bench.now - since;
+    mesh.run_for(MILLISECOND);
+    mesh.faults(|faults| faults.silent = false);
+    let since = mesh.now;
+    mesh.settle();
+    mesh.check(0, 1, (0..130).collect());
+    let took = mesh.now - since;
     assert!(took < 30 * MILLISECOND, "{took} ns, timeouts last {} ms", 5);
 }
 
@@ -55,14 +55,14 @@ fn p15_frames_that_were_lost_at_once_are_sent_again_at_once() {
 /// frame that has just arrived.
 #[test]
 fn p14_a_frame_that_migrated_here_twice_is_delivered_to_the_first_sink() {
-    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
-    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
-    bench.settle();
+    let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});
+    mesh.send(0, 1, Lane::Eager, &bytes(0, 30));
+    mesh.settle();
     let origin = Origin { link: 200, number: 5 };
     let frame = bytes(77, 3000);
-    let moved = |bench: &mut Bench| {
+    let moved = |mesh: &mut Mesh| {
         let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Bulk, header: 8, len: frame.len() as u32 };
-        let end = &mut bench.ends[0];
+        let end = &mut mesh.ends[0];
         // SAFETY: such a body is copied.
         unsafe {
             let body = crate::convertor::Span::of(&frame[8..]);
@@ -70,73 +70,73 @@ fn p14_a_frame_that_migrated_here_twice_is_delivered_to_the_first_sink() {
         }
     };
     // Two deliveries are pending when the link breaks, for other links to finish.
-    bench.faults(|faults| faults.late_body = 1000);
-    bench.poll(0); // so that the wire knows the time
-    assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(1, 3000)).is_ok());
-    moved(&mut bench);
-    bench.until("both are pending", |bench| bench.ends[1].pending.len() == 2);
-    bench.shared.borrow_mut().cut(0, 1);
-    bench.until("both are told", |bench| bench.ends.iter().all(|end| end.reports.len() == 1));
-    let (to, from) = (bench.ends[0].to[1], bench.ends[1].to[0]);
-    let first = bench.ends[0].link.next_unacked(to).unwrap().origin;
-    bench.ends[0].link.migrated(to, first);
-    assert_eq!(bench.ends[0].link.next_unacked(to).unwrap().origin, origin);
-    bench.ends[0].link.migrated(to, origin);
+    mesh.faults(|faults| faults.late_body = 1000);
+    mesh.poll(0); // so that the wire knows the time
+    assert!(mesh.try_send(0, 1, Lane::Bulk, &bytes(1, 3000)).is_ok());
+    moved(&mut mesh);
+    mesh.until("both are pending", |mesh| mesh.ends[1].pending.len() == 2);
+    mesh.shared.borrow_mut().cut(0, 1);
+    mesh.until("both are told", |mesh| mesh.ends.iter().all(|end| end.reports.len() == 1));
+    let (to, from) = (mesh.ends[0].to[1], mesh.ends[1].to[0]);
+    let first = mesh.ends[0].link.next_unacked(to).unwrap().origin;
+    mesh.ends[0].link.migrated(to, first);
+    assert_eq!(mesh.ends[0].link.next_unacked(to).unwrap().origin, origin);
+    mesh.ends[0].link.migrated(to, origin);
     // One is finished. The other frame comes back to this link, and takes the place of the first among the records.
-    assert!(matches!(bench.ends[1].link.claim(from, first), Some(Claim::Awaited { .. })));
-    bench.until("it is back", |bench| bench.ends.iter().all(|end| end.reports.len() == 2));
-    moved(&mut bench);
+    assert!(matches!(mesh.ends[1].link.claim(from, first), Some(Claim::Awaited { .. })));
+    mesh.until("it is back", |mesh| mesh.ends.iter().all(|end| end.reports.len() == 2));
+    moved(&mut mesh);
     let claim = loop {
-        bench.now += 100;
-        bench.poll(0);
-        let now = crate::time::Instant::from_nanos(bench.now);
-        if let Some(Event::Migrated(..)) = bench.ends[1].link.poll(now) {
-            break bench.ends[1].link.claim(from, origin);
+        mesh.now += 100;
+        mesh.poll(0);
+        let now = crate::time::Instant::from_nanos(mesh.now);
+        if let Some(Event::Migrated(..)) = mesh.ends[1].link.poll(now) {
+            break mesh.ends[1].link.claim(from, origin);
         }
     };
     assert!(matches!(claim, Some(Claim::Awaited { .. })), "{claim:?}");
-    bench.ends[1].pending.clear();
+    mesh.ends[1].pending.clear();
 }
 
 /// A frame is reserved before the link goes down, and committed after that.
 #[test]
 fn p15_b34_a_frame_that_is_committed_to_a_link_that_is_down_is_sent_once_when_it_is_up() {
-    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
-    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
-    bench.settle();
-    let (to, frame) = (bench.ends[0].to[1], bytes(1, 30));
+    let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});
+    mesh.send(0, 1, Lane::Eager, &bytes(0, 30));
+    mesh.settle();
+    let (to, frame) = (mesh.ends[0].to[1], bytes(1, 30));
     let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Eager, header: 8, len: 30 };
-    let mut grant = bench.ends[0].link.reserve(to, shape).unwrap();
+    let mut grant = mesh.ends[0].link.reserve(to, shape).unwrap();
     grant.write(0, &frame);
     let ticket = grant.finish();
-    bench.shared.borrow_mut().cut(0, 1);
-    bench.until("it is down", |bench| bench.ends.iter().all(|end| end.reports.len() == 1));
-    bench.ends[0].link.commit(ticket);
-    bench.until("it is back", |bench| bench.ends.iter().all(|end| end.reports.len() == 2));
-    bench.settle();
-    bench.check(0, 1, vec![0, 1]);
+    mesh.shared.borrow_mut().cut(0, 1);
+    mesh.until("it is down", |mesh| mesh.ends.iter().all(|end| end.reports.len() == 1));
+    mesh.ends[0].link.commit(ticket);
+    mesh.until("it is back", |mesh| mesh.ends.iter().all(|end| end.reports.len() == 2));
+    mesh.settle();
+    mesh.check(0, 1, vec![0, 1]);
 }
 
 /// If a long body was refused because the rail below has no room, its checksum would have to be computed again at each
 /// attempt.
 #[test]
 fn p15_b34_a_long_body_is_taken_though_the_rail_below_is_busy_and_no_other_after_it() {
-    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
-    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
-    bench.settle();
-    bench.faults(|faults| faults.busy = 1000);
+    let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});
+    mesh.send(0, 1, Lane::Eager, &bytes(0, 30));
+    mesh.settle();
+    mesh.faults(|faults| faults.busy = 1000);
     let frame = bytes(1, 9000);
     let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Bulk, header: 8, len: 9000 };
-    let (to, body, cookie) = (bench.ends[0].to[1], frame[8..].to_vec().into_boxed_slice(), 1 << 40);
+    let (to, body, cookie) = (mesh.ends[0].to[1], frame[8..].to_vec().into_boxed_slice(), 1 << 40);
     let mut give = || {
-        let link = &mut bench.ends[0].link;
+        let link = &mut mesh.ends[0].link;
         // SAFETY: the body is kept until its completion is reported.
         unsafe { link.send(to, shape, &frame[..8], crate::convertor::Span::of(&body), Cookie(cookie)) }
     };
     assert_eq!([give(), give()], [Ok(Sent::InPlace), Err(SendError::Busy)]);
-    bench.ends[0].in_place.insert(cookie, body);
-    bench.run_for(MILLISECOND);
-    bench.faults(|faults| faults.busy = 0);
-    bench.settle();
-    bench.check(0, 1, vec![0, 1]);
+    mesh.ends[0].in_place.insert(cookie, body);
+    mesh.run_for(MILLISECOND);
+    mesh.faults(|faults| faults.busy = 0);
+    mesh.settle();
+    mesh.check(0, 1, vec![0, 1]);
 }

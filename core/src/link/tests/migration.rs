@@ -1,7 +1,7 @@
 //! Frames that migrate from one link to another, between two nodes with several links each.
 
-use super::bench::{Bench, TestLink, bytes, name_of};
-use super::wire::{Break, Dice, Faults, WireState, wires};
+use super::mesh::{Mesh, TestLink, bytes, name_of};
+use super::wire::{Faults, Random, WireFailure, WireState, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::link::header::ACK_SPAN;
@@ -29,7 +29,7 @@ struct Node {
 struct Nodes {
     nodes: Vec<Node>,
     wires: Vec<Rc<RefCell<WireState>>>,
-    dice: Dice,
+    random: Random,
     now: u64,
 }
 
@@ -73,7 +73,7 @@ impl Nodes {
             let add = |(link, card): (&mut TestLink, &Vec<u8>)| link.add_peer(Peer(7), card).unwrap();
             node.to = node.links.iter_mut().zip(&cards[1 - at]).map(add).collect();
         }
-        Self { nodes, wires: shared, dice: Dice(seed), now: 0 }
+        Self { nodes, wires: shared, random: Random(seed), now: 0 }
     }
 
     /// The same after a frame by each link, named by the link.
@@ -302,7 +302,7 @@ fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
         let mut nodes = Nodes::new(seed, faults);
         let mut names = vec![];
         for number in 0..120u64 {
-            let len = 8 + nodes.dice.below([60, 9000][number as usize % 2]) as usize;
+            let len = 8 + nodes.random.below([60, 9000][number as usize % 2]) as usize;
             let frame = bytes(number, len);
             // The first link is preferred. It breaks from time to time: by the rail, or by silence.
             nodes.until("a frame is taken", |nodes| {
@@ -312,7 +312,7 @@ fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
             });
             names.push(number);
             if number % 30 == 29 {
-                if nodes.dice.chance(500) {
+                if nodes.random.chance(500) {
                     nodes.wires[0].borrow_mut().cut(0, 1);
                 } else {
                     nodes.wires[0].borrow_mut().faults.silent = true;
@@ -337,7 +337,7 @@ fn p14_b37_b34_frames_of_a_link_that_is_down_arrive_once_by_the_other() {
 }
 
 #[test]
-fn b37_p14_unackeds_are_exactly_what_was_not_acknowledged() {
+fn b37_p14_unacked_frames_are_exactly_those_without_an_acknowledgement() {
     let mut nodes = Nodes::new(1, Faults::default());
     for number in 0..10u64 {
         nodes.until("a frame is taken", |nodes| nodes.nodes[0].try_send(0, &bytes(number, 30)));
@@ -431,7 +431,7 @@ fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_
 
 /// The same where more frames have migrated on than one control frame covers, and where most of the control frames are lost.
 #[test]
-fn p14_b37_gaps_are_told_until_each_is_known() {
+fn p14_b37_gaps_are_reported_until_each_is_known() {
     const SECOND: u64 = 1_000_000_000;
     for seed in 0..4 {
         let mut nodes = Nodes::with(2, seed, Faults::default(), |config| (config.window, config.slots) = (1024, 2048));
@@ -497,7 +497,7 @@ fn p14_b37_b34_a_frame_that_has_migrated_is_new_once() {
     assert!(matches!(link.claim(to, origin(0)), Some(Claim::Duplicate)));
 }
 
-/// Links break in turn, are mended, and break for good but for one. Whichever that is, all frames arrive by it. So frames
+/// Links fail in turn and are restored, and then all but one fail permanently. All frames arrive by the last one. So frames
 /// have migrated whose numbers it has given out, up to a whole window.
 #[test]
 fn p14_b37_b34_one_link_that_is_up_is_enough() {
@@ -517,22 +517,24 @@ fn p14_b37_b34_one_link_that_is_up_is_enough() {
         let mut nodes = Nodes::with(links as u8, seed, faults, |config| {
             (config.window, config.slots, config.peers) = (if seed % 4 < 2 { 4 } else { 16 }, 64, 1 + seed as u32 % 3);
         });
-        let mut dice = Dice(!seed);
-        let burst = [1000, 300, 100][dice.below(3) as usize];
+        let mut random = Random(!seed);
+        let burst = [1000, 300, 100][random.below(3) as usize];
         let (mut sent, mut broken) = ([0; 2], vec![false; links as usize]);
         while sent != [300; 2] {
-            let link = dice.below(links) as usize;
-            if dice.chance(10) {
+            let link = random.below(links) as usize;
+            if random.chance(10) {
                 broken[link] = !broken[link];
-                let breaks = [Break::Silent, Break::Broken, Break::Deaf(0), Break::Deaf(1)];
+                let breaks =
+                    [WireFailure::Silent, WireFailure::Broken, WireFailure::NoArrivals(0), WireFailure::NoArrivals(1)];
                 let mut wire = nodes.wires[link].borrow_mut();
-                if broken[link] { wire.strike(breaks[dice.below(4) as usize]) } else { wire.mend() }
+                if broken[link] { wire.fail(breaks[random.below(4) as usize]) } else { wire.restore() }
             }
-            let from = dice.below(2) as usize;
-            let length = [8 + dice.below(50), 30 + dice.below(50), 200, 200 + dice.below(7000)][dice.below(4) as usize];
+            let from = random.below(2) as usize;
+            let length =
+                [8 + random.below(50), 30 + random.below(50), 200, 200 + random.below(7000)][random.below(4) as usize];
             let bytes = bytes(sent[from], length as usize);
             let node = &mut nodes.nodes[from];
-            let grant = (20..4000).contains(&length) && dice.chance(300);
+            let grant = (20..4000).contains(&length) && random.chance(300);
             if sent[from] < 300
                 && !node.down[link]
                 && (if grant { node.try_grant(link, &bytes) } else { node.try_send(link, &bytes) })
@@ -540,13 +542,13 @@ fn p14_b37_b34_one_link_that_is_up_is_enough() {
                 sent[from] += 1;
             }
             // In bursts, which fill windows.
-            if dice.chance(burst) {
+            if random.chance(burst) {
                 nodes.step();
             }
         }
-        let lives = dice.below(links) as usize;
+        let lives = random.below(links) as usize;
         for (link, wire) in nodes.wires.iter().enumerate() {
-            if link == lives { wire.borrow_mut().mend() } else { wire.borrow_mut().strike(Break::Silent) }
+            if link == lives { wire.borrow_mut().restore() } else { wire.borrow_mut().fail(WireFailure::Silent) }
         }
         nodes.until(&format!("all comes by the link that lives, seed {seed}"), |nodes| {
             nodes.nodes.iter().all(|node| node.got.len() >= 300)
@@ -597,12 +599,12 @@ fn p14_b37_a_late_migrated_frame_is_not_taken_for_a_later_frame_of_its_first_lin
     let mut nodes = Nodes::connected(1, Faults::default());
     let since = nodes.now;
     // The frame arrives, but its sender gets no acknowledgement.
-    nodes.wires[0].borrow_mut().deaf = Some(0);
+    nodes.wires[0].borrow_mut().without_arrivals = Some(0);
     assert!(nodes.nodes[0].try_send(0, &bytes(2, 30)));
     nodes.until("time passes", |nodes| nodes.now >= since + 3 * SECOND);
     nodes.wires[1].borrow_mut().faults.silent = true;
     nodes.until("it has migrated", |nodes| nodes.nodes[0].migrated == 1);
-    nodes.wires[0].borrow_mut().deaf = None;
+    nodes.wires[0].borrow_mut().without_arrivals = None;
     nodes.until("the first is back", |nodes| nodes.nodes.iter().all(|node| !node.down[0]));
     let names = 3..3 + u64::from(u16::MAX);
     for number in names.clone() {
@@ -622,18 +624,18 @@ fn p14_b37_a_late_migrated_frame_is_not_taken_for_a_later_frame_of_its_first_lin
 /// sent again.
 #[test]
 fn p14_b37_frames_that_arrived_before_a_migrated_frame_was_sent_are_acknowledged() {
-    let mut bench = Bench::new(2, 1, Faults::default(), |_| {});
-    bench.send(0, 1, Lane::Eager, &bytes(0, 30));
-    bench.settle();
-    bench.send(0, 1, Lane::Eager, &bytes(1, 30));
-    bench.until("it has arrived", |bench| bench.ends[1].link.counters().received == 2);
-    let end = &mut bench.ends[1];
+    let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});
+    mesh.send(0, 1, Lane::Eager, &bytes(0, 30));
+    mesh.settle();
+    mesh.send(0, 1, Lane::Eager, &bytes(1, 30));
+    mesh.until("it has arrived", |mesh| mesh.ends[1].link.counters().received == 2);
+    let end = &mut mesh.ends[1];
     let shape = Shape { tag: 0x99, lane: Lane::Eager, header: 8, len: 8 };
     // SAFETY: there is no body.
     let sent = unsafe {
         end.link.send_migrated(end.to[0], Origin { link: 200, number: 5 }, shape, &[7; 8], Span::EMPTY, None)
     };
     assert!(sent.is_ok());
-    bench.settle();
-    assert_eq!(bench.ends[0].link.counters().resent, 0);
+    mesh.settle();
+    assert_eq!(mesh.ends[0].link.counters().resent, 0);
 }

@@ -1,11 +1,11 @@
 //! Links over a wire on which everything goes wrong.
 
-mod bench;
 mod crossed;
 mod exact;
 mod health;
 mod hostile;
 mod late;
+mod mesh;
 mod migration;
 mod nack;
 mod native;

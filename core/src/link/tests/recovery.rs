@@ -1,6 +1,6 @@
 //! How soon lost frames are sent again, and that no others are.
 
-use super::bench::{Bench, bytes, name_of};
+use super::mesh::{Mesh, bytes, name_of};
 use super::wire::Faults;
 use crate::rail::*;
 use crate::time::Instant;
@@ -11,63 +11,63 @@ const ACK_DELAY: u64 = 25_000;
 const LEN: usize = 100;
 
 /// Two ends that know the round trip between them.
-fn connected(faults: Faults) -> (Bench, u64) {
+fn connected(faults: Faults) -> (Mesh, u64) {
     connected_with(faults, 256)
 }
 
-fn connected_with(faults: Faults, window: u32) -> (Bench, u64) {
+fn connected_with(faults: Faults, window: u32) -> (Mesh, u64) {
     let faults = Faults { delay: TRIP / 2 - 1000, ..faults };
     let calm = Faults { drop: 0, jitter: 0, drop_own: 0, ..faults };
-    let mut bench = Bench::new(2, 1, calm, |config| (config.slots, config.window) = (2 * window, window));
+    let mut mesh = Mesh::new(2, 1, calm, |config| (config.slots, config.window) = (2 * window, window));
     for number in 0..400 {
-        bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
-        bench.pass(20_000);
+        mesh.send(0, 1, Lane::Eager, &bytes(number, LEN));
+        mesh.pass(20_000);
     }
-    bench.settle();
-    assert_eq!(bench.ends[0].link.counters().resent, 0);
-    bench.shared.borrow_mut().faults = faults;
-    (bench, 400)
+    mesh.settle();
+    assert_eq!(mesh.ends[0].link.counters().resent, 0);
+    mesh.shared.borrow_mut().faults = faults;
+    (mesh, 400)
 }
 
 /// These frames are lost, so many times.
-fn lose(bench: &Bench, victims: impl IntoIterator<Item = (u64, u32)>) {
-    bench.shared.borrow_mut().victims = victims.into_iter().collect();
+fn lose(mesh: &Mesh, victims: impl IntoIterator<Item = (u64, u32)>) {
+    mesh.shared.borrow_mut().victims = victims.into_iter().collect();
 }
 
 /// Sends so many frames, so many nanoseconds apart. Returns when the last one was sent.
-fn stream(bench: &mut Bench, from: u64, count: u64, apart: u64) -> u64 {
+fn stream(mesh: &mut Mesh, from: u64, count: u64, apart: u64) -> u64 {
     for number in from..from + count {
-        bench.send(0, 1, Lane::Eager, &bytes(number, LEN));
+        mesh.send(0, 1, Lane::Eager, &bytes(number, LEN));
         if number + 1 < from + count {
-            bench.pass(apart);
+            mesh.pass(apart);
         }
     }
-    bench.now
+    mesh.now
 }
 
 /// Goes on until so many frames have arrived. Returns when that was.
-fn until_got(bench: &mut Bench, count: usize) -> u64 {
+fn until_got(mesh: &mut Mesh, count: usize) -> u64 {
     for _ in 0..10_000 {
-        if bench.ends[1].got.len() == count {
-            return bench.now;
+        if mesh.ends[1].got.len() == count {
+            return mesh.now;
         }
-        bench.pass(2000);
+        mesh.pass(2000);
     }
-    panic!("{} of {count} have come", bench.ends[1].got.len());
+    panic!("{} of {count} have come", mesh.ends[1].got.len());
 }
 
 /// Sends so many frames from this one on. Returns how long it took until that one arrived.
-fn arrival(bench: &mut Bench, number: u64, count: u64, apart: u64) -> u64 {
-    let (left, mut came) = (bench.now, None);
+fn arrival(mesh: &mut Mesh, number: u64, count: u64, apart: u64) -> u64 {
+    let (left, mut came) = (mesh.now, None);
     let mut next = number;
     while came.is_none() || next < number + count {
         if next < number + count {
-            stream(bench, next, 1, 0);
+            stream(mesh, next, 1, 0);
             next += 1;
         }
-        bench.pass(apart);
-        if came.is_none() && bench.ends[1].got.iter().any(|(.., frame)| name_of(frame) == number) {
-            came = Some(bench.now - left);
+        mesh.pass(apart);
+        if came.is_none() && mesh.ends[1].got.iter().any(|(.., frame)| name_of(frame) == number) {
+            came = Some(mesh.now - left);
         }
     }
     came.unwrap()
@@ -76,71 +76,71 @@ fn arrival(bench: &mut Bench, number: u64, count: u64, apart: u64) -> u64 {
 #[test]
 fn p15_the_last_frames_of_a_burst_are_resent_within_three_round_trips() {
     for tail in [1, 2, 5] {
-        let (mut bench, sent) = connected(Faults::default());
-        lose(&bench, (5 - tail..5).map(|place| (sent + place, 1)));
-        let left = stream(&mut bench, sent, 5, 0);
-        let took = until_got(&mut bench, sent as usize + 5) - left;
+        let (mut mesh, sent) = connected(Faults::default());
+        lose(&mesh, (5 - tail..5).map(|place| (sent + place, 1)));
+        let left = stream(&mut mesh, sent, 5, 0);
+        let took = until_got(&mut mesh, sent as usize + 5) - left;
         assert!(took < TRIP * 7 / 2 + ACK_DELAY * 2, "the last {tail} took {took} ns");
-        bench.settle();
-        bench.check(0, 1, (0..sent + 5).collect());
-        let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
+        mesh.settle();
+        mesh.check(0, 1, (0..sent + 5).collect());
+        let [one, other] = [0, 1].map(|end| *mesh.ends[end].link.counters());
         assert_eq!((one.resent, other.duplicates), (tail, 0), "no more than what was lost");
     }
 }
 
 #[test]
 fn p15_a_lost_frame_is_resent_when_later_ones_are_acknowledged() {
-    let (mut bench, sent) = connected(Faults::default());
-    lose(&bench, [(sent + 10, 1)]);
-    let start = bench.now;
-    stream(&mut bench, sent, 11, 2000);
-    let left = bench.now;
+    let (mut mesh, sent) = connected(Faults::default());
+    lose(&mesh, [(sent + 10, 1)]);
+    let start = mesh.now;
+    stream(&mut mesh, sent, 11, 2000);
+    let left = mesh.now;
     assert!(left - start < TRIP);
-    stream(&mut bench, sent + 11, 60, 2000);
-    let took = until_got(&mut bench, sent as usize + 71) - left;
+    stream(&mut mesh, sent + 11, 60, 2000);
+    let took = until_got(&mut mesh, sent as usize + 71) - left;
     assert!(took < TRIP * 7 / 4 + ACK_DELAY, "{took} ns");
-    bench.settle();
-    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[0].link.counters().timeouts), (1, 0));
+    mesh.settle();
+    assert_eq!((mesh.ends[0].link.counters().resent, mesh.ends[0].link.counters().timeouts), (1, 0));
 }
 
 /// A resent frame is told from its first transmission by its time. Later transmissions that arrived prove that it is lost
 /// again.
 #[test]
 fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more() {
-    let (mut bench, sent) = connected(Faults::default());
+    let (mut mesh, sent) = connected(Faults::default());
     for times in 1..4 {
         let number = sent + u64::from(times - 1) * 200;
-        lose(&bench, [(number, times)]);
-        let took = arrival(&mut bench, number, 200, 10_000);
+        lose(&mesh, [(number, times)]);
+        let took = arrival(&mut mesh, number, 200, 10_000);
         let most = TRIP / 2 + u64::from(times) * (TRIP * 3 / 2 + ACK_DELAY);
         assert!(took < most, "lost {times} times, it took {took} ns");
-        bench.settle();
+        mesh.settle();
     }
-    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().duplicates), (6, 0));
+    assert_eq!((mesh.ends[0].link.counters().resent, mesh.ends[1].link.counters().duplicates), (6, 0));
 }
 
 /// The same where an acknowledgement of all frames in flight takes several frames.
 #[test]
 fn p15_in_a_large_window_a_second_loss_is_noticed_as_soon() {
-    let (mut bench, sent) = connected_with(Faults::default(), 1024);
-    lose(&bench, [(sent, 2)]);
-    let took = arrival(&mut bench, sent, 700, 1000);
+    let (mut mesh, sent) = connected_with(Faults::default(), 1024);
+    lose(&mesh, [(sent, 2)]);
+    let took = arrival(&mut mesh, sent, 700, 1000);
     assert!(took < TRIP / 2 + 2 * (TRIP * 3 / 2 + ACK_DELAY), "it took {took} ns");
-    bench.settle();
-    assert_eq!((bench.ends[0].link.counters().resent, bench.ends[1].link.counters().duplicates), (2, 0));
-    bench.check(0, 1, (0..sent + 700).collect());
+    mesh.settle();
+    assert_eq!((mesh.ends[0].link.counters().resent, mesh.ends[1].link.counters().duplicates), (2, 0));
+    mesh.check(0, 1, (0..sent + 700).collect());
 }
 
 /// A lost part of an acknowledgement tells nothing of the frames that it covers.
 #[test]
 fn p15_in_a_large_window_lost_parts_of_acknowledgements_cause_few_duplicates() {
-    let (mut bench, sent) = connected_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
-    lose(&bench, (0..8).map(|place| (sent + place * 500, 3)));
-    stream(&mut bench, sent, 4000, 700);
-    bench.settle();
-    let (resent, duplicates) = (bench.ends[0].link.counters().resent, bench.ends[1].link.counters().duplicates);
+    let (mut mesh, sent) = connected_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
+    lose(&mesh, (0..8).map(|place| (sent + place * 500, 3)));
+    stream(&mut mesh, sent, 4000, 700);
+    mesh.settle();
+    let (resent, duplicates) = (mesh.ends[0].link.counters().resent, mesh.ends[1].link.counters().duplicates);
     assert!(duplicates < 60, "{duplicates} came twice, of {resent} that left twice");
-    bench.check(0, 1, (0..sent + 4000).collect());
+    mesh.check(0, 1, (0..sent + 4000).collect());
 }
 
 /// A peer that computes, or is stopped, reads late, but in the same order. The next loss is noticed as soon as without the
@@ -148,25 +148,25 @@ fn p15_in_a_large_window_lost_parts_of_acknowledgements_cause_few_duplicates() {
 #[test]
 fn p15_a_pause_of_the_peer_is_no_proof_of_reordering() {
     for pause in (16..48).map(|eighths| TRIP * eighths / 8).chain([50 * TRIP, 3_000_000_000]) {
-        let (mut bench, sent) = connected(Faults::default());
+        let (mut mesh, sent) = connected(Faults::default());
         for number in sent..sent + 20 {
-            assert!(bench.try_send(0, 1, Lane::Bulk, &bytes(number, LEN)).is_ok());
+            assert!(mesh.try_send(0, 1, Lane::Bulk, &bytes(number, LEN)).is_ok());
         }
-        let end = bench.now + pause;
-        while bench.now < end {
-            while bench.poll(0) {}
-            let due = bench.ends[0].link.poll_at().map_or(end, Instant::as_nanos);
-            bench.now = due.clamp(bench.now + 1, end);
+        let end = mesh.now + pause;
+        while mesh.now < end {
+            while mesh.poll(0) {}
+            let due = mesh.ends[0].link.poll_at().map_or(end, Instant::as_nanos);
+            mesh.now = due.clamp(mesh.now + 1, end);
         }
-        bench.settle();
-        bench.pass(10 * TRIP);
-        let [one, other] = [0, 1].map(|end| *bench.ends[end].link.counters());
-        let path = &bench.ends[0].link.peers.paths[0];
+        mesh.settle();
+        mesh.pass(10 * TRIP);
+        let [one, other] = [0, 1].map(|end| *mesh.ends[end].link.counters());
+        let path = &mesh.ends[0].link.peers.paths[0];
         assert!(!path.loss.reordering.is_seen(), "after {pause} ns: {one:?}");
         assert!(path.estimator.smoothed() < 4 * TRIP, "a pause of {pause} ns is no part of the way");
         assert_eq!((one.spurious, one.resent), (0, other.duplicates), "after {pause} ns");
         assert!(one.resent <= 2 * one.timeouts, "after {pause} ns: {one:?}");
-        bench.check(0, 1, (0..sent + 20).collect());
+        mesh.check(0, 1, (0..sent + 20).collect());
     }
 }
 
@@ -175,21 +175,21 @@ fn p15_a_pause_of_the_peer_is_no_proof_of_reordering() {
 #[test]
 fn p15_a_path_that_becomes_longer_is_learnt_and_frames_are_sent_once_again() {
     for (longer, most) in [(6, 10), (200, 30)] {
-        let (mut bench, sent) = connected(Faults::default());
-        bench.shared.borrow_mut().faults.delay *= longer;
+        let (mut mesh, sent) = connected(Faults::default());
+        mesh.shared.borrow_mut().faults.delay *= longer;
         for number in sent..sent + 40 {
-            bench.send(0, 1, Lane::Control, &bytes(number, LEN));
-            bench.pass(3 * longer * TRIP);
+            mesh.send(0, 1, Lane::Control, &bytes(number, LEN));
+            mesh.pass(3 * longer * TRIP);
         }
-        bench.settle();
-        let counters = *bench.ends[0].link.counters();
+        mesh.settle();
+        let counters = *mesh.ends[0].link.counters();
         assert!(counters.timeouts != 0 && counters.timeouts < most, "{longer} times as long: {counters:?}");
         assert_eq!(
-            bench.ends[0].link.peers.paths[0].loss.reordering.early_timeouts(),
+            mesh.ends[0].link.peers.paths[0].loss.reordering.early_timeouts(),
             0,
             "{longer} times as long: it is learnt"
         );
-        bench.check(0, 1, (0..sent + 40).collect());
+        mesh.check(0, 1, (0..sent + 40).collect());
     }
 }
 
@@ -197,21 +197,21 @@ fn p15_a_path_that_becomes_longer_is_learnt_and_frames_are_sent_once_again() {
 #[test]
 fn p15_reordering_causes_no_duplicates_once_it_is_known() {
     for jitter in [TRIP / 8, TRIP / 2] {
-        let (mut bench, sent) = connected(Faults { jitter, ..Faults::default() });
-        stream(&mut bench, sent, 2000, 3000);
-        bench.settle();
-        let before = *bench.ends[0].link.counters();
+        let (mut mesh, sent) = connected(Faults { jitter, ..Faults::default() });
+        stream(&mut mesh, sent, 2000, 3000);
+        mesh.settle();
+        let before = *mesh.ends[0].link.counters();
         assert!(before.resent < 200, "{before:?}");
-        stream(&mut bench, sent + 2000, 2000, 3000);
-        bench.settle();
-        let after = *bench.ends[0].link.counters();
+        stream(&mut mesh, sent + 2000, 2000, 3000);
+        mesh.settle();
+        let after = *mesh.ends[0].link.counters();
         assert!(
             after.resent - before.resent <= 2,
             "{} more, of {} before",
             after.resent - before.resent,
             before.resent
         );
-        bench.check(0, 1, (0..sent + 4000).collect());
+        mesh.check(0, 1, (0..sent + 4000).collect());
     }
 }
 
@@ -219,14 +219,14 @@ fn p15_reordering_causes_no_duplicates_once_it_is_known() {
 #[test]
 fn p15_the_congestion_window_survives_random_loss() {
     for drop in [10, 50, 100, 300] {
-        let (mut bench, sent) = connected(Faults { drop, ..Faults::default() });
+        let (mut mesh, sent) = connected(Faults { drop, ..Faults::default() });
         let mut least = u32::MAX;
         for number in 0..3000 {
-            bench.send(0, 1, Lane::Bulk, &bytes(sent + number, LEN));
-            least = least.min(bench.ends[0].link.peers.paths[0].congestion.allowed());
+            mesh.send(0, 1, Lane::Bulk, &bytes(sent + number, LEN));
+            least = least.min(mesh.ends[0].link.peers.paths[0].congestion.allowed());
         }
-        bench.settle();
+        mesh.settle();
         assert!(least >= 16, "{least} frames at {drop} per mille");
-        bench.check(0, 1, (0..sent + 3000).collect());
+        mesh.check(0, 1, (0..sent + 3000).collect());
     }
 }

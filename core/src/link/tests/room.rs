@@ -1,6 +1,6 @@
 //! A rail below that has no room, for a moment, or for a peer that stands still.
 
-use super::bench::{Bench, bytes};
+use super::mesh::{Mesh, bytes};
 use super::wire::Faults;
 use crate::rail::*;
 use crate::time::Instant;
@@ -11,9 +11,9 @@ const MILLISECOND: u64 = 1_000_000;
 const MOMENT: u64 = 25_000;
 
 /// Sends a frame by a grant. The link takes it even if the rail below has no room.
-fn commit(bench: &mut Bench, from: usize, to: usize, frame: &[u8]) {
+fn commit(mesh: &mut Mesh, from: usize, to: usize, frame: &[u8]) {
     let shape = Shape { tag: frame[0] | 0x80, lane: Lane::Eager, header: 8, len: frame.len() as u32 };
-    let end = &mut bench.ends[from];
+    let end = &mut mesh.ends[from];
     let mut grant = end.link.reserve(end.to[to], shape).unwrap();
     grant.write(0, frame);
     let ticket = grant.finish();
@@ -22,26 +22,26 @@ fn commit(bench: &mut Bench, from: usize, to: usize, frame: &[u8]) {
 
 /// Polls an end whenever something is due there, for so many nanoseconds. Returns how many times that was, and how many times the
 /// link did not let its caller sleep.
-fn poll_when_due(bench: &mut Bench, end: usize, nanos: u64) -> (u32, u32) {
-    let (until, mut times, mut awake) = (bench.now + nanos, 0, 0);
-    while bench.now < until {
-        while bench.poll(end) {}
-        awake += u32::from(!bench.ends[end].link.arm());
-        let due = bench.ends[end].link.poll_at().map_or(until, Instant::as_nanos);
-        (bench.now, times) = (due.max(bench.now + 1), times + 1);
+fn poll_when_due(mesh: &mut Mesh, end: usize, nanos: u64) -> (u32, u32) {
+    let (until, mut times, mut awake) = (mesh.now + nanos, 0, 0);
+    while mesh.now < until {
+        while mesh.poll(end) {}
+        awake += u32::from(!mesh.ends[end].link.arm());
+        let due = mesh.ends[end].link.poll_at().map_or(until, Instant::as_nanos);
+        (mesh.now, times) = (due.max(mesh.now + 1), times + 1);
     }
     (times, awake)
 }
 
 /// Ends that are connected.
-fn connected(count: usize) -> Bench {
-    let mut bench = Bench::new(count, 1, Faults::default(), |_| {});
+fn connected(count: usize) -> Mesh {
+    let mut mesh = Mesh::new(count, 1, Faults::default(), |_| {});
     for peer in 1..count {
-        bench.send(0, peer, Lane::Eager, &bytes(0, 100));
-        bench.send(peer, 0, Lane::Eager, &bytes(0, 100));
+        mesh.send(0, peer, Lane::Eager, &bytes(0, 100));
+        mesh.send(peer, 0, Lane::Eager, &bytes(0, 100));
     }
-    bench.settle();
-    bench
+    mesh.settle();
+    mesh
 }
 
 /// The rail below has no room, as when the peer stands still. A caller that sleeps until something is due must not be woken every
@@ -49,28 +49,28 @@ fn connected(count: usize) -> Bench {
 #[test]
 fn p3_b34_a_full_rail_below_is_tried_ever_less_often() {
     for owes_ack in [true, false] {
-        let mut bench = connected(2);
+        let mut mesh = connected(2);
         if owes_ack {
-            bench.send(0, 1, Lane::Eager, &bytes(1, 100));
-            while bench.ends[1].got.len() < 2 {
-                bench.poll(1);
-                bench.now += 100;
+            mesh.send(0, 1, Lane::Eager, &bytes(1, 100));
+            while mesh.ends[1].got.len() < 2 {
+                mesh.poll(1);
+                mesh.now += 100;
             }
         }
-        bench.faults(|faults| faults.busy = 1000);
+        mesh.faults(|faults| faults.busy = 1000);
         if !owes_ack {
-            commit(&mut bench, 1, 0, &bytes(1, 100));
+            commit(&mut mesh, 1, 0, &bytes(1, 100));
         }
-        let (times, awake) = poll_when_due(&mut bench, 1, 100 * MILLISECOND);
+        let (times, awake) = poll_when_due(&mut mesh, 1, 100 * MILLISECOND);
         assert!(times < 200, "{times} times in 100 ms");
         assert_eq!(awake, 0, "of {times} times, the caller was kept from sleeping");
-        bench.faults(|faults| faults.busy = 0);
-        bench.settle();
-        let mut connecting = Bench::new(2, 1, Faults { busy: 1000, ..Faults::default() }, |_| {});
+        mesh.faults(|faults| faults.busy = 0);
+        mesh.settle();
+        let mut connecting = Mesh::new(2, 1, Faults { busy: 1000, ..Faults::default() }, |_| {});
         let (times, _) = poll_when_due(&mut connecting, 1, 100 * MILLISECOND);
         assert!(times < 200, "{times} hellos in 100 ms");
         let (from, to) = if owes_ack { (0, 1) } else { (1, 0) };
-        bench.check(from, to, vec![0, 1]);
+        mesh.check(from, to, vec![0, 1]);
     }
 }
 
@@ -78,83 +78,83 @@ fn p3_b34_a_full_rail_below_is_tried_ever_less_often() {
 /// moment.
 #[test]
 fn p3_b34_after_a_first_refusal_the_link_waits_for_a_moment() {
-    let mut bench = connected(2);
+    let mut mesh = connected(2);
     for _ in 0..20 {
-        bench.poll(0);
+        mesh.poll(0);
     }
-    bench.faults(|faults| faults.busy = 1000);
-    commit(&mut bench, 0, 1, &bytes(1, 100));
+    mesh.faults(|faults| faults.busy = 1000);
+    commit(&mut mesh, 0, 1, &bytes(1, 100));
     for _ in 0..20 {
-        bench.poll(0);
+        mesh.poll(0);
     }
-    let due = bench.ends[0].link.poll_at().map_or(u64::MAX, Instant::as_nanos);
-    assert!(due <= bench.now + MOMENT, "after {} ns", due - bench.now);
-    bench.faults(|faults| faults.busy = 0);
-    bench.settle();
-    bench.check(0, 1, vec![0, 1]);
+    let due = mesh.ends[0].link.poll_at().map_or(u64::MAX, Instant::as_nanos);
+    assert!(due <= mesh.now + MOMENT, "after {} ns", due - mesh.now);
+    mesh.faults(|faults| faults.busy = 0);
+    mesh.settle();
+    mesh.check(0, 1, vec![0, 1]);
 }
 
 /// The rail below may make room when it is polled, as when a socket takes the bytes that were left over. The link uses the room at
 /// once, since the rail does not wake the caller a second time.
 #[test]
-fn p3_b34_room_that_a_poll_makes_is_used_by_that_poll() {
-    let mut bench = connected(2);
-    bench.shared.borrow_mut().full = vec![1];
-    commit(&mut bench, 0, 1, &bytes(1, 100));
-    poll_when_due(&mut bench, 0, 100 * MILLISECOND);
-    while bench.poll(0) {}
-    let (sent, at) = (bench.ends[0].link.counters().sent, bench.now + 100);
-    bench.shared.borrow_mut().room_at = Some(at);
-    assert!(bench.ends[0].link.poll_at().is_some_and(|due| due.as_nanos() == at));
-    bench.now = at;
-    while bench.poll(0) {}
-    assert_eq!(bench.ends[0].link.counters().sent, sent + 1);
-    bench.settle();
-    bench.check(0, 1, vec![0, 1]);
+fn p3_b34_a_poll_uses_the_room_that_it_frees() {
+    let mut mesh = connected(2);
+    mesh.shared.borrow_mut().full = vec![1];
+    commit(&mut mesh, 0, 1, &bytes(1, 100));
+    poll_when_due(&mut mesh, 0, 100 * MILLISECOND);
+    while mesh.poll(0) {}
+    let (sent, at) = (mesh.ends[0].link.counters().sent, mesh.now + 100);
+    mesh.shared.borrow_mut().room_at = Some(at);
+    assert!(mesh.ends[0].link.poll_at().is_some_and(|due| due.as_nanos() == at));
+    mesh.now = at;
+    while mesh.poll(0) {}
+    assert_eq!(mesh.ends[0].link.counters().sent, sent + 1);
+    mesh.settle();
+    mesh.check(0, 1, vec![0, 1]);
 }
 
 /// Of many peers that stand still, one goes on. Its frames do not wait for a turn of each other peer.
 #[test]
 fn p3_b34_of_many_peers_without_room_one_with_room_is_found_at_once() {
     const PEERS: usize = 20;
-    let mut bench = connected(PEERS + 1);
+    let mut mesh = connected(PEERS + 1);
     for lucky in [3, 17] {
-        let number = bench.ends[lucky].got.len() as u64;
-        bench.shared.borrow_mut().full = (1..=PEERS).collect();
+        let number = mesh.ends[lucky].got.len() as u64;
+        mesh.shared.borrow_mut().full = (1..=PEERS).collect();
         for peer in 1..=PEERS {
-            commit(&mut bench, 0, peer, &bytes(number, 100));
+            commit(&mut mesh, 0, peer, &bytes(number, 100));
         }
-        let (times, awake) = poll_when_due(&mut bench, 0, 100 * MILLISECOND);
+        let (times, awake) = poll_when_due(&mut mesh, 0, 100 * MILLISECOND);
         assert!(times < 1000 && awake < times, "{times} times in 100 ms, {awake} of them awake");
-        bench.shared.borrow_mut().full.retain(|peer| *peer != lucky);
-        let left = bench.ends[0].link.counters().resent + bench.ends[0].link.counters().sent;
-        poll_when_due(&mut bench, 0, 8 * MILLISECOND);
-        let now = bench.ends[0].link.counters().resent + bench.ends[0].link.counters().sent;
+        mesh.shared.borrow_mut().full.retain(|peer| *peer != lucky);
+        let left = mesh.ends[0].link.counters().resent + mesh.ends[0].link.counters().sent;
+        poll_when_due(&mut mesh, 0, 8 * MILLISECOND);
+        let now = mesh.ends[0].link.counters().resent + mesh.ends[0].link.counters().sent;
         assert!(now > left, "peer {lucky}");
-        bench.shared.borrow_mut().full.clear();
-        bench.settle();
-        (1..=PEERS).for_each(|peer| assert_eq!(bench.ends[peer].got.len() as u64, number + 1));
+        mesh.shared.borrow_mut().full.clear();
+        mesh.settle();
+        (1..=PEERS).for_each(|peer| assert_eq!(mesh.ends[peer].got.len() as u64, number + 1));
     }
 }
 
 /// A peer that stands still, so that there is no room for acknowledgements to it, does not delay acknowledgements to others.
 #[test]
 fn p3_p15_a_peer_without_room_delays_no_acknowledgements_to_others() {
-    let mut bench = connected(3);
-    bench.shared.borrow_mut().full = vec![1];
+    let mut mesh = connected(3);
+    mesh.shared.borrow_mut().full = vec![1];
     for number in 1..50 {
         if number < 4 {
-            bench.send(1, 0, Lane::Eager, &bytes(number, 100));
+            mesh.send(1, 0, Lane::Eager, &bytes(number, 100));
         }
-        bench.pass(MILLISECOND);
-        bench.send(2, 0, Lane::Eager, &bytes(number, 100));
-        bench.pass(2 * MOMENT);
-        assert!(bench.ends[2].link.drained(bench.ends[2].to[0]), "frame {number} is not acknowledged");
+        mesh.pass(MILLISECOND);
+        mesh.send(2, 0, Lane::Eager, &bytes(number, 100));
+        mesh.pass(2 * MOMENT);
+        assert!(mesh.ends[2].link.drained(mesh.ends[2].to[0]), "frame {number} is not acknowledged");
     }
-    let counters = *bench.ends[2].link.counters();
+    let counters = *mesh.ends[2].link.counters();
     assert_eq!((counters.resent, counters.timeouts), (0, 0));
-    bench.shared.borrow_mut().full.clear();
-    bench.settle();
-    bench.check(1, 0, vec![0, 1, 2, 3]);
-    bench.check(2, 0, (0..50).collect());
+    mesh.shared.borrow_mut().full.clear();
+    mesh.settle();
+    mesh.check(1, 0, vec![0, 1, 2, 3]);
+    mesh.check(2, 0, (0..50).collect());
 }

@@ -11,9 +11,9 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
 
 /// Reproducible random numbers (splitmix64).
 #[derive(Clone, Debug)]
-pub struct Dice(pub u64);
+pub struct Random(pub u64);
 
-impl Dice {
+impl Random {
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -45,7 +45,7 @@ pub struct Faults {
     pub in_place: u32,
     /// Bodies with a checksum count as copied, and are read where they lie when they arrive.
     pub by_pages: u32,
-    /// Nothing arrives, in silence.
+    /// Nothing arrives, and no event reports that.
     pub silent: bool,
     /// Only control frames are lost.
     pub drop_own: u32,
@@ -53,14 +53,14 @@ pub struct Faults {
     pub lose_nacks: bool,
 }
 
-/// How a wire breaks until it is mended.
+/// The failure of a wire until it is restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Break {
-    /// Nothing arrives, in silence.
+pub enum WireFailure {
+    /// Nothing arrives, and no event reports that.
     Silent,
     /// Nothing arrives at this end.
-    Deaf(usize),
-    /// Both ends are told, and all packets on the way are lost.
+    NoArrivals(usize),
+    /// The failure is reported to both ends, and all packets in flight are lost.
     Broken,
 }
 
@@ -117,17 +117,17 @@ pub struct WireState {
     pub faults: Faults,
     /// Frames of the first end that are lost: number, and how many times.
     pub victims: Vec<(u64, u32)>,
-    /// After so many frames the wire breaks.
-    pub fuse: Option<(usize, Break)>,
+    /// The number of frames after which the wire fails.
+    pub fails_after: Option<(usize, WireFailure)>,
     /// Nothing arrives at this end.
-    pub deaf: Option<usize>,
+    pub without_arrivals: Option<usize>,
     /// There is no room for frames to these ends.
     pub full: Vec<usize>,
     /// When the next poll makes room for all frames.
     pub room_at: Option<u64>,
-    /// Hosts answer, whatever becomes of frames.
+    /// Hosts answer, even if frames are lost.
     pub hosts_answer: bool,
-    pub dice: Dice,
+    pub random: Random,
     packets: Vec<Packet>,
     reading: Vec<Reading>,
     pending: Vec<Pending>,
@@ -161,12 +161,12 @@ pub fn wires(count: usize, seed: u64, faults: Faults, lossy: bool) -> Vec<Wire> 
         now: 0,
         faults,
         victims: vec![],
-        fuse: None,
-        deaf: None,
+        fails_after: None,
+        without_arrivals: None,
         full: vec![],
         room_at: None,
         hosts_answer: false,
-        dice: Dice(seed),
+        random: Random(seed),
         packets: vec![],
         reading: vec![],
         pending: vec![],
@@ -213,8 +213,8 @@ impl WireState {
         let faults = self.faults;
         self.log.push((packet.from, packet.tag, packet.bytes.clone()));
         let own = packet.tag == 0x11;
-        if let Some((_, how)) = self.fuse.take_if(|(after, _)| self.log.len() > *after) {
-            self.strike(how);
+        if let Some((_, how)) = self.fails_after.take_if(|(after, _)| self.log.len() > *after) {
+            self.fail(how);
         }
         let number = u16::from_le_bytes([packet.bytes[0], packet.bytes[1]]);
         let victim = self.victims.iter_mut().find(|(victim, times)| *victim as u16 == number && *times != 0);
@@ -223,23 +223,23 @@ impl WireState {
             return;
         }
         if self.faults.silent
-            || self.deaf == Some(packet.to)
-            || self.dice.chance(faults.drop)
-            || (own && self.dice.chance(faults.drop_own))
+            || self.without_arrivals == Some(packet.to)
+            || self.random.chance(faults.drop)
+            || (own && self.random.chance(faults.drop_own))
             || (own && faults.lose_nacks && packet.bytes.get(12) == Some(&(Kind::Nack as u8)))
         {
             return;
         }
-        let twice = self.dice.chance(faults.double);
-        if self.dice.chance(faults.corrupt) {
-            let bit = self.dice.below(packet.bytes.len() as u64 * 8);
+        let twice = self.random.chance(faults.double);
+        if self.random.chance(faults.corrupt) {
+            let bit = self.random.below(packet.bytes.len() as u64 * 8);
             packet.bytes[bit as usize / 8] ^= 1 << (bit % 8);
         }
         for _ in 0..=usize::from(twice) {
-            packet.at = self.now + 1000 + faults.delay + self.dice.below(faults.jitter + 1);
+            packet.at = self.now + 1000 + faults.delay + self.random.below(faults.jitter + 1);
             packet.body_at = packet.at;
-            if packet.bytes.len() > packet.header && self.dice.chance(faults.late_body) {
-                packet.body_at += 1 + self.dice.below(20_000);
+            if packet.bytes.len() > packet.header && self.random.chance(faults.late_body) {
+                packet.body_at += 1 + self.random.below(20_000);
             }
             self.packets.push(packet.clone());
         }
@@ -257,19 +257,19 @@ impl WireState {
         }
     }
 
-    /// Breaks the wire.
-    pub fn strike(&mut self, how: Break) {
-        self.faults.silent = matches!(how, Break::Silent | Break::Broken);
+    /// Lets the wire fail.
+    pub fn fail(&mut self, how: WireFailure) {
+        self.faults.silent = matches!(how, WireFailure::Silent | WireFailure::Broken);
         match how {
-            Break::Silent => {}
-            Break::Deaf(end) => self.deaf = Some(end),
-            Break::Broken => self.cut(0, 1),
+            WireFailure::Silent => {}
+            WireFailure::NoArrivals(end) => self.without_arrivals = Some(end),
+            WireFailure::Broken => self.cut(0, 1),
         }
     }
 
-    /// Mends the wire.
-    pub fn mend(&mut self) {
-        (self.faults.silent, self.deaf) = (false, None);
+    /// Restores the wire.
+    pub fn restore(&mut self) {
+        (self.faults.silent, self.without_arrivals) = (false, None);
     }
 
     /// Puts a frame on the way as if `from` had sent it.
@@ -296,7 +296,7 @@ impl Wire {
             return Err(SendError::Unreachable);
         }
         let busy = state.faults.busy;
-        if state.full.contains(&(to.0 as usize)) || state.dice.chance(busy) { Err(SendError::Busy) } else { Ok(()) }
+        if state.full.contains(&(to.0 as usize)) || state.random.chance(busy) { Err(SendError::Busy) } else { Ok(()) }
     }
 
     fn packet(&self, to: Endpoint, shape: Shape, bytes: Vec<u8>) -> Packet {
@@ -362,9 +362,9 @@ impl Rail for Wire {
         assert_eq!(header.len(), usize::from(shape.header));
         self.admit(to, shape)?;
         let in_place = self.shared.borrow().faults.in_place;
-        if body.len() > COPIED && self.shared.borrow_mut().dice.chance(in_place) {
+        if body.len() > COPIED && self.shared.borrow_mut().random.chance(in_place) {
             let mut state = self.shared.borrow_mut();
-            let at = state.now + state.dice.below(30_000);
+            let at = state.now + state.random.below(30_000);
             state.in_place += 1;
             let (from, to) = (self.me, to.0 as usize);
             state.reading.push(Reading { from, to, tag: shape.tag, header: header.to_vec(), body, cookie, at });
@@ -388,7 +388,7 @@ impl Rail for Wire {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         let by_pages = self.shared.borrow().faults.by_pages;
-        if body.len() <= COPIED || !self.shared.borrow_mut().dice.chance(by_pages) {
+        if body.len() <= COPIED || !self.shared.borrow_mut().random.chance(by_pages) {
             // SAFETY: passed on from the caller.
             return unsafe { self.send(to, shape, header, body, cookie) };
         }

@@ -255,7 +255,7 @@ mod tests {
     proptest! {
         /// Against an ordered map, over random histories, with the tree dropped and built again in between.
         #[test]
-        fn p27_finds_what_an_ordered_map_finds(ops in prop::collection::vec((0..6u8, 0..4u32, any::<u16>()), 0..400)) {
+        fn p27_finds_the_same_as_an_ordered_map(ops in prop::collection::vec((0..6u8, 0..4u32, any::<u16>()), 0..400)) {
             let mut block = vec![0u8; 64 * 256];
             let mut pool = Pool::new(&mut Arena::new(&mut block), 100).unwrap();
             let (mut tree, mut model) = (PostingOrder::default(), BTreeMap::new());

@@ -76,7 +76,7 @@ pub(super) fn finish(engines: &mut [Engine], at: usize, request: Request) -> Res
         }
         step(engines);
     }
-    panic!("stand-still: {:?}", engines.iter().map(|e| *e.counters()).collect::<Vec<_>>());
+    panic!("no progress: {:?}", engines.iter().map(|e| *e.counters()).collect::<Vec<_>>());
 }
 
 pub(super) fn settle(engines: &mut [Engine]) {
@@ -289,7 +289,7 @@ fn m14_only_an_unmatched_receive_is_cancelled() {
 }
 
 #[test]
-fn p7_m6_a_forgotten_peer_leaves_nothing_behind_and_may_come_back() {
+fn p7_m6_a_deleted_peer_leaves_nothing_behind_and_may_be_added_again() {
     let mut engines = engines(2, WIDE, 8, 512);
     let data = bytes(3000, 1);
     let mut into = vec![0; 3000];
@@ -337,7 +337,7 @@ fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
 
 /// An operation that ends while nothing arrives must be reported, too: else a caller that waits for it would go to sleep.
 #[test]
-fn p8_an_end_that_nothing_arrived_for_is_progress() {
+fn p8_a_completion_without_an_arrival_is_progress() {
     let mut engines = engines(2, WIDE, 2, 512);
     let data = bytes(16, 1);
     // More than the loop has room for: the last message waits for its own rail.

@@ -1,4 +1,4 @@
-//! Links that go down, stall and come back at every step of every exchange, and rails that are disabled.
+//! Links that go down, stall and are up again at every step of every exchange, and rails that are disabled.
 
 use core::fmt;
 use std::cell::RefCell;
@@ -12,26 +12,26 @@ use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::*;
-use crate::rail::testing::link::{Cut, Link, Net, links};
+use crate::rail::testing::link::{Link, LinkFailure, Net, links};
 use crate::rail::{Failover, FullRail, Peer, Rail};
 use crate::time::Instant;
 
 /// Cables, the links of each host over them, and the memory of the links.
-pub(super) type Laid<G> = (G, [Vec<<G as Ground>::Rail>; 2], Vec<*mut [u8]>);
+pub(super) type Built<G> = (G, [Vec<<G as Topology>::Rail>; 2], Vec<*mut [u8]>);
 
 /// Cables between two hosts, and the links over them.
-pub(super) trait Ground: Sized {
+pub(super) trait Topology: Sized {
     type Rail: FullRail;
-    /// How a cable is broken.
-    type Blow: Copy + fmt::Debug;
+    /// The failure of a cable.
+    type Fault: Copy + fmt::Debug;
     /// Turns after which late receives are posted.
     const LATE: u32;
 
-    /// Makes `count` links for each host, and the memory that they lie in.
-    fn lay(count: usize, seed: Option<u64>) -> Laid<Self>;
+    /// Makes `count` links for each host, and their memory.
+    fn build(count: usize, seed: Option<u64>) -> Built<Self>;
 
-    /// Breaks a cable from a step on.
-    fn plan(&mut self, step: u64, cable: usize, blow: Self::Blow);
+    /// Plans the failure of a cable at a step.
+    fn plan(&mut self, step: u64, cable: usize, fault: Self::Fault);
 
     /// Steps so far: of one cable, or of all.
     fn steps(&self) -> u64;
@@ -71,17 +71,17 @@ impl<R: FullRail> Rails for Set<R> {
 type Engine<R> = Pml<'static, Set<R>>;
 
 /// Two engines with some links between them. They free their memory.
-pub(super) struct Pair<G: Ground> {
+pub(super) struct Pair<G: Topology> {
     pub engines: ManuallyDrop<[Engine<G::Rail>; 2]>,
     memory: Vec<*mut [u8]>,
-    pub ground: G,
+    pub topology: G,
     turns: u64,
     /// The sum of what progress returned in all turns.
     pub events: u64,
     now: Instant,
 }
 
-impl<G: Ground> Drop for Pair<G> {
+impl<G: Topology> Drop for Pair<G> {
     fn drop(&mut self) {
         // SAFETY: neither is used after this; the memory came from boxes, and only the engines and their rails used it.
         unsafe {
@@ -91,9 +91,9 @@ impl<G: Ground> Drop for Pair<G> {
     }
 }
 
-impl<G: Ground> Pair<G> {
+impl<G: Topology> Pair<G> {
     pub fn new(config: Config, count: usize, seed: Option<u64>) -> Self {
-        let (ground, ends, mut memory) = G::lay(count, seed);
+        let (topology, ends, mut memory) = G::build(count, seed);
         let engines = ends.map(|rails| {
             let size = config.bytes(&rails.iter().map(Rail::attributes).collect::<Vec<_>>());
             let block = Box::into_raw(vec![0u8; size].into_boxed_slice());
@@ -102,7 +102,7 @@ impl<G: Ground> Pair<G> {
             Pml::new(config, &mut Arena::new(unsafe { &mut *block }), Set(rails)).unwrap()
         });
         let engines = ManuallyDrop::new(engines);
-        let mut pair = Self { engines, memory, ground, turns: 0, events: 0, now: Instant::ZERO };
+        let mut pair = Self { engines, memory, topology, turns: 0, events: 0, now: Instant::ZERO };
         pair.introduce();
         pair
     }
@@ -125,7 +125,7 @@ impl<G: Ground> Pair<G> {
         }
         let due = self.engines.iter().filter_map(Pml::poll_at).min();
         self.events += u64::from(events);
-        self.now = self.ground.turn(events, due);
+        self.now = self.topology.turn(events, due);
     }
 
     pub fn turns(&mut self, count: u32) {
@@ -150,14 +150,14 @@ impl<G: Ground> Pair<G> {
             }
             self.turn();
         }
-        panic!("stand-still: {:?} {:?}", self.engines[0].counters(), self.engines[1].counters());
+        panic!("no progress: {:?} {:?}", self.engines[0].counters(), self.engines[1].counters());
     }
 
     fn used(&self) -> [[u32; 3]; 2] {
         [0, 1].map(|at| self.engines[at].used())
     }
 
-    /// Nothing is left: no request, no message, no frame that a link still keeps.
+    /// Checks that nothing is left: no request, no message, no frame in a link.
     pub fn assert_clean(&mut self, name: &str) {
         let unfinished = |pair: &Self| {
             let links = pair.engines.iter().flat_map(|engine| &engine.rails().0);
@@ -178,29 +178,29 @@ impl<G: Ground> Pair<G> {
     }
 }
 
-/// Cables that a test cuts.
+/// Cables that fail and are restored.
 pub(super) struct Cables {
     pub net: Rc<RefCell<Net>>,
-    blow: Option<(usize, Blow)>,
+    fault: Option<(usize, Fault)>,
     count: usize,
     turns: u32,
-    struck: Option<u32>,
+    failed_at: Option<u32>,
 }
 
-impl Ground for Cables {
+impl Topology for Cables {
     type Rail = Link;
-    type Blow = Blow;
+    type Fault = Fault;
     const LATE: u32 = 30;
 
-    fn lay(count: usize, seed: Option<u64>) -> Laid<Self> {
+    fn build(count: usize, seed: Option<u64>) -> Built<Self> {
         let (net, ends) = links(count);
         net.borrow_mut().shuffle = seed;
-        (Self { net, blow: None, count, turns: 0, struck: None }, ends, Vec::new())
+        (Self { net, fault: None, count, turns: 0, failed_at: None }, ends, Vec::new())
     }
 
-    fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
-        self.net.borrow_mut().plan.push((step, cable, blow.cut));
-        self.blow = Some((cable, blow));
+    fn plan(&mut self, step: u64, cable: usize, fault: Fault) {
+        self.net.borrow_mut().plan.push((step, cable, fault.failure));
+        self.fault = Some((cable, fault));
     }
 
     fn steps(&self) -> u64 {
@@ -209,17 +209,17 @@ impl Ground for Cables {
 
     fn turn(&mut self, _: u32, _: Option<Instant>) -> Instant {
         self.turns += 1;
-        if let Some((cable, blow)) = self.blow {
+        if let Some((cable, fault)) = self.fault {
             let mut net = self.net.borrow_mut();
-            if self.struck.is_none() && net.plan.is_empty() {
-                self.struck = Some(self.turns);
+            if self.failed_at.is_none() && net.plan.is_empty() {
+                self.failed_at = Some(self.turns);
             }
-            let since = self.struck.map(|struck| self.turns - struck);
-            if blow.mended_after.is_some() && since == blow.mended_after {
-                net.mend(cable);
+            let since = self.failed_at.map(|failed_at| self.turns - failed_at);
+            if fault.restored_after.is_some() && since == fault.restored_after {
+                net.restore(cable);
             }
-            if blow.then_the_other && since == blow.mended_after.map(|after| after + 8) {
-                net.cut((cable + 1) % self.count, blow.cut);
+            if fault.then_other_fails && since == fault.restored_after.map(|after| after + 8) {
+                net.fail_link((cable + 1) % self.count, fault.failure);
             }
         }
         Instant::ZERO
@@ -235,14 +235,14 @@ impl Ground for Cables {
 }
 
 impl Pair<Cables> {
-    pub fn cut(&mut self, cable: usize, cut: Cut) {
-        self.ground.net.borrow_mut().cut(cable, cut);
+    pub fn fail_link(&mut self, cable: usize, failure: LinkFailure) {
+        self.topology.net.borrow_mut().fail_link(cable, failure);
     }
 }
 
-/// What happens to a message.
+/// How a message is received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(super) enum Reception {
     /// A receive for it is posted at first, or some turns later.
     Early,
     Late,
@@ -253,23 +253,23 @@ pub(super) enum Fate {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Letter {
+pub(super) struct Case {
     pub from: usize,
     pub len: usize,
     pub mode: Mode,
-    pub fate: Fate,
+    pub reception: Reception,
 }
 
-const fn letter(from: usize, len: usize, mode: Mode, fate: Fate) -> Letter {
-    Letter { from, len, mode, fate }
+const fn case(from: usize, len: usize, mode: Mode, reception: Reception) -> Case {
+    Case { from, len, mode, reception }
 }
 
-/// The exchanges: name, engine, letters. Receives that are posted late come in reverse order.
-pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
-    use Fate::*;
+/// The exchanges: name, configuration, messages. Late receives are posted in reverse order.
+pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Case>)> {
     use Mode::*;
-    let both = |lens: &[usize], mode, fate| -> Vec<Letter> {
-        lens.iter().flat_map(|len| [letter(0, *len, mode, fate), letter(1, *len, mode, fate)]).collect()
+    use Reception::*;
+    let both = |lens: &[usize], mode, reception| -> Vec<Case> {
+        lens.iter().flat_map(|len| [case(0, *len, mode, reception), case(1, *len, mode, reception)]).collect()
     };
     let none = Config { unexpected: 0, units: 0, ..WIDE };
     let two = Config { unexpected: 8, units: 8, ..WIDE };
@@ -288,36 +288,57 @@ pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Letter>)> {
     ]
 }
 
-/// How a cable is broken from some step on: it is cut, mended after so many turns, and perhaps another one is cut then.
+/// The failure of a cable, the number of turns after which the cable is restored, and whether another one fails then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Blow {
-    cut: Cut,
-    mended_after: Option<u32>,
-    then_the_other: bool,
+pub(super) struct Fault {
+    failure: LinkFailure,
+    restored_after: Option<u32>,
+    then_other_fails: bool,
 }
 
-pub(super) const BLOWS: [Blow; 8] = {
-    let clean = Blow { cut: Cut::CLEAN, mended_after: None, then_the_other: false };
+pub(super) const FAULTS: [Fault; 8] = {
+    let clean = Fault { failure: LinkFailure::CLEAN, restored_after: None, then_other_fails: false };
     [
         clean,
         // The two sides notice at different times. Frames in flight arrive, their acknowledgements do not.
-        Blow { cut: Cut { sweeps: false, patience: [3, 40], ..Cut::CLEAN }, ..clean },
+        Fault {
+            failure: LinkFailure { loses_in_flight: false, polls_until_down: [3, 40], ..LinkFailure::CLEAN },
+            ..clean
+        },
         // The link refuses frames before it is reported down.
-        Blow { cut: Cut { refuses: true, patience: [30, 6], ..Cut::CLEAN }, ..clean },
+        Fault {
+            failure: LinkFailure { refuses_sends: true, polls_until_down: [30, 6], ..LinkFailure::CLEAN },
+            ..clean
+        },
         // One way only.
-        Blow { cut: Cut { ways: [true, false], patience: [20, 5], ..Cut::CLEAN }, ..clean },
-        Blow { cut: Cut { ways: [false, true], sweeps: false, patience: [4, 50], ..Cut::CLEAN }, ..clean },
+        Fault {
+            failure: LinkFailure { directions: [true, false], polls_until_down: [20, 5], ..LinkFailure::CLEAN },
+            ..clean
+        },
+        Fault {
+            failure: LinkFailure {
+                directions: [false, true],
+                loses_in_flight: false,
+                polls_until_down: [4, 50],
+                ..LinkFailure::CLEAN
+            },
+            ..clean
+        },
         // The link is up again in the middle. One side may not even have noticed the failure.
-        Blow { mended_after: Some(12), ..clean },
-        Blow { cut: Cut { patience: [2, u32::MAX], ..Cut::CLEAN }, mended_after: Some(30), ..clean },
+        Fault { restored_after: Some(12), ..clean },
+        Fault {
+            failure: LinkFailure { polls_until_down: [2, u32::MAX], ..LinkFailure::CLEAN },
+            restored_after: Some(30),
+            ..clean
+        },
         // One after the other.
-        Blow { mended_after: Some(25), then_the_other: true, ..clean },
+        Fault { restored_after: Some(25), then_other_fails: true, ..clean },
     ]
 };
 
 /// Counts of an exchange.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct Counts {
     pub steps: u64,
     pub moved: u64,
     pub duplicates: u64,
@@ -325,7 +346,7 @@ pub(super) struct Seen {
     pub handed_over: u64,
 }
 
-impl Seen {
+impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.moved += other.moved;
         self.duplicates += other.duplicates;
@@ -334,33 +355,33 @@ impl Seen {
     }
 }
 
-/// Runs an exchange over some links, of which one is broken from a step on, and checks all promises.
-pub(super) fn exchange<G: Ground>(
+/// Runs an exchange over some links, one of which fails at a step, and checks all guarantees.
+pub(super) fn exchange<G: Topology>(
     config: Config,
-    letters: &[Letter],
+    cases: &[Case],
     count: usize,
-    blow: Option<(u64, usize, G::Blow)>,
+    fault: Option<(u64, usize, G::Fault)>,
     seed: Option<u64>,
-) -> Seen {
+) -> Counts {
     let mut pair = Pair::<G>::new(config, count, seed);
-    if let Some((step, cable, blow)) = blow {
-        pair.ground.plan(step, cable, blow);
+    if let Some((step, cable, fault)) = fault {
+        pair.topology.plan(step, cable, fault);
     }
-    let mut data: Vec<_> = letters.iter().enumerate().map(|(tag, letter)| bytes(letter.len, tag as u8)).collect();
+    let mut data: Vec<_> = cases.iter().enumerate().map(|(tag, case)| bytes(case.len, tag as u8)).collect();
     let want = data.clone();
-    let mut into: Vec<_> = letters.iter().map(|letter| vec![0xaa; letter.len]).collect();
-    let mut receives: Vec<Option<Request>> = vec![None; letters.len()];
-    let mut ended = vec![[false; 2]; letters.len()]; // sent, received
-    for (tag, letter) in letters.iter().enumerate().filter(|(_, letter)| letter.fate == Fate::Early) {
-        let source = if tag % 4 < 2 { ANY } else { letter.from as u32 };
-        receives[tag] = Some(pair.recv(1 - letter.from, source, tag as u32, &mut into[tag]));
+    let mut into: Vec<_> = cases.iter().map(|case| vec![0xaa; case.len]).collect();
+    let mut receives: Vec<Option<Request>> = vec![None; cases.len()];
+    let mut ended = vec![[false; 2]; cases.len()]; // sent, received
+    for (tag, case) in cases.iter().enumerate().filter(|(_, case)| case.reception == Reception::Early) {
+        let source = if tag % 4 < 2 { ANY } else { case.from as u32 };
+        receives[tag] = Some(pair.recv(1 - case.from, source, tag as u32, &mut into[tag]));
     }
-    if letters.iter().any(|letter| letter.mode == Mode::Ready) {
+    if cases.iter().any(|case| case.mode == Mode::Ready) {
         pair.turns(1);
     }
     let mut sends = Vec::new();
-    for (tag, letter) in letters.iter().enumerate() {
-        sends.push(match pair.send(letter.from, tag as u32, letter.mode, &data[tag]) {
+    for (tag, case) in cases.iter().enumerate() {
+        sends.push(match pair.send(case.from, tag as u32, case.mode, &data[tag]) {
             Sending::Pending(request) => Some(request),
             Sending::Complete => {
                 data[tag].fill(0xdd); // the memory is ours again
@@ -372,17 +393,17 @@ pub(super) fn exchange<G: Ground>(
     let mut turn = 0u32;
     loop {
         if turn >= G::LATE {
-            for (tag, letter) in letters.iter().enumerate().rev() {
+            for (tag, case) in cases.iter().enumerate().rev() {
                 if receives[tag].is_some() {
                     continue;
                 }
-                let (at, number) = (1 - letter.from, tag as u32);
-                match letter.fate {
-                    Fate::Late => receives[tag] = Some(pair.recv(at, letter.from as u32, number, &mut into[tag])),
-                    Fate::Probed => {
+                let (at, number) = (1 - case.from, tag as u32);
+                match case.reception {
+                    Reception::Late => receives[tag] = Some(pair.recv(at, case.from as u32, number, &mut into[tag])),
+                    Reception::Probed => {
                         let pattern = Pattern { context: 1, source: ANY, tag: number };
                         if let Ok(Some((message, _))) = pair.engines[at].improbe(pattern) {
-                            let sink = Span::contiguous(into[tag].as_mut_ptr(), letter.len);
+                            let sink = Span::contiguous(into[tag].as_mut_ptr(), case.len);
                             // SAFETY: the buffer lives until the request is over.
                             receives[tag] = Some(unsafe { pair.engines[at].imrecv(message, sink) }.unwrap());
                         }
@@ -393,49 +414,49 @@ pub(super) fn exchange<G: Ground>(
         }
         pair.turn();
         turn += 1;
-        for (tag, letter) in letters.iter().enumerate() {
+        for (tag, case) in cases.iter().enumerate() {
             if let Some(request) = sends[tag]
-                && let Some(outcome) = pair.engines[letter.from].test(request)
+                && let Some(outcome) = pair.engines[case.from].test(request)
             {
-                match letter.fate {
-                    Fate::NotReady => assert_eq!(outcome, Err(Failure::NotReady(Peer(1 - letter.from as u32)))),
-                    _ => assert!(outcome.is_ok(), "{letter:?} {outcome:?}"),
+                match case.reception {
+                    Reception::NotReady => assert_eq!(outcome, Err(Failure::NotReady(Peer(1 - case.from as u32)))),
+                    _ => assert!(outcome.is_ok(), "{case:?} {outcome:?}"),
                 }
                 data[tag].fill(0xdd);
                 (sends[tag], ended[tag][0]) = (None, true);
             }
             if let Some(request) = receives[tag]
                 && !ended[tag][1]
-                && let Some(outcome) = pair.engines[1 - letter.from].test(request)
+                && let Some(outcome) = pair.engines[1 - case.from].test(request)
             {
                 let status = outcome.unwrap();
                 assert_eq!(
                     (status.tag, status.received, status.delivered),
-                    (tag as u32, letter.len as u64, letter.len as u64)
+                    (tag as u32, case.len as u64, case.len as u64)
                 );
-                assert!(into[tag] == want[tag], "{letter:?}");
+                assert!(into[tag] == want[tag], "{case:?}");
                 ended[tag][1] = true;
             }
         }
-        let over = |(letter, ended): (&Letter, &[bool; 2])| ended[0] && (ended[1] || letter.fate == Fate::NotReady);
-        if letters.iter().zip(&ended).all(over) {
+        let over = |(case, ended): (&Case, &[bool; 2])| ended[0] && (ended[1] || case.reception == Reception::NotReady);
+        if cases.iter().zip(&ended).all(over) {
             break;
         }
         if turn > 100_000 {
             let counters = [0, 1].map(|at| *pair.engines[at].counters());
-            panic!("stand-still: {ended:?} {counters:#?}");
+            panic!("no progress: {ended:?} {counters:#?}");
         }
     }
-    let steps = pair.ground.steps();
+    let steps = pair.topology.steps();
     pair.assert_clean("after the exchange");
-    assert!(into == want || letters.iter().any(|letter| letter.fate == Fate::NotReady), "written after the end");
+    assert!(into == want || cases.iter().any(|case| case.reception == Reception::NotReady), "written after the end");
     let of = |count: fn(&Counters) -> u64| pair.engines.iter().map(|engine| count(engine.counters())).sum::<u64>();
     assert_eq!(
         (of(|c| c.lost), of(|c| c.credit_violations), of(|c| c.malformed), of(|c| c.unknown_tags)),
         (0, 0, 0, 0)
     );
     let links = || pair.engines.iter().flat_map(|engine| &engine.rails().0);
-    Seen {
+    Counts {
         steps,
         moved: of(|c| c.frames_migrated),
         duplicates: of(|c| c.duplicates),
@@ -444,22 +465,23 @@ pub(super) fn exchange<G: Ground>(
     }
 }
 
-/// Of two and of three links each goes down at every step of every exchange: in all of several ways if the build is fast, else in
-/// one of them in turn.
-fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
-    let mut all = Seen::default();
-    for (name, config, letters) in exchanges().into_iter().filter(|(name, ..)| names.contains(name)) {
+/// With two and with three links, each link fails at every step of every exchange: with all kinds of failures if the build is fast,
+/// otherwise with one of them in turn.
+fn fail_everywhere(names: &[&str], shuffle: bool) -> Counts {
+    let mut all = Counts::default();
+    for (name, config, cases) in exchanges().into_iter().filter(|(name, ..)| names.contains(name)) {
         for count in [2, 3] {
-            let steps = exchange::<Cables>(config, &letters, count, None, shuffle.then_some(1)).steps;
+            let steps = exchange::<Cables>(config, &cases, count, None, shuffle.then_some(1)).steps;
             for step in 1..=steps {
                 for cable in 0..count {
-                    let turn = (step as usize * 3 + cable * 5) % BLOWS.len();
-                    for (_, blow) in BLOWS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
+                    let turn = (step as usize * 3 + cable * 5) % FAULTS.len();
+                    for (_, fault) in FAULTS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn)
+                    {
                         let seed = shuffle.then_some(step);
-                        let strike = || exchange::<Cables>(config, &letters, count, Some((step, cable, *blow)), seed);
-                        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(strike)) {
+                        let run = || exchange::<Cables>(config, &cases, count, Some((step, cable, *fault)), seed);
+                        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
                             Ok(seen) => all.add(&seen),
-                            Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {blow:?}"),
+                            Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {fault:?}"),
                         }
                     }
                 }
@@ -472,28 +494,28 @@ fn strike_everywhere(names: &[&str], shuffle: bool) -> Seen {
 
 #[test]
 fn p14_b37_a_link_goes_down_at_every_step_of_short_messages() {
-    strike_everywhere(&["eager", "unexpected"], false);
+    fail_everywhere(&["eager", "unexpected"], false);
 }
 
 #[test]
 fn p14_b37_a_link_goes_down_at_every_step_of_long_messages() {
-    let seen = strike_everywhere(&["rendezvous", "late rendezvous", "stream"], false);
+    let seen = fail_everywhere(&["rendezvous", "late rendezvous", "stream"], false);
     assert!(seen.handed_over > 10);
 }
 
 #[test]
 fn p14_p21_a_link_goes_down_at_every_step_of_acknowledged_messages() {
-    strike_everywhere(&["synchronous", "ready"], false);
+    fail_everywhere(&["synchronous", "ready"], false);
 }
 
 #[test]
 fn p14_p27_a_link_goes_down_at_every_step_of_messages_that_are_held_back() {
-    strike_everywhere(&["credit", "held", "probed", "probed with credit"], false);
+    fail_everywhere(&["credit", "held", "probed", "probed with credit"], false);
 }
 
 #[test]
 fn p14_b37_a_link_goes_down_while_frames_overtake_each_other() {
-    strike_everywhere(&["eager", "late rendezvous", "credit", "held", "probed"], true);
+    fail_everywhere(&["eager", "late rendezvous", "credit", "held", "probed"], true);
 }
 
 const BODY: usize = 2_000;
@@ -511,18 +533,18 @@ fn half_way(count: usize) -> (Pair<Cables>, Vec<u8>, Vec<u8>, Request, Request) 
 }
 
 #[test]
-fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
+fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_rejoin() {
     for count in [1, 2, 3] {
-        for (refuses, tells) in [(false, true), (true, true), (false, false)] {
+        for (refuses_sends, tells) in [(false, true), (true, true), (false, false)] {
             let (mut pair, _data, mut into, send, receive) = half_way(count);
             let held = pair.send(0, 2, Mode::Synchronous, &[1; 10]);
             let (mut any, mut other) = ([0; 10], [0; 4]);
             let wild = pair.recv(0, ANY, 9, &mut any);
             let specific = pair.recv(0, 1, 8, &mut other);
-            let patience = if tells { [0, 9] } else { [0, 0] };
+            let polls_until_down = if tells { [0, 9] } else { [0, 0] };
             for cable in 0..count {
-                let patience = patience.map(|polls| polls + 5 * cable as u32);
-                pair.cut(cable, Cut { refuses, patience, ..Cut::CLEAN });
+                let polls_until_down = polls_until_down.map(|polls| polls + 5 * cable as u32);
+                pair.fail_link(cable, LinkFailure { refuses_sends, polls_until_down, ..LinkFailure::CLEAN });
             }
             let failed = Err(Failure::PeerFailed(Peer(1)));
             assert_eq!(pair.finish(0, send), failed);
@@ -537,7 +559,7 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
             assert_eq!(pair.engines[0].test(wild), None);
             assert_eq!([0, 1].map(|at| pair.engines[at].counters().lost), [1, 1]);
             // The other side starts again.
-            (0..count).for_each(|cable| pair.ground.net.borrow_mut().mend(cable));
+            (0..count).for_each(|cable| pair.topology.net.borrow_mut().restore(cable));
             pair.introduce();
             assert_eq!(pair.send(1, 9, Mode::Standard, &[7; 10]), Sending::Complete);
             assert_eq!(pair.finish(0, wild).map(|status| status.delivered), Ok(10));
@@ -548,7 +570,7 @@ fn p14_m6_with_the_last_link_the_peer_is_lost_and_may_come_back() {
 }
 
 #[test]
-fn p14_a_link_that_comes_back_carries_its_share_and_no_more() {
+fn p14_a_restored_link_carries_its_share_and_no_more() {
     const LONG: usize = 60_000;
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);
     let (data, mut into) = (bytes(LONG, 9), vec![0; LONG]);
@@ -556,7 +578,7 @@ fn p14_a_link_that_comes_back_carries_its_share_and_no_more() {
     let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
     let sent = |pair: &Pair<Cables>| [0, 1].map(|link| pair.engines[0].rails().0[link].sent());
     pair.turns(20);
-    pair.cut(0, Cut::CLEAN);
+    pair.fail_link(0, LinkFailure::CLEAN);
     pair.turns(3);
     let before = sent(&pair);
     while pair.engines[0].counters().fragments_sent < 250 {
@@ -564,7 +586,7 @@ fn p14_a_link_that_comes_back_carries_its_share_and_no_more() {
     }
     let alone = sent(&pair);
     assert!(alone[0] == before[0] && alone[1] > before[1] + 100);
-    pair.ground.net.borrow_mut().mend(0);
+    pair.topology.net.borrow_mut().restore(0);
     assert_eq!(pair.finish(1, receive).map(|status| status.delivered), Ok(LONG as u64));
     assert!(pair.finish(0, send).is_ok());
     assert!(into == data);
@@ -610,7 +632,7 @@ fn p14_p17_a_body_sent_in_place_that_is_copied_when_it_migrates_ends() {
     while pair.engines[0].counters().fragments_sent < 6 {
         pair.turn();
     }
-    pair.cut(0, Cut::CLEAN);
+    pair.fail_link(0, LinkFailure::CLEAN);
     assert!(pair.finish(0, send).is_ok());
     data.fill(0xdd);
     assert!(pair.finish(1, receive).is_ok() && into == want);
@@ -629,14 +651,22 @@ fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_come
         pair.turns(10);
         let receive = pair.recv(1, 0, 1, &mut into);
         // No frame from the receiver arrives any more, by either link, and neither side has noticed yet.
-        let patience = [[200, 400], [10_000, 10_000]];
-        for (cable, patience) in patience.into_iter().enumerate() {
-            pair.cut(cable, Cut { ways: [true, false], sweeps: true, refuses: false, patience });
+        let polls_until_down = [[200, 400], [10_000, 10_000]];
+        for (cable, polls_until_down) in polls_until_down.into_iter().enumerate() {
+            pair.fail_link(
+                cable,
+                LinkFailure {
+                    directions: [true, false],
+                    loses_in_flight: true,
+                    refuses_sends: false,
+                    polls_until_down,
+                },
+            );
         }
         pair.turns(150);
         assert_eq!(pair.engines[0].test(send), None, "{mode:?} {len}");
         assert!(data == want);
-        pair.ground.net.borrow_mut().mend(1);
+        pair.topology.net.borrow_mut().restore(1);
         assert!(pair.finish(0, send).is_ok());
         data.fill(0xdd);
         assert_eq!(pair.finish(1, receive).map(|status| status.delivered), Ok(len as u64));
@@ -650,8 +680,11 @@ fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_come
 fn p14_a_frame_that_arrived_unacknowledged_migrates_and_is_taken_once() {
     let (mut pair, mut data, into, send, receive) = half_way(2);
     let want = data.clone();
-    let patience = [40, 500];
-    pair.cut(0, Cut { ways: [true, false], sweeps: false, refuses: false, patience });
+    let polls_until_down = [40, 500];
+    pair.fail_link(
+        0,
+        LinkFailure { directions: [true, false], loses_in_flight: false, refuses_sends: false, polls_until_down },
+    );
     pair.turns(30);
     assert_eq!(pair.engines[0].test(send), None);
     assert!(pair.finish(0, send).is_ok());
@@ -685,7 +718,7 @@ fn p14_migrated_frames_that_no_link_knows_are_dropped() {
 }
 
 #[test]
-fn p9_a_disabled_rail_takes_nothing_new_and_delivers_what_it_has() {
+fn p9_a_disabled_rail_accepts_no_frames_and_delivers_those_it_has() {
     let (mut pair, data, into, send, receive) = half_way(2);
     let sent = |pair: &Pair<Cables>, at: usize| [0, 1].map(|link| pair.engines[at].rails().0[link].sent());
     pair.engines[0].enable_rail(0, false).unwrap();
@@ -769,20 +802,20 @@ fn p9_p14_with_one_rail_disabled_and_the_other_down_messages_wait() {
         let (mut pair, data, into, send, receive) = half_way(2);
         pair.engines[0].enable_rail(1, false).unwrap();
         pair.turns(5);
-        pair.cut(0, Cut::CLEAN);
+        pair.fail_link(0, LinkFailure::CLEAN);
         pair.turns(100);
         assert_eq!([0, 1].map(|at| pair.engines[at].counters().lost), [0, 0]);
         assert_eq!((pair.engines[0].test(send), pair.engines[1].test(receive)), (None, None));
         if enables {
             pair.engines[0].enable_rail(1, true).unwrap();
         } else {
-            pair.ground.net.borrow_mut().mend(0);
+            pair.topology.net.borrow_mut().restore(0);
         }
         assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok() && into == data);
         pair.engines[0].enable_rail(1, true).unwrap();
         pair.assert_clean("in the end");
         // Frames to a peer that is added now do not take it either.
-        pair.ground.net.borrow_mut().mend(0);
+        pair.topology.net.borrow_mut().restore(0);
         pair.turns(10);
         (0..2).for_each(|at| pair.engines[at].del_peer(Peer(1 - at as u32)));
         pair.turns(10);

@@ -6,9 +6,9 @@ use std::vec::Vec;
 use std::{boxed::Box, vec};
 
 use super::basic::{WIDE, bytes};
-use super::failover::{Ground, Laid, Letter, Pair, Seen, exchange, exchanges};
+use super::failover::{Built, Case, Counts, Pair, Topology, exchange, exchanges};
 use crate::arena::Arena;
-use crate::link::tests::wire::{Break, Faults, Wire, WireState, wires};
+use crate::link::tests::wire::{Faults, Wire, WireFailure, WireState, wires};
 use crate::link::{self, Crc32c, Link};
 use crate::pml::*;
 use crate::rail::{Lost, Peer, Rail};
@@ -16,52 +16,62 @@ use crate::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// How a wire breaks, the time after which it is mended, and whether another one breaks then.
+/// The failure of a wire, the time after which the wire is restored, and whether another one fails then.
 #[derive(Clone, Copy, Debug)]
-struct Blow {
-    how: Break,
-    mended_after: Option<u64>,
-    then_the_other: bool,
+struct Fault {
+    how: WireFailure,
+    restored_after: Option<u64>,
+    then_other_fails: bool,
     /// The hosts answer all the same.
     hosts_answer: bool,
 }
 
-const BLOWS: [Blow; 9] = {
-    let silent = Blow { how: Break::Silent, mended_after: None, then_the_other: false, hosts_answer: false };
+const FAULTS: [Fault; 9] = {
+    let silent = Fault { how: WireFailure::Silent, restored_after: None, then_other_fails: false, hosts_answer: false };
     [
         silent,
-        Blow { how: Break::Broken, ..silent },
-        Blow { how: Break::Deaf(0), ..silent },
-        Blow { how: Break::Deaf(1), ..silent },
+        Fault { how: WireFailure::Broken, ..silent },
+        Fault { how: WireFailure::NoArrivals(0), ..silent },
+        Fault { how: WireFailure::NoArrivals(1), ..silent },
         // Before anybody has noticed, and afterwards.
-        Blow { mended_after: Some(5 * MILLISECOND), ..silent },
-        Blow { how: Break::Deaf(1), mended_after: Some(30 * MILLISECOND), then_the_other: true, ..silent },
-        Blow { how: Break::Broken, mended_after: Some(15 * MILLISECOND), then_the_other: true, ..silent },
-        // Which proves nothing about the cable.
-        Blow { hosts_answer: true, ..silent },
-        Blow { how: Break::Deaf(0), mended_after: Some(30 * MILLISECOND), then_the_other: true, hosts_answer: true },
+        Fault { restored_after: Some(5 * MILLISECOND), ..silent },
+        Fault {
+            how: WireFailure::NoArrivals(1),
+            restored_after: Some(30 * MILLISECOND),
+            then_other_fails: true,
+            ..silent
+        },
+        Fault { how: WireFailure::Broken, restored_after: Some(15 * MILLISECOND), then_other_fails: true, ..silent },
+        // The answer of a host proves nothing about the wire.
+        Fault { hosts_answer: true, ..silent },
+        Fault {
+            how: WireFailure::NoArrivals(0),
+            restored_after: Some(30 * MILLISECOND),
+            then_other_fails: true,
+            hosts_answer: true,
+        },
     ]
 };
 
-/// The number of frames over a mended cable after which both ends have found it, even if some are lost.
-const FRAMES_OF_A_RETURN: usize = 16;
+/// The number of frames over a restored wire after which both ends know that it works, even if some are lost.
+const FRAMES_UNTIL_RESTORED: usize = 16;
 
 /// Wires in virtual time.
 struct Wires {
     shared: Vec<Rc<RefCell<WireState>>>,
     now: u64,
-    blow: Option<(usize, Blow)>,
-    struck: Option<u64>,
-    /// A mended cable, the frame from which on it surely works, and how to break the other one then.
-    returns: Option<(usize, usize, Blow)>,
+    fault: Option<(usize, Fault)>,
+    failed_at: Option<u64>,
+    /// A restored wire, the frame from which on it surely works, and the failure of the other one then.
+    returns: Option<(usize, usize, Fault)>,
 }
 
-impl Ground for Wires {
+impl Topology for Wires {
     type Rail = Link<'static, Wire, Crc32c>;
-    type Blow = Blow;
+    type Fault = Fault;
     const LATE: u32 = 200;
 
-    fn lay(count: usize, seed: Option<u64>) -> Laid<Self> {
+    fn build(count: usize, seed: Option<u64>) -> Built<Self> {
         let (mut shared, mut ends, mut memory) = (vec![], [vec![], vec![]], vec![]);
         for cable in 0..count {
             let faults = match seed {
@@ -107,13 +117,13 @@ impl Ground for Wires {
                 ends[end].push(Link::new(wire, Crc32c, config, arena).unwrap());
             }
         }
-        (Self { shared, now: 1, blow: None, struck: None, returns: None }, ends, memory)
+        (Self { shared, now: 1, fault: None, failed_at: None, returns: None }, ends, memory)
     }
 
-    fn plan(&mut self, step: u64, cable: usize, blow: Blow) {
-        self.shared.iter().for_each(|shared| shared.borrow_mut().hosts_answer = blow.hosts_answer);
-        self.shared[cable].borrow_mut().fuse = Some((step as usize, blow.how));
-        self.blow = Some((cable, blow));
+    fn plan(&mut self, step: u64, cable: usize, fault: Fault) {
+        self.shared.iter().for_each(|shared| shared.borrow_mut().hosts_answer = fault.hosts_answer);
+        self.shared[cable].borrow_mut().fails_after = Some((step as usize, fault.how));
+        self.fault = Some((cable, fault));
     }
 
     fn steps(&self) -> u64 {
@@ -123,30 +133,30 @@ impl Ground for Wires {
     fn turn(&mut self, events: u32, due: Option<Instant>) -> Instant {
         let due = due.map_or(u64::MAX, Instant::as_nanos);
         self.now = if events == 0 { due.clamp(self.now + 1_000, self.now + MILLISECOND) } else { self.now + 1_000 };
-        if let Some((cable, blow)) = self.blow {
-            if self.struck.is_none() && self.shared[cable].borrow().fuse.is_none() {
-                self.struck = Some(self.now);
+        if let Some((cable, fault)) = self.fault {
+            if self.failed_at.is_none() && self.shared[cable].borrow().fails_after.is_none() {
+                self.failed_at = Some(self.now);
             }
-            if let (Some(struck), Some(after)) = (self.struck, blow.mended_after)
-                && self.now >= struck + after
+            if let (Some(failed_at), Some(after)) = (self.failed_at, fault.restored_after)
+                && self.now >= failed_at + after
             {
-                self.shared[cable].borrow_mut().mend();
-                self.blow = None;
-                if blow.then_the_other {
+                self.shared[cable].borrow_mut().restore();
+                self.fault = None;
+                if fault.then_other_fails {
                     let seen = self.shared[cable].borrow().log.len();
-                    self.returns = Some((cable, seen + FRAMES_OF_A_RETURN, blow));
+                    self.returns = Some((cable, seen + FRAMES_UNTIL_RESTORED, fault));
                 }
             }
         }
-        if let Some((cable, seen, blow)) = self.returns
+        if let Some((cable, seen, fault)) = self.returns
             && self.shared[cable].borrow().log.len() >= seen
         {
             self.returns = None;
             let other = (cable + 1) % self.shared.len();
-            self.blow = Some((other, Blow { mended_after: None, then_the_other: false, ..blow }));
-            self.struck = None;
+            self.fault = Some((other, Fault { restored_after: None, then_other_fails: false, ..fault }));
+            self.failed_at = None;
             let left = self.shared[other].borrow().log.len() + 30;
-            self.shared[other].borrow_mut().fuse = Some((left, blow.how));
+            self.shared[other].borrow_mut().fails_after = Some((left, fault.how));
         }
         Instant::from_nanos(self.now)
     }
@@ -166,30 +176,30 @@ impl Ground for Wires {
 }
 
 /// The exchanges with messages that are long enough for links that leave bodies in place.
-fn longer() -> Vec<(&'static str, Config, Vec<Letter>)> {
+fn longer() -> Vec<(&'static str, Config, Vec<Case>)> {
     let mut all = exchanges();
-    for (name, config, letters) in &mut all {
+    for (name, config, cases) in &mut all {
         let times = if *name == "stream" { 20 } else { 7 };
-        letters.iter_mut().for_each(|letter| letter.len *= times);
+        cases.iter_mut().for_each(|case| case.len *= times);
         config.unit_bytes = 512;
     }
     all
 }
 
-fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
-    let mut all = Seen::default();
-    for (name, config, letters) in longer().into_iter().filter(|(name, ..)| names.contains(name)) {
+fn fail_everywhere(names: &[&str], bad: bool) -> Counts {
+    let mut all = Counts::default();
+    for (name, config, cases) in longer().into_iter().filter(|(name, ..)| names.contains(name)) {
         for count in [2, 3] {
             let seed = |step: u64| bad.then_some(step);
-            let steps = exchange::<Wires>(config, &letters, count, None, seed(1)).steps;
+            let steps = exchange::<Wires>(config, &cases, count, None, seed(1)).steps;
             for step in 0..=steps {
                 let cable = step as usize % count;
-                let turn = (step as usize * 5 + count) % BLOWS.len();
-                for (_, blow) in BLOWS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
-                    let strike = || exchange::<Wires>(config, &letters, count, Some((step, cable, *blow)), seed(step));
-                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(strike)) {
+                let turn = (step as usize * 5 + count) % FAULTS.len();
+                for (_, fault) in FAULTS.iter().enumerate().filter(|(at, _)| !cfg!(debug_assertions) || *at == turn) {
+                    let run = || exchange::<Wires>(config, &cases, count, Some((step, cable, *fault)), seed(step));
+                    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
                         Ok(seen) => all.add(&seen),
-                        Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {blow:?}"),
+                        Err(_) => panic!("{name}, {count} links: step {step} of {steps}, cable {cable}, {fault:?}"),
                     }
                 }
             }
@@ -202,13 +212,13 @@ fn strike_everywhere(names: &[&str], bad: bool) -> Seen {
 const ALL: [&str; 6] = ["eager", "late rendezvous", "stream", "synchronous", "held", "probed with credit"];
 
 #[test]
-fn p14_p15_b37_links_go_down_and_come_back_at_every_frame() {
-    strike_everywhere(&ALL, false);
+fn p14_p15_b37_links_fail_and_are_restored_at_every_frame() {
+    fail_everywhere(&ALL, false);
 }
 
 #[test]
-fn p14_p15_b37_links_over_bad_wires_go_down_and_come_back_at_every_frame() {
-    let seen = strike_everywhere(&ALL, true);
+fn p14_p15_b37_links_over_bad_wires_fail_and_are_restored_at_every_frame() {
+    let seen = fail_everywhere(&ALL, true);
     assert!(seen.duplicates > 0);
 }
 
@@ -225,15 +235,15 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
             while pair.engines[0].counters().fragments_sent < 6 {
                 pair.turn();
             }
-            for shared in &pair.ground.shared {
+            for shared in &pair.topology.shared {
                 let mut shared = shared.borrow_mut();
                 shared.hosts_answer = hosts_answer;
-                shared.strike(Break::Silent);
+                shared.fail(WireFailure::Silent);
             }
-            let end = pair.ground.now + 100 * MILLISECOND;
+            let end = pair.topology.now + 100 * MILLISECOND;
             let mut before = 0;
-            while pair.ground.now < end {
-                if pair.ground.now + 50 * MILLISECOND < end {
+            while pair.topology.now < end {
+                if pair.topology.now + 50 * MILLISECOND < end {
                     before = pair.events;
                 }
                 pair.turn();
@@ -241,7 +251,7 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
             assert_eq!(pair.events, before, "that a link is silent is nothing to who waits");
             let lost = [0, 1].map(|at| pair.engines[at].counters().lost);
             assert_eq!(lost, if hosts_answer { [0, 0] } else { [1, 1] }, "{count} links");
-            pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+            pair.topology.shared.iter().for_each(|shared| shared.borrow_mut().restore());
             if hosts_answer {
                 assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok());
                 assert!(into == data);
@@ -265,23 +275,23 @@ fn p7_p14_late_frames_cost_no_link_of_a_stopped_peer() {
         while pair.engines[0].counters().fragments_sent < 6 {
             pair.turn();
         }
-        pair.ground.shared[late].borrow_mut().faults.delay = 12 * MILLISECOND;
+        pair.topology.shared[late].borrow_mut().faults.delay = 12 * MILLISECOND;
         for _ in 0..20 {
             pair.turn();
         }
-        for shared in &pair.ground.shared {
+        for shared in &pair.topology.shared {
             let mut shared = shared.borrow_mut();
             shared.hosts_answer = true;
-            shared.strike(Break::Silent);
+            shared.fail(WireFailure::Silent);
             shared.faults.delay = 0;
         }
-        let end = pair.ground.now + 100 * MILLISECOND;
-        while pair.ground.now < end {
+        let end = pair.topology.now + 100 * MILLISECOND;
+        while pair.topology.now < end {
             pair.turn();
         }
         let down = [0, 1].map(|at| pair.engines[at].counters().links_down);
         assert_eq!(down, [0, 0], "link {late} was late");
-        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+        pair.topology.shared.iter().for_each(|shared| shared.borrow_mut().restore());
         assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok());
         assert!(into == data);
         pair.assert_clean("after the pause");
@@ -305,11 +315,11 @@ fn p7_p14_a_peer_that_never_connected_is_lost_in_the_time_of_one_hello() {
     const HELLO: u64 = 60 * MILLISECOND;
     for count in [1, 2, 4] {
         let mut pair = one_after_the_other(count);
-        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
-        let since = pair.ground.now;
+        pair.topology.shared.iter().for_each(|shared| shared.borrow_mut().fail(WireFailure::Silent));
+        let since = pair.topology.now;
         let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, b"who is there?") else { panic!("nobody") };
         assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
-        let took = pair.ground.now - since;
+        let took = pair.topology.now - since;
         assert!((HELLO..HELLO * 5 / 4 + MILLISECOND).contains(&took), "{took} ns with {count} links");
     }
 }
@@ -319,35 +329,37 @@ fn p7_p14_a_peer_that_never_connected_is_lost_in_the_time_of_one_hello() {
 fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
     const DEAD: u64 = 8 * MILLISECOND;
     for count in [1, 2, 4] {
-        for (how, hosts_answer) in [(Break::Silent, false), (Break::Silent, true), (Break::Broken, false)] {
+        for (how, hosts_answer) in
+            [(WireFailure::Silent, false), (WireFailure::Silent, true), (WireFailure::Broken, false)]
+        {
             let mut pair = one_after_the_other(count);
             let mut into = [0; 5];
             let receive = pair.recv(1, 0, 1, &mut into);
             let _ = pair.send(0, 1, Mode::Synchronous, b"hello");
             assert!(pair.finish(1, receive).is_ok());
             pair.turns(100);
-            for (cable, shared) in pair.ground.shared.iter().enumerate() {
+            for (cable, shared) in pair.topology.shared.iter().enumerate() {
                 let mut shared = shared.borrow_mut();
                 shared.hosts_answer = hosts_answer;
                 // The links after the first one report nothing by themselves.
-                shared.strike(if cable == 0 { how } else { Break::Silent });
+                shared.fail(if cable == 0 { how } else { WireFailure::Silent });
             }
-            let since = pair.ground.now;
+            let since = pair.topology.now;
             let Sending::Pending(send) = pair.send(0, 2, Mode::Synchronous, b"are you there?") else {
                 panic!("nobody")
             };
             if !hosts_answer {
                 assert_eq!(pair.finish(0, send), Err(Failure::PeerFailed(Peer(1))));
-                let took = pair.ground.now - since;
+                let took = pair.topology.now - since;
                 assert!(took < DEAD * 5 / 4, "{took} ns with {count} links, {how:?}");
                 continue;
             }
-            while pair.ground.now < since + 100 * DEAD {
+            while pair.topology.now < since + 100 * DEAD {
                 pair.turn();
             }
             let counters = pair.engines[0].counters();
             assert_eq!([counters.lost, counters.links_down], [0, 0], "it may be stopped");
-            pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().mend());
+            pair.topology.shared.iter().for_each(|shared| shared.borrow_mut().restore());
             let mut into = [0; 14];
             let receive = pair.recv(1, 0, 2, &mut into);
             assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok());
@@ -363,21 +375,21 @@ fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
     for (late, calm) in [(false, 40), (false, 2), (true, 40)] {
         let mut pair = one_after_the_other(2);
         if !late {
-            pair.ground.shared[1].borrow_mut().strike(Break::Silent);
+            pair.topology.shared[1].borrow_mut().fail(WireFailure::Silent);
         }
         let mut into = [0; 5];
         let receive = pair.recv(1, 0, 1, &mut into);
         let _ = pair.send(0, 1, Mode::Synchronous, b"hello");
         assert!(pair.finish(1, receive).is_ok());
-        let until = pair.ground.now + calm * DEAD;
-        while pair.ground.now < until {
+        let until = pair.topology.now + calm * DEAD;
+        while pair.topology.now < until {
             pair.turn();
         }
-        pair.ground.shared.iter().for_each(|shared| shared.borrow_mut().strike(Break::Silent));
-        let since = pair.ground.now;
+        pair.topology.shared.iter().for_each(|shared| shared.borrow_mut().fail(WireFailure::Silent));
+        let since = pair.topology.now;
         let Sending::Pending(send) = pair.send(1, 2, Mode::Synchronous, b"are you there?") else { panic!("nobody") };
         assert_eq!(pair.finish(1, send), Err(Failure::PeerFailed(Peer(0))));
-        let took = pair.ground.now - since;
+        let took = pair.topology.now - since;
         assert!(took < DEAD * 5 / 4, "{took} ns, {late} {calm}");
     }
 }
@@ -386,12 +398,12 @@ fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
 #[test]
 fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     for turns in 0..60 {
-        for (count, deaf) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
+        for (count, without_arrivals) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
             let mut pair = one_after_the_other(count);
             // The other links have a longer way, or one that leads in one direction.
-            for shared in pair.ground.shared.iter().skip(1) {
+            for shared in pair.topology.shared.iter().skip(1) {
                 shared.borrow_mut().faults.delay = 40_000;
-                deaf.into_iter().for_each(|end| shared.borrow_mut().strike(Break::Deaf(end)));
+                without_arrivals.into_iter().for_each(|end| shared.borrow_mut().fail(WireFailure::NoArrivals(end)));
             }
             let mut into = [0; 5];
             let receive = pair.recv(1, 0, 1, &mut into);
@@ -399,13 +411,13 @@ fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
             assert!(pair.finish(1, receive).is_ok());
             pair.turns(turns);
             pair.engines[1].del_peer(Peer(0));
-            let since = pair.ground.now;
+            let since = pair.topology.now;
             while pair.engines[0].why_lost(Peer(1)).is_none() {
                 pair.turn();
             }
-            assert_eq!(pair.engines[0].why_lost(Peer(1)), Some(Lost::Closed), "{turns} {count} {deaf:?}");
-            let took = pair.ground.now - since;
-            assert!(took < MILLISECOND, "{took} ns, {turns} {count} {deaf:?}");
+            assert_eq!(pair.engines[0].why_lost(Peer(1)), Some(Lost::Closed), "{turns} {count} {without_arrivals:?}");
+            let took = pair.topology.now - since;
+            assert!(took < MILLISECOND, "{took} ns, {turns} {count} {without_arrivals:?}");
         }
     }
 }
@@ -416,8 +428,8 @@ fn p14_b37_a_link_that_never_connects_goes_down_if_another_hears_the_peer() {
     const DEAD: u64 = 8 * MILLISECOND;
     for bad in 0..3 {
         let mut pair = one_after_the_other(3);
-        pair.ground.shared[bad].borrow_mut().strike(Break::Silent);
-        let since = pair.ground.now;
+        pair.topology.shared[bad].borrow_mut().fail(WireFailure::Silent);
+        let since = pair.topology.now;
         for tag in 0..6 {
             let mut into = [0; 5];
             let receive = pair.recv(1, 0, tag, &mut into);
@@ -427,13 +439,13 @@ fn p14_b37_a_link_that_never_connects_goes_down_if_another_hears_the_peer() {
                 assert!(pair.finish(0, send).is_ok());
             }
         }
-        let took = pair.ground.now - since;
+        let took = pair.topology.now - since;
         assert!(took < DEAD * 3 / 2 && (bad != 0 || took > DEAD), "{took} ns");
-        while pair.ground.now < since + DEAD * 3 / 2 {
+        while pair.topology.now < since + DEAD * 3 / 2 {
             pair.turn();
         }
         assert_eq!(pair.engines[0].counters().links_down, 1);
-        pair.ground.shared[bad].borrow_mut().mend();
+        pair.topology.shared[bad].borrow_mut().restore();
         while pair.engines[0].counters().links_up == 0 {
             pair.turn();
         }

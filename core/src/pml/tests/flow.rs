@@ -394,7 +394,7 @@ fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
 
 /// Credit comes back in time, however small the share: with half of it owed, so that no sender ever has to hold messages back.
 #[test]
-fn p27_credit_is_back_before_a_sender_runs_out_of_it() {
+fn p27_credit_returns_before_a_sender_runs_out_of_it() {
     for share in [1, 2, 3, 8] {
         let mut engines = engines(2, Config { unexpected: 4 * share, units: 4 * share, ..WIDE }, 8, 512);
         let (data, mut into) = (bytes(10, 1), [0; 10]);

@@ -4,10 +4,10 @@ use std::vec::Vec;
 use std::{boxed::Box, vec};
 
 use super::basic::{WIDE, bytes};
-use super::failover::{BLOWS, Blow, Cables, Ground, Pair};
+use super::failover::{Cables, FAULTS, Fault, Pair, Topology};
 use crate::convertor::Span;
 use crate::pml::*;
-use crate::rail::testing::link::Cut;
+use crate::rail::testing::link::LinkFailure;
 use crate::rail::{Lost, Peer};
 use crate::rma::{
     self, Access, Atomic, AtomicFlags, AtomicOp, BeginError, DeregisterError, Finished, Operation, Registration,
@@ -76,7 +76,7 @@ impl Sides {
             }
             self.pair.turn();
         }
-        panic!("stand-still: {:?} {:?}", self.pair.engines[0].rma_used(), self.pair.engines[1].rma_used());
+        panic!("no progress: {:?} {:?}", self.pair.engines[0].rma_used(), self.pair.engines[1].rma_used());
     }
 
     /// Nothing is left of operations, and the memory can be deregistered.
@@ -98,15 +98,15 @@ impl Sides {
 
 /// Each side counts in the other's word, puts and gets, while a message goes each way. Returns the number of steps, of migrated
 /// frames, and of duplicates.
-fn exchange(seed: Option<u64>, blow: Option<(u64, usize, Blow)>) -> [u64; 3] {
+fn exchange(seed: Option<u64>, fault: Option<(u64, usize, Fault)>) -> [u64; 3] {
     let mut sides = Sides::new(seed);
-    if let Some((step, cable, blow)) = blow {
-        sides.pair.ground.plan(step, cable, blow);
+    if let Some((step, cable, fault)) = fault {
+        sides.pair.topology.plan(step, cable, fault);
     }
-    let letter = bytes(300, 9);
+    let case = bytes(300, 9);
     let mut into = [vec![0; 300], vec![0; 300]];
     let receives = [0, 1].map(|at| sides.pair.recv(at, 1 - at as u32, 5, &mut into[at]));
-    let sends = [0, 1].map(|at| sides.pair.send(at, 5, Mode::Complete, &letter));
+    let sends = [0, 1].map(|at| sides.pair.send(at, 5, Mode::Complete, &case));
     let data = [0, 1].map(|at| bytes(LEN, at));
     let add = (Transfer::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty()), 0);
     let work = data.each_ref().map(|data| {
@@ -129,16 +129,16 @@ fn exchange(seed: Option<u64>, blow: Option<(u64, usize, Blow)>) -> [u64; 3] {
             sides.pair.finish(at, request).unwrap();
         }
     }
-    assert!(into.iter().all(|into| *into == letter));
+    assert!(into.iter().all(|into| *into == case));
     sides.assert_clean();
     sides.pair.assert_clean("one-sided");
     let counters = [0, 1].map(|at| *sides.pair.engines[at].counters());
     let sum = |of: fn(&Counters) -> u64| counters.iter().map(of).sum();
-    [sides.pair.ground.steps(), sum(|counters| counters.frames_migrated), sum(|counters| counters.duplicates)]
+    [sides.pair.topology.steps(), sum(|counters| counters.frames_migrated), sum(|counters| counters.duplicates)]
 }
 
 #[test]
-fn b43_operations_go_by_any_link_and_in_any_order() {
+fn b43_operations_use_any_link_in_any_order() {
     for seed in [None, Some(1), Some(2), Some(3)] {
         let [steps, moved, doubles] = exchange(seed, None);
         assert!(steps > 50 && moved + doubles == 0);
@@ -151,8 +151,8 @@ fn b43_operations_are_done_once_whatever_link_dies() {
     let [steps, ..] = exchange(None, None);
     let mut seen = [0; 3];
     for (turn, step) in (0..steps).step_by(3).enumerate() {
-        for (which, blow) in BLOWS.into_iter().enumerate() {
-            let this = exchange(None, Some((step, (turn + which) % 2, blow)));
+        for (which, fault) in FAULTS.into_iter().enumerate() {
+            let this = exchange(None, Some((step, (turn + which) % 2, fault)));
             seen = [0, 1, 2].map(|at| seen[at] + this[at]);
         }
     }
@@ -160,13 +160,13 @@ fn b43_operations_are_done_once_whatever_link_dies() {
 }
 
 #[test]
-fn b18_operations_end_with_their_peer_whatever_was_under_way() {
+fn b18_operations_in_any_state_end_with_their_peer() {
     let steps = exchange(None, None)[0];
     let mut lost = 0;
     for step in (0..steps).step_by(5) {
         let mut sides = Sides::new(None);
-        let both = [0, 1].map(|cable| (step, cable, Cut { patience: [3, 3], ..Cut::CLEAN }));
-        sides.pair.ground.net.borrow_mut().plan.extend(both);
+        let both = [0, 1].map(|cable| (step, cable, LinkFailure { polls_until_down: [3, 3], ..LinkFailure::CLEAN }));
+        sides.pair.topology.net.borrow_mut().plan.extend(both);
         let data = bytes(LEN, 1);
         let mut back = vec![0u8; LEN];
         let add = (Transfer::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty()), 0);

@@ -137,7 +137,7 @@ fn m13_p7_a_matched_message_that_never_arrived_whole_is_not_received() {
 
 /// A peer that is lost and comes back has all of its credit: its earlier messages that were not received take none of it.
 #[test]
-fn p7_m6_a_peer_that_comes_back_after_its_loss_is_heard() {
+fn p7_m6_frames_of_a_restarted_peer_are_received_after_its_loss() {
     let config = Config { unexpected: 8, units: 8, ..WIDE }; // two for each peer
     let mut engines = pair(config, |_, _, _| {});
     for tag in [1, 2] {
@@ -268,7 +268,7 @@ fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
 }
 
 #[test]
-fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_is_back() {
+fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_rejoins() {
     for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled] {
         let mut engines = pair(WIDE, |_, _, _| {});
         let params = engines[1].params();

@@ -80,7 +80,7 @@ fn transfer(engines: &mut [Engine], len: usize) {
             return;
         }
     }
-    panic!("stand-still");
+    panic!("no progress");
 }
 
 #[test]

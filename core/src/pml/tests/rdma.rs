@@ -897,7 +897,7 @@ fn b51_p17_a_link_that_is_not_connected_moves_nothing() {
 /// A held-back message is asked for, offered memory before it is acknowledged, and then not wanted after all. It is held back as
 /// before, whatever happens to the link of that offer. When it is asked for again, it waits for other offers.
 #[test]
-fn p27_b51_an_early_offer_for_an_answer_that_goes_back() {
+fn p27_b51_an_early_offer_for_an_answer_that_is_sent_back() {
     let held_back = Config { unexpected: 0, units: 0, ..config(MOVES) };
     let (mut pair, mut others) = beside_strangers(held_back, 2);
     let (data, mut target) = ([1, 2, 3].map(|n| bytes(2000, n)), vec![0u8; 300]);

@@ -217,7 +217,7 @@ fn b10_a_single_copy_whose_sender_or_receiver_is_lost_leaves_nothing_waiting() {
 }
 
 #[test]
-fn p22_forged_remote_buffers_are_dropped_and_those_without_room_for_them() {
+fn p22_remote_buffers_that_are_forged_or_find_no_room_are_dropped() {
     let tell = |pair: &mut Pair, flags: u8, body: usize| {
         let mut header = wire::Rendezvous::new(1, 7, 0, Handle::from_bits(77), LONG as u64);
         header.common.flags = flags;

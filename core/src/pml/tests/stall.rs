@@ -55,7 +55,7 @@ fn given_up(engines: &mut [Engine]) -> u64 {
 }
 
 #[test]
-fn p7_a_stopped_peer_is_lost_after_the_stall_timeout_whatever_it_owes() {
+fn p7_a_stopped_peer_is_lost_after_the_stall_timeout() {
     type Owes = fn(&mut Engine, &'static [u8], &'static mut [u8]) -> Request;
     let owed: [(&str, Owes); 4] = [
         ("an answer to a rendezvous", |engine, data, _| pending(send(engine, VICTIM, 5, Mode::Standard, data))),
@@ -115,7 +115,7 @@ fn p7_without_a_stall_timeout_a_stopped_peer_is_waited_for() {
 
 /// Nothing is waited for, so no keepalive is sent.
 #[test]
-fn p7_a_stopped_peer_that_owes_nothing_is_left_alone() {
+fn p7_a_stopped_peer_that_owes_nothing_is_not_lost() {
     let mut engines = patient(2);
     let done = send(&mut engines[0], VICTIM, 5, Mode::Standard, b"taken from the rail by a peer that polls");
     assert!(matches!(done, Sending::Complete));

@@ -9,7 +9,7 @@ use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::pml::*;
 use crate::rail::loopback::{self, Hub};
-use crate::rail::testing::link::Cut;
+use crate::rail::testing::link::LinkFailure;
 use crate::rail::testing::{Answer, rails};
 use crate::rail::{
     DeviceMemory, Event, Failover, FastPath, Frame, FullRail, Liveness, Lost, Peer, Rail, RequestCache, Short,
@@ -47,10 +47,10 @@ fn await_acquaintance<R: Rails>(engine: &mut Pml<'static, R>) {
 /// The first link is dead, which nobody has noticed: neither keepalive nor reply gets through by it.
 #[test]
 fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
-    for ways in [[true; 2], [true, false], [false, true]] {
+    for directions in [[true; 2], [true, false], [false, true]] {
         let mut pair = Pair::<Cables>::new(WIDE, 3, None);
         pair.engines[0].set_stall_timeout(Duration::from_nanos(TIMEOUT));
-        pair.cut(0, Cut { ways, patience: [u32::MAX; 2], ..Cut::CLEAN });
+        pair.fail_link(0, LinkFailure { directions, polls_until_down: [u32::MAX; 2], ..LinkFailure::CLEAN });
         let request = wait_for(&mut pair.engines[0], 1);
         for now in (0..10 * TIMEOUT).step_by(TIMEOUT as usize / 16) {
             for _ in 0..1200 {
@@ -58,7 +58,7 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
                     engine.progress(at(now));
                 }
             }
-            assert!(!pair.engines[0].is_lost(Peer(1)), "{ways:?} at {now}");
+            assert!(!pair.engines[0].is_lost(Peer(1)), "{directions:?} at {now}");
         }
         assert_eq!(pair.engines[0].test(request), None);
     }
@@ -66,7 +66,7 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
 
 /// A link on which nothing was in flight goes down, late: keepalives took the others.
 #[test]
-fn p7_p14_a_link_that_goes_down_with_nothing_on_it_restarts_no_count() {
+fn p7_p14_an_idle_link_that_goes_down_restarts_no_count() {
     for used in [false, true] {
         let mut pair = Pair::<Cables>::new(WIDE, 3, None);
         assert_eq!(pair.send(0, 9, Mode::Standard, b"we have met"), Sending::Complete);
@@ -78,7 +78,7 @@ fn p7_p14_a_link_that_goes_down_with_nothing_on_it_restarts_no_count() {
         let mut lost = None;
         for now in (1..4 * TIMEOUT).step_by(TIMEOUT as usize / 16) {
             if now > TIMEOUT - TIMEOUT / 8 && pair.engines[0].counters().links_down == 0 {
-                pair.cut(2, Cut::CLEAN);
+                pair.fail_link(2, LinkFailure::CLEAN);
             }
             for _ in 0..1200 {
                 pair.engines[0].progress(at(now)); // the other one is stopped

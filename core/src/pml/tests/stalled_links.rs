@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::basic::{WIDE, bytes};
 use super::failover::{Cables, Pair};
 use crate::pml::*;
-use crate::rail::testing::link::Cut;
+use crate::rail::testing::link::LinkFailure;
 
 /// An answer that comes before earlier messages is sent back. While these are on a link that stands still nothing changes, and the
 /// two must not talk about it at the speed of the other link.
@@ -15,7 +15,7 @@ fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     let mut pair = Pair::<Cables>::new(Config { unexpected: 8, units: 8, ..WIDE }, 2, None);
     let data = bytes(10, 1);
     // First fragments take the links in turn: the second message takes the other link, and everything but the third.
-    pair.ground.net.borrow_mut().stalled = Some((1, 1));
+    pair.topology.net.borrow_mut().stalled = Some((1, 1));
     let sends: Vec<_> = (0..3).map(|tag| pair.send(0, tag, Mode::Standard, &data)).collect();
     assert_eq!(sends[..2], [Sending::Complete; 2]);
     let Sending::Pending(held) = sends[2] else { panic!("there is credit for two") };
@@ -29,7 +29,7 @@ fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     };
     assert!(counts(&pair).iter().all(|count| *count <= 1), "{:?}", counts(&pair));
     assert!(pair.engines[1].arm(), "there is nothing to do until the message comes");
-    pair.ground.net.borrow_mut().stalled = None;
+    pair.topology.net.borrow_mut().stalled = None;
     for (tag, into) in [(0, first), (1, second)] {
         let receive = pair.recv(1, 0, tag, into);
         assert_eq!(pair.finish(1, receive).map(|status| status.delivered), Ok(10));
@@ -49,7 +49,7 @@ fn p14_migrated_frames_do_not_wait_for_streams() {
     let receive = pair.recv(1, 0, 1, &mut into);
     let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
     pair.turns(20);
-    pair.cut(1, Cut::CLEAN);
+    pair.fail_link(1, LinkFailure::CLEAN);
     while pair.engines[0].counters().links_down == 0 {
         pair.turn();
     }
@@ -70,7 +70,7 @@ fn p14_a_link_that_was_never_used_is_tried_when_another_goes_down() {
     let sent = |pair: &Pair<Cables>| [0, 1].map(|at| pair.engines[at].rails().0[1].sent());
     pair.turns(50);
     assert_eq!(sent(&pair), [0, 0]);
-    pair.cut(0, Cut::CLEAN);
+    pair.fail_link(0, LinkFailure::CLEAN);
     pair.turns(50);
     assert_eq!(sent(&pair), [1, 1]);
 }

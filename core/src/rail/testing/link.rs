@@ -1,6 +1,6 @@
-//! A link whose cable a test cuts and mends. It keeps the promises of links in their simplest form, without timers and
-//! checksums. Each link has two ends, over cables that count the pieces put on them and taken off, so that a test can break a
-//! cable at every step.
+//! A link over a simulated cable, which fails and is restored when a test says so. It keeps the guarantees of links in the
+//! simplest form, without timers and checksums. Each link has two ends. A cable counts the pieces that are put on it and taken
+//! off, so that a test can let it fail at every step.
 
 use std::{
     boxed::Box, cell::RefCell, collections::BTreeMap, collections::HashSet, collections::VecDeque, rc::Rc, vec::Vec,
@@ -27,27 +27,28 @@ enum Piece {
     Bye,
 }
 
-/// How a cable breaks.
+/// The failure of a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
+pub struct LinkFailure {
     /// Whether pieces to end 0, and to end 1, are lost from now on.
-    pub ways: [bool; 2],
-    /// Whether pieces on their way are lost, too.
-    pub sweeps: bool,
-    /// Whether sends are refused at once, before the link is reported down. Otherwise they are taken, and lost.
-    pub refuses: bool,
-    /// After so many polls end 0, and end 1, reports the link down.
-    pub patience: [u32; 2],
+    pub directions: [bool; 2],
+    /// Whether pieces in flight are lost, too.
+    pub loses_in_flight: bool,
+    /// Whether sends are refused before the link is reported down. Otherwise they are accepted and lost.
+    pub refuses_sends: bool,
+    /// The number of polls after which end 0, and end 1, reports the link down.
+    pub polls_until_down: [u32; 2],
 }
 
-impl Cut {
-    pub const CLEAN: Self = Self { ways: [true; 2], sweeps: true, refuses: false, patience: [0; 2] };
+impl LinkFailure {
+    pub const CLEAN: Self =
+        Self { directions: [true; 2], loses_in_flight: true, refuses_sends: false, polls_until_down: [0; 2] };
 }
 
 #[derive(Debug, Default)]
 struct Cable {
     to: [VecDeque<Piece>; 2],
-    cut: Option<Cut>,
+    failure: Option<LinkFailure>,
 }
 
 /// All cables between two hosts.
@@ -56,39 +57,39 @@ pub struct Net {
     cables: Vec<Cable>,
     /// Pieces put on any cable or taken off.
     pub steps: u64,
-    /// Step, cable, and how it breaks.
-    pub plan: Vec<(u64, usize, Cut)>,
+    /// Step, cable, and its failure.
+    pub plan: Vec<(u64, usize, LinkFailure)>,
     /// Takes pieces in another order.
     pub shuffle: Option<u64>,
-    /// A cable that stands still in the direction of an end.
+    /// A cable that carries no pieces to an end, and that end.
     pub stalled: Option<(usize, usize)>,
 }
 
 impl Net {
-    pub fn cut(&mut self, cable: usize, cut: Cut) {
+    pub fn fail_link(&mut self, cable: usize, failure: LinkFailure) {
         let cable = &mut self.cables[cable];
-        cable.cut = Some(cut);
-        if cut.sweeps {
-            (0..2).filter(|to| cut.ways[*to]).for_each(|to| cable.to[to].clear());
+        cable.failure = Some(failure);
+        if failure.loses_in_flight {
+            (0..2).filter(|to| failure.directions[*to]).for_each(|to| cable.to[to].clear());
         }
     }
 
-    pub fn mend(&mut self, cable: usize) {
-        self.cables[cable].cut = None;
+    pub fn restore(&mut self, cable: usize) {
+        self.cables[cable].failure = None;
     }
 
     fn step(&mut self) {
         self.steps += 1;
         while let Some(at) = self.plan.iter().position(|(step, ..)| *step <= self.steps) {
-            let (_, cable, cut) = self.plan.swap_remove(at);
-            self.cut(cable, cut);
+            let (_, cable, failure) = self.plan.swap_remove(at);
+            self.fail_link(cable, failure);
         }
     }
 
     fn put(&mut self, cable: usize, to: usize, piece: Piece) {
         self.step();
         let cable = &mut self.cables[cable];
-        if !cable.cut.is_some_and(|cut| cut.ways[to]) {
+        if !cable.failure.is_some_and(|failure| failure.directions[to]) {
             cable.to[to].push_back(piece);
         }
     }
@@ -161,7 +162,7 @@ pub struct Link {
     peer: Option<(Peer, u8)>,
     down: bool,
     closed: bool,
-    cut_for: u32,
+    failed_polls: u32,
     idle: u32,
     next: u32,
     unacked: VecDeque<HeldFrame>,
@@ -204,7 +205,7 @@ impl Link {
             peer: None,
             down: false,
             closed: false,
-            cut_for: 0,
+            failed_polls: 0,
             idle: 0,
             next: FIRST,
             unacked: VecDeque::new(),
@@ -238,8 +239,8 @@ impl Link {
     }
 
     fn check(&self, shape: Shape) -> Result<(), SendError> {
-        let cut = self.net.borrow().cables[self.cable].cut;
-        if self.peer.is_none() || self.down || cut.is_some_and(|cut| cut.refuses) {
+        let failure = self.net.borrow().cables[self.cable].failure;
+        if self.peer.is_none() || self.down || failure.is_some_and(|failure| failure.refuses_sends) {
             return Err(SendError::Unreachable);
         }
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
@@ -381,11 +382,11 @@ impl Rail for Link {
             self.net.borrow_mut().take(self.cable, self.end); // for the end that was there before
             return None;
         };
-        let cut = self.net.borrow().cables[self.cable].cut;
-        match cut {
-            Some(cut) if !self.down => {
-                self.cut_for += 1;
-                if self.cut_for > cut.patience[self.end] {
+        let failure = self.net.borrow().cables[self.cable].failure;
+        match failure {
+            Some(failure) if !self.down => {
+                self.failed_polls += 1;
+                if self.failed_polls > failure.polls_until_down[self.end] {
                     self.down = true;
                     return Some(Event::Down(from, Lost::TimedOut));
                 }
@@ -393,11 +394,11 @@ impl Rail for Link {
             Some(_) => {}
             None if self.down && !self.closed => {
                 self.down = false;
-                self.cut_for = 0;
+                self.failed_polls = 0;
                 self.unacked.iter().for_each(|unacked| self.launch(unacked));
                 return Some(Event::Up(from));
             }
-            None => self.cut_for = 0,
+            None => self.failed_polls = 0,
         }
         self.idle += 1;
         if self.idle > AGAIN && !self.down && !self.unacked.is_empty() {

@@ -126,8 +126,8 @@ pub fn check(history: &History) -> Result<Summary, Violation> {
     }
     all_ended(&sends, "send")?;
     all_ended(&receives, "receive")?;
-    let mut summary = Matching::new(&sends, &incarnations).judge(&receives, &outcomes, &rooms)?;
-    rma.judge()?;
+    let mut summary = Matching::new(&sends, &incarnations).check(&receives, &outcomes, &rooms)?;
+    rma.check()?;
     [summary.one_sided, summary.denied] = rma.counts;
     summary.failed = failed;
     Ok(summary)

@@ -50,7 +50,7 @@ impl<'h> Matching<'h> {
         }
     }
 
-    pub fn judge(
+    pub fn check(
         mut self,
         receives: &[Posted<Receive>],
         outcomes: &[Option<Outcome>],

@@ -151,11 +151,11 @@ impl RmaChecker {
     }
 
     /// Checks everything at the end of the job.
-    pub fn judge(&self) -> Result<(), RmaViolation> {
+    pub fn check(&self) -> Result<(), RmaViolation> {
         if let Some((number, open)) = (0..).zip(&self.asks).find(|(_, open)| !open.is_over) {
             return Err(RmaViolation::NotCompletedOnce(number, open.what));
         }
-        (0..).zip(&self.windows).try_for_each(|(number, window_state)| window_state.judge(number))
+        (0..).zip(&self.windows).try_for_each(|(number, window_state)| window_state.check(number))
     }
 }
 
@@ -210,8 +210,8 @@ impl WindowState {
         }
     }
 
-    fn judge(&self, number: u32) -> Result<(), RmaViolation> {
-        self.cell.judge(number)?;
+    fn check(&self, number: u32) -> Result<(), RmaViolation> {
+        self.cell.check(number)?;
         let Some(memory) = &self.memory else { return Ok(()) }; // the window died with its node
         let word = |at: u64| u64::from_le_bytes(memory[at as usize..at as usize + 8].try_into().expect("eight bytes"));
         for (count, sum) in self.counters.iter().zip([word(COUNTERS[0]), word(COUNTERS[1])]) {
@@ -221,7 +221,7 @@ impl WindowState {
                 return Err(RmaViolation::Sum(number, sum, done, count.uncertain));
             }
         }
-        self.cell.judge_last(number, word(CELL))?;
+        self.cell.check_last(number, word(CELL))?;
         if word(CELL + 8) != 0 {
             return Err(RmaViolation::Memory(number, CELL + 8));
         }
@@ -244,7 +244,7 @@ impl WindowState {
 
 impl CellState {
     /// Every returned value was the initial one, or was written by an operation.
-    fn judge(&self, window: u32) -> Result<(), RmaViolation> {
+    fn check(&self, window: u32) -> Result<(), RmaViolation> {
         let known = |value: &u64| *value == 0 || self.put.contains(value) || self.uncertain.contains(value);
         match self.gone.iter().find(|value| !known(value)) {
             Some(value) => Err(RmaViolation::Cell(window, *value)),
@@ -253,7 +253,7 @@ impl CellState {
     }
 
     /// The final value was not replaced. All other values were replaced, perhaps by uncertain operations.
-    fn judge_last(&self, window: u32, last: u64) -> Result<(), RmaViolation> {
+    fn check_last(&self, window: u32, last: u64) -> Result<(), RmaViolation> {
         let was_put =
             if last == 0 { self.put.is_empty() } else { self.put.contains(&last) || self.uncertain.contains(&last) };
         let left = self.put.iter().filter(|value| **value != last && !self.gone.contains(value)).count();

@@ -112,7 +112,7 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
     }
     job.fault_boundaries = job.net.fault_boundaries();
     job.run()?;
-    job.judge()
+    job.check()
 }
 
 impl Job<'_> {
@@ -181,10 +181,11 @@ impl Job<'_> {
             if tries > MAX_RECOVERIES {
                 return Err(JobError::Stuck(format!("recovery has no effect, {}", self.situation())));
             }
-            let patience = self.links.map(|links| links.dead_after).max(self.stall_timeout.map(|stall| stall * 3));
-            let bound = 1 + patience.unwrap_or(0) / 10_000_000; // these time-outs need time
+            let longest_timeout =
+                self.links.map(|links| links.dead_after).max(self.stall_timeout.map(|stall| stall * 3));
+            let bound = 1 + longest_timeout.unwrap_or(0) / 10_000_000; // these time-outs need time
             let late = self.faults_end_at.is_some_and(|at| self.now > at + LIVENESS * bound);
-            let idles = patience.is_none() && idle > MAX_IDLE_ROUNDS;
+            let idles = longest_timeout.is_none() && idle > MAX_IDLE_ROUNDS;
             if idles || self.now > TIME_LIMIT * bound || late {
                 return Err(JobError::Stuck(self.situation()));
             }
@@ -276,7 +277,7 @@ impl Job<'_> {
     }
 
     /// Collects everything that remains, and checks the history.
-    fn judge(mut self) -> Result<Report, JobError> {
+    fn check(mut self) -> Result<Report, JobError> {
         let mut report = Report { nodes: self.nodes.len() as u32, took: self.last_work_at, ..Report::default() };
         report.transitions = std::mem::take(&mut self.transitions);
         add(&mut report.transitions, &[("recoveries", self.recoveries)]);

@@ -18,7 +18,7 @@ impl SilentNode {
 
     /// How long a node may go on waiting, by the stall time-out. The engine checks four times within that time, and the
     /// time-out may start again when something was sent.
-    pub const fn patience(stall_timeout: u64) -> u64 {
+    pub const fn time_limit(stall_timeout: u64) -> u64 {
         stall_timeout * 5 / 2
     }
 }

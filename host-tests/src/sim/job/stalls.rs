@@ -68,7 +68,7 @@ impl Job<'_> {
         self.net.count(|counts| counts.nodes_stalled += 1);
         let waiting = self.waiters(node);
         let due = match self.stall_timeout {
-            Some(stall) if self.is_long(self.now, until) => self.now + SilentNode::patience(stall),
+            Some(stall) if self.is_long(self.now, until) => self.now + SilentNode::time_limit(stall),
             // Still within the stall, so that it is checked before any node goes on.
             _ => until - 1,
         };
@@ -77,13 +77,13 @@ impl Job<'_> {
 
     /// Whether a stall is long enough for the node to be given up.
     pub fn is_long(&self, since: u64, until: u64) -> bool {
-        self.stall_timeout.is_some_and(|stall| until - since > SilentNode::patience(stall))
+        self.stall_timeout.is_some_and(|stall| until - since > SilentNode::time_limit(stall))
     }
 
     pub fn check_waiters(&mut self, at: usize) -> Result<(), JobError> {
         let SilentNode { node, since, lost: gone, .. } = self.silent_nodes[at];
         let long = !gone && self.net.stalled_until(node).is_some_and(|until| self.is_long(since, until));
-        let due = since + SilentNode::patience(self.stall_timeout.unwrap_or(0));
+        let due = since + SilentNode::time_limit(self.stall_timeout.unwrap_or(0));
         if long && self.now < due {
             self.silent_nodes[at].due = Some(due); // another stall has begun meanwhile
             return Ok(());

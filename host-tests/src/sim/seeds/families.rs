@@ -6,7 +6,9 @@ use towline_core::pml::{Config, Pool, rdma};
 use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
 use super::disconnections::{disconnected, stalled_pairs};
-use super::faults::{TIME, death, loss, missing, node, one_to_four, outage, partition, patience, rest, toggle, window};
+use super::faults::{
+    TIME, choose_stall_timeout, death, loss, missing, node, node_stall, one_to_four, outage, partition, toggle, window,
+};
 use super::limits::{config, linkable, links, random_rails};
 use crate::random::Random;
 use crate::sim::job::{Setting, Windows};
@@ -211,7 +213,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
         faults.missing = one_to_four(&mut random, |random| missing(nodes, rails, random));
         faults.missing.retain(|missing| missing.one != missing.other);
     }
-    let stall_timeout = stalls_out.then(|| patience(&faults, &toggles, links));
+    let stall_timeout = stalls_out.then(|| choose_stall_timeout(&faults, &toggles, links));
     if let (Some(links), Some(stall)) = (links.as_mut(), stall_timeout) {
         // A peer that was never connected is not given up as stalled.
         links.greetings = stall / links.dead_after + 1;
@@ -220,8 +222,8 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     }
     let rests = stalls_out || (faults.hosts_answer && links.is_some()) || random.chance(200);
     if rests && only.is_none_or(|only| matches!(only, SingleFault::NodeStalls | SingleFault::Hosts)) {
-        let patience = links.filter(|_| faults.hosts_answer).map(|links| links.dead_after);
-        faults.node_stalls = one_to_four(&mut random, |random| rest(nodes, patience, stall_timeout, random));
+        let dead_after = links.filter(|_| faults.hosts_answer).map(|links| links.dead_after);
+        faults.node_stalls = one_to_four(&mut random, |random| node_stall(nodes, dead_after, stall_timeout, random));
     }
     let mut disconnected = disconnected(nodes, &rail_params, links, &faults);
     let stalled_pairs = stalled_pairs(nodes, &faults, stall_timeout, &mut disconnected);

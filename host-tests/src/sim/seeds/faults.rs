@@ -59,7 +59,7 @@ pub(super) fn missing(nodes: u32, rails: u32, random: &mut Random) -> Missing {
 }
 
 /// A stall time-out that only a stalled node reaches: longer than all other silence together.
-pub(super) fn patience(faults: &Faults, toggles: &[Toggle], links: Option<LinkParams>) -> u64 {
+pub(super) fn choose_stall_timeout(faults: &Faults, toggles: &[Toggle], links: Option<LinkParams>) -> u64 {
     let windows =
         faults.partitions.iter().map(|part| part.window).chain(faults.rail_stalls.iter().map(|stall| stall.2));
     let windows =
@@ -71,12 +71,17 @@ pub(super) fn patience(faults: &Faults, toggles: &[Toggle], links: Option<LinkPa
 
 /// A stall of a node. With a stall time-out it is a fraction of it, or several times as long. Otherwise, if hosts
 /// answer, it may be longer than a link tolerates silence.
-pub(super) fn rest(nodes: u32, patience: Option<u64>, stall: Option<u64>, random: &mut Random) -> (u32, Window) {
+pub(super) fn node_stall(
+    nodes: u32,
+    dead_after: Option<u64>,
+    stall: Option<u64>,
+    random: &mut Random,
+) -> (u32, Window) {
     let since = random.length(TIME / 2);
-    let span = match (stall, patience) {
+    let span = match (stall, dead_after) {
         (Some(stall), _) if random.chance(400) => stall * 3 + random.below(stall),
         (Some(stall), _) => stall / 16 + random.below(stall / 16),
-        (None, Some(patience)) if random.chance(500) => patience + patience / 2 + random.below(patience * 2),
+        (None, Some(dead_after)) if random.chance(500) => dead_after + dead_after / 2 + random.below(dead_after * 2),
         (None, _) => 1 + random.length(TIME),
     };
     (node(nodes, random), (since, since + span))

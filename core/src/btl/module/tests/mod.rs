@@ -353,7 +353,7 @@ fn b10_a_lost_peer_is_reported_once_and_its_sends_end() {
 /// others, so this is not a fatal error.
 #[test]
 fn b10_b37_a_link_that_goes_down_is_reported_once_and_is_not_fatal() {
-    use crate::rail::testing::link::{Cut, Link, links};
+    use crate::rail::testing::link::{Link, LinkFailure, links};
     let (net, [own, other]) = links(1);
     let (rail, other) = (own.into_iter().next().unwrap(), other.into_iter().next().unwrap());
     let config = Config::default();
@@ -369,13 +369,13 @@ fn b10_b37_a_link_that_goes_down_is_reported_once_and_is_not_fatal() {
     btl.properties_mut(one).unwrap().callback = Some(done);
     assert_eq!(btl.send(to, one, TAG), Ok(Outcome::Sent));
     for _ in 0..2 {
-        net.borrow_mut().cut(0, Cut::CLEAN);
+        net.borrow_mut().fail_link(0, LinkFailure::CLEAN);
         for _ in 0..10 {
             btl.progress(Instant::ZERO);
         }
         assert_eq!(*errors.0.borrow(), [(ErrorFlags::NONFATAL, Some(101), Lost::TimedOut.to_string())]);
         assert_eq!(btl.send(to, one, TAG), Err(SendError::Unreachable));
-        net.borrow_mut().mend(0); // a lost peer does not come back by itself
+        net.borrow_mut().restore(0); // a lost peer does not come back by itself
     }
 }
 

@@ -1,6 +1,6 @@
 //! Links over a faulty wire, their users, and the invariants of all that they do.
 
-use super::wire::{Dice, Faults, Wire, WireState, wires};
+use super::wire::{Faults, Random, Wire, WireState, wires};
 use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::link::{Config, Crc32c, Link};
@@ -33,17 +33,17 @@ pub struct End {
     cookies: u64,
 }
 
-pub struct Bench {
+pub struct Mesh {
     pub ends: Vec<End>,
     pub shared: Rc<RefCell<WireState>>,
-    pub dice: Dice,
+    pub random: Random,
     pub now: u64,
 }
 
 /// The bytes of a frame, by its name.
 pub fn bytes(name: u64, len: usize) -> Vec<u8> {
-    let mut dice = Dice(name);
-    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| dice.word().to_le_bytes()).collect();
+    let mut random = Random(name);
+    let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.word().to_le_bytes()).collect();
     bytes.truncate(len);
     bytes.iter_mut().zip(name.to_le_bytes()).for_each(|(to, from)| *to = from);
     bytes
@@ -53,7 +53,7 @@ pub fn name_of(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().unwrap())
 }
 
-impl Bench {
+impl Mesh {
     pub fn new(count: usize, seed: u64, faults: Faults, tune: impl Fn(&mut Config)) -> Self {
         Self::with(wires(count, seed, faults, true), seed, tune)
     }
@@ -82,13 +82,13 @@ impl Bench {
                 cookies: 0,
             }
         });
-        let mut bench = Self { ends: ends.collect(), shared, dice: Dice(seed ^ 0xabcd), now: 0 };
+        let mut mesh = Self { ends: ends.collect(), shared, random: Random(seed ^ 0xabcd), now: 0 };
         for one in 0..count {
             for other in (0..count).filter(|other| *other != one) {
-                bench.add_each_other(one, other);
+                mesh.add_each_other(one, other);
             }
         }
-        bench
+        mesh
     }
 
     pub fn add_each_other(&mut self, one: usize, other: usize) {
@@ -98,10 +98,10 @@ impl Bench {
 
     /// Sends once, by a grant or from the user's memory.
     pub fn try_send(&mut self, from: usize, to: usize, lane: Lane, bytes: &[u8]) -> Result<Sent, SendError> {
-        let header = (8 + self.dice.below(33) as usize).min(bytes.len());
+        let header = (8 + self.random.below(33) as usize).min(bytes.len());
         let tag = bytes[0] | 0x80;
         let shape = Shape { tag, lane, header: header as u8, len: bytes.len() as u32 };
-        let by_grant = self.dice.chance(300);
+        let by_grant = self.random.chance(300);
         let end = &mut self.ends[from];
         if by_grant {
             let mut grant = end.link.reserve(end.to[to], shape)?;
@@ -135,7 +135,7 @@ impl Bench {
     /// Polls one end once, and takes the event.
     pub fn poll(&mut self, end: usize) -> bool {
         let Some(event) = self.ends[end].link.poll(Instant::from_nanos(self.now)) else { return false };
-        let choice = self.dice.word();
+        let choice = self.random.word();
         self.ends[end].take(event, choice);
         true
     }
@@ -187,8 +187,8 @@ impl Bench {
 
     /// Everything that was accepted has been acknowledged, reported and delivered.
     pub fn settle(&mut self) {
-        self.until("everything is acknowledged", |bench| {
-            bench.ends.iter().all(|end| end.link.used() == [0, 0] && end.in_place.is_empty() && end.pending.is_empty())
+        self.until("everything is acknowledged", |mesh| {
+            mesh.ends.iter().all(|end| end.link.used() == [0, 0] && end.in_place.is_empty() && end.pending.is_empty())
         });
     }
 
