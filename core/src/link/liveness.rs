@@ -135,7 +135,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// When the hellos to a peer will not have been answered for so long.
     pub(super) fn hello_overdue_at(&self, at: u32) -> Option<u64> {
         let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
-        // As long as an established peer may be silent, unless that is for ever.
+        // As long as an established peer may be silent, unless that is forever.
         let timeout = (most / 16).max(silent.min(most / 2));
         let connecting = |path: &&Path| path.session.state == ConnState::Connecting;
         let path = self.peers.paths.get(at as usize).filter(connecting)?;

@@ -749,7 +749,7 @@ fn try_for_a_while<S: Setup>(mesh: &mut Mesh<S>, mut attempt: impl FnMut(&mut Me
 /// # Safety
 /// The sink's memory is writable until this returns, and nothing else accesses it.
 unsafe fn deliver<S: Setup>(mesh: &mut Mesh<S>, frame: &Frame, skip: usize, sink: Span) {
-    // SAFETY: the caller vouches for the sink until this returns, which is after the delivery.
+    // SAFETY: the caller guarantees that the sink is valid until this returns, which is after the delivery.
     if unsafe { mesh.ends[1].rail.deliver(frame.id, skip, sink, Cookie(77)) } == Delivery::Done {
         return;
     }

@@ -116,7 +116,7 @@
 //! | no descriptor is left to connect, or to accept | the connection is tried again until `TOWLINE_TCP_CONNECT_TIMEOUT_MS`, then `PeerFailed` |
 //! | shared memory is full | an error that names the rank, at once; never a bus error |
 //! | smallest rings, socket buffers and staging; pools of one | slower |
-//! | as many operations as `TOWLINE_REQUESTS` are under way | [`Error::Busy`](crate::Error::Busy); the buffer comes back |
+//! | as many operations as `TOWLINE_REQUESTS` are in progress | [`Error::Busy`](crate::Error::Busy); the buffer comes back |
 //!
 //! # Somebody attacks
 //!

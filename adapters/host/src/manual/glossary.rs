@@ -47,7 +47,7 @@
 //! | rendezvous | a message of which a header is sent first | rendezvous, RNDV | rendezvous | rendezvous |
 //! | fragment | a part of a message | fragment | fragment | segment |
 //! | layout | which bytes of a buffer make a message, in which order | datatype, convertor | datatype, IOV | iov |
-//! | request | an operation under way | request | request | operation context |
+//! | request | an operation in progress | request | request | operation context |
 //! | handle | slot and generation of a request or registration: a stale one is refused | pointer | pointer | index (`ofi_indexer`) |
 //!
 //! # Memory of others

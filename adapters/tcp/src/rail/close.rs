@@ -95,7 +95,7 @@ impl Rail {
 
 impl Drop for Rail {
     fn drop(&mut self) {
-        // A thread that panics has not ended in good order: peers are to take the end for a failure.
+        // A thread that panics has not ended normally: peers are to take the end for a failure.
         if std::thread::panicking() {
             return;
         }

@@ -29,7 +29,7 @@ pub enum Announced {
         /// Bytes of the header.
         header: u8,
     },
-    /// The peer ends the connection in good order and sends nothing more.
+    /// The peer ends the connection normally and sends nothing more.
     Goodbye,
 }
 

@@ -81,7 +81,7 @@ pub enum Content {
         /// Bytes of the header.
         header: u8,
     },
-    /// The sender ends the session in good order and sends nothing more.
+    /// The sender ends the session normally and sends nothing more.
     Goodbye,
 }
 

@@ -51,7 +51,7 @@ pub enum HelloKind {
     Reply = 0,
     /// The sender wants a reply.
     Request = 1,
-    /// The sender has closed in good order.
+    /// The sender has closed normally.
     Goodbye = 2,
     /// The sender does not have the connection that the hello names, or not any more.
     Unknown = 3,

@@ -61,7 +61,7 @@ impl Pair {
             let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());
             engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
         }
-        // SAFETY: the memory stays for ever, and is read when nothing is under way.
+        // SAFETY: the memory stays forever, and is read when nothing is in progress.
         let registration = unsafe { engines[1].register(base, LEN, access, None) }.unwrap();
         let remote = engines[1].remote_memory(registration).unwrap();
         Self { engines, base, remote }
@@ -83,7 +83,7 @@ impl Pair {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        // SAFETY: memory of that length; nothing is under way.
+        // SAFETY: memory of that length; nothing is in progress.
         unsafe { core::slice::from_raw_parts(self.base, LEN) }.to_vec()
     }
 

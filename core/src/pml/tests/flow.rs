@@ -1,4 +1,4 @@
-//! Messages that are held back for want of credit: which side asks, and that the asking ends.
+//! Messages that are held back for lack of credit: which side asks, and that the asking ends.
 
 use std::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// No envelope for anybody: every message is held back.
 const NONE: Config = Config { unexpected: 0, units: 0, ..WIDE };
 
-/// Two engines must not talk for ever about a receive that nothing can match.
+/// Two engines must not talk forever about a receive that nothing can match.
 #[test]
 fn p27_an_ask_that_found_nothing_is_not_repeated() {
     let mut engines = engines(2, NONE, 8, 512);
