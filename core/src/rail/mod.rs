@@ -17,7 +17,7 @@
 //! - A rail that answers [`SendError::Unreachable`] for an endpoint that it gave out, and that was not deleted, reports
 //!   [`Event::Lost`] for that peer: by polls alone, in bounded time, once, and after the frames of the peer that have arrived.
 //!   The answer itself ends nothing; the sender waits for the report.
-//! - After [`Event::Lost`] the rail touches no memory that was given for that peer, reports no event of it, and answers sends to
+//! - After [`Event::Lost`] the rail accesses no memory that was given for that peer, reports no event of it, and answers sends to
 //!   it with `Unreachable`.
 //! - Methods are called by one thread at a time.
 //!

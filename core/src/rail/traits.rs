@@ -32,7 +32,7 @@ pub trait Rail {
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable>;
 
     /// Deletes a peer, and frees everything that is kept for it. No event of the peer is reported afterwards, and the rail no
-    /// longer touches memory that was given for the peer. The peer may be added again.
+    /// longer accesses memory that was given for the peer. The peer may be added again.
     fn del_peer(&mut self, endpoint: Endpoint);
 
     /// Reserves room for one frame. A grant that is dropped is void: nothing is sent.

@@ -334,7 +334,7 @@ pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
         for frame in held.drain(stay..) {
             assert_eq!(frame.len as usize, len);
             if random.chance(500) {
-                // Reads without accepting further frames: the body of an eager frame arrives all the same.
+                // Reads without accepting further frames: the body of an eager frame arrives nevertheless.
                 let mut bytes = vec![0; len];
                 let mut idle = 0;
                 while mesh.ends[1].rail.read(frame.id, 0, &mut bytes) < len {

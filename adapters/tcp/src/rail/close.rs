@@ -29,7 +29,7 @@ impl Rail {
         self.events.push_back((endpoint, Event::Lost(peer, why)));
     }
 
-    /// Closes the connection to a peer and all attempts. The rail does not touch the memory of the peer's frames after this.
+    /// Closes the connection to a peer and all attempts. The rail does not access the memory of the peer's frames after this.
     pub(super) fn disconnect(&mut self, endpoint: u32) {
         let Some(entry) = self.peers.get_mut(endpoint) else { return };
         (entry.ready, entry.sending) = (false, false);

@@ -190,7 +190,7 @@ impl ReliableQueuePair {
         unsafe { self.pair.post(&mut request, Some(old)) }
     }
 
-    /// Posts a marker: a write of no bytes, which the peer's device acknowledges all the same. The device reports the completion.
+    /// Posts a marker: a write of no bytes, which the peer's device acknowledges nevertheless. The device reports the completion.
     pub fn post_marker(&self, id: u64) -> io::Result<()> {
         let mut request = empty_request();
         request.wr_id = id;

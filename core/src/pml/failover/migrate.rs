@@ -139,7 +139,7 @@ impl<R: Rails> Pml<'_, R> {
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             Delivery::Done
         } else if let Some(rail) = self.rails.rail_mut(rail) {
-            // SAFETY: as above; the link that gave the sink away does not touch it any more.
+            // SAFETY: as above; the link that gave the sink away does not access it any more.
             unsafe { rail.deliver(frame.id, skip, sink, cookie) }
         } else {
             return;

@@ -10,7 +10,7 @@ use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
     /// Forgets a peer. Requests to it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), its messages are dropped,
-    /// and its rails touch none of their memory any more. It may be added again.
+    /// and its rails access none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);
         self.end_one_sided(peer, rma::Failure::Removed);

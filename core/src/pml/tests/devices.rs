@@ -176,7 +176,7 @@ fn b18_p14_operations_of_a_device_whose_link_goes_down_are_lost_and_later_ones_t
         pair.turn();
         assert_eq!((pair.ends(), pair.performed().len()), (vec![ends[0]], pieces));
         assert_eq!(pair.engines[0].rma_counters().by_device, pieces as u64, "as many as the device got");
-        // A later operation is done all the same.
+        // A later operation is done nevertheless.
         pair.begin(Transfer::Put(Span::of(data(3))), 200);
         pair.turn();
         assert_eq!(pair.ends(), [ends[1]]);

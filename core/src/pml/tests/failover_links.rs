@@ -22,7 +22,7 @@ struct Fault {
     how: WireFailure,
     restored_after: Option<u64>,
     then_other_fails: bool,
-    /// The hosts answer all the same.
+    /// The hosts answer nevertheless.
     hosts_answer: bool,
 }
 

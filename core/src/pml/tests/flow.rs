@@ -48,7 +48,7 @@ fn m12_p27_probes_that_find_nothing_ask_seldom() {
         let asks = engines[1].counters().asks_sent;
         assert!((1..=most).contains(&asks), "{tags:?}: {asks} asks");
         assert!(!sleeps || slept > 2900, "slept {slept} times of 3000");
-        // A message that is held back from now on is found all the same.
+        // A message that is held back from now on is found nevertheless.
         let wanted = pending(send(&mut engines[0], 1, tags[0], Mode::Standard, &data));
         let found = (0..2000).any(|turn| {
             engines.iter_mut().for_each(|engine| {
@@ -194,7 +194,7 @@ fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     }
 }
 
-/// A probe that is not repeated leaves its answer behind: other probes get through all the same.
+/// A probe that is not repeated leaves its answer behind: other probes get through nevertheless.
 #[test]
 fn m12_p27_an_answer_that_no_probe_looks_for_any_more_is_sent_back() {
     let mut engines = engines(2, NONE, 8, 512);
