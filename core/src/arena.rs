@@ -1,8 +1,8 @@
-//! One block of memory from the caller, cut into the tables of an engine at set-up.
+//! The arena: one block of memory of the caller, from which the tables of an engine are taken at set-up.
 //!
-//! All state of the core lives in tables cut from an [`Arena`]; nothing is allocated afterwards. The block must be
-//! zeroed, and every table starts as zeros, so a host can hand in a fresh private mapping: pages of a pool that are
-//! never used are never touched, and a table for 100,000 peers costs only the memory of its used part.
+//! All state of the core is in tables from an [`Arena`], and nothing is allocated afterwards. The block must be zeroed, and every table
+//! starts as zeros. So a host can pass a fresh private mapping: pages of a table that are never used are never touched, and a table for
+//! 100,000 peers costs only the pages that are used.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 
 use zerocopy::FromZeros;
 
-/// Hands out zeroed tables from one block, front to back. Not `Sync`; used during set-up only.
+/// Gives out zeroed tables from one block, front to back. It is not `Sync`, and is used only during set-up.
 #[derive(Debug)]
 pub struct Arena<'m> {
     next: NonNull<u8>,
@@ -29,48 +29,48 @@ pub struct Arena<'m> {
     block: PhantomData<&'m mut [u8]>,
 }
 
-// SAFETY: an arena is the only owner of its block (it was made from a unique borrow, or the caller of `from_zeroed`
-// promised so), and a `&mut [u8]` may move between threads.
+// SAFETY: an arena is the only owner of its block (it was made from a unique borrow, or the caller of `from_zeroed` vouches for that),
+// and a `&mut [u8]` may move between threads.
 unsafe impl Send for Arena<'_> {}
 
 impl<'m> Arena<'m> {
-    /// An arena over `block`, which is zeroed here.
+    /// Makes an arena over `block`, and zeroes the block.
     pub fn new(block: &'m mut [u8]) -> Self {
         block.fill(0);
         // SAFETY: the block is borrowed uniquely for 'm, and zeroed on the line above.
         unsafe { Self::from_zeroed(NonNull::from(&mut *block).cast(), block.len()) }
     }
 
-    /// An arena over `len` bytes at `block` that are known to be zero, without touching them.
+    /// Makes an arena over `len` bytes at `block` that are zero, without touching them.
     ///
     /// # Safety
-    /// The bytes are valid for reads and writes for all of `'m`, nothing else accesses them in that time, and all of
-    /// them are zero, as in a fresh anonymous mapping or in `.bss`.
+    /// The bytes are valid for reads and writes for all of `'m`, nothing else accesses them during that time, and all of them are zero, as
+    /// in a fresh anonymous mapping or in `.bss`.
     pub const unsafe fn from_zeroed(block: NonNull<u8>, len: usize) -> Self {
         Self { next: block, left: len, block: PhantomData }
     }
 
-    /// Cuts off a table of `count` zeroed items.
+    /// Takes a table of `count` zeroed items.
     ///
     /// # Errors
-    /// [`OutOfMemory`] with the requested and the remaining bytes; the arena is unchanged then.
+    /// [`OutOfMemory`] with the bytes that are needed and the bytes that are left. The arena has not changed then.
     pub fn table<T: FromZeros>(&mut self, count: usize) -> Result<&'m mut [T], OutOfMemory> {
         let pad = self.next.as_ptr().align_offset(align_of::<T>());
         let bytes = count.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(pad));
         let Some((bytes, left)) = bytes.and_then(|bytes| Some((bytes, self.left.checked_sub(bytes)?))) else {
             return Err(OutOfMemory { asked: count.saturating_mul(size_of::<T>()), left: self.left });
         };
-        // SAFETY: `bytes`, which includes `pad`, is at most the rest of the block, so both results stay inside the block or
-        // one past its end.
+        // SAFETY: `bytes`, which includes `pad`, is at most the length of the rest of the block, so both results are inside the
+        // block or one past its end.
         let (table, next) = unsafe { (self.next.add(pad), self.next.add(bytes)) };
         self.next = next;
         self.left = left;
-        // SAFETY: the range is inside the block, aligned by `pad`, given out once (next moved past it), unique for 'm,
-        // and zero; `T: FromZeros` makes zeros valid items.
+        // SAFETY: the range is inside the block, aligned by `pad`, given out once (`next` is after it), unique for 'm, and zero;
+        // `T: FromZeros` makes zeros valid items.
         Ok(unsafe { core::slice::from_raw_parts_mut(table.cast().as_ptr(), count) })
     }
 
-    /// Cuts off a table of `count` copies of `item`, for items that zeros do not make.
+    /// Takes a table of `count` copies of `item`, for types of which zeros are not a valid item.
     ///
     /// # Errors
     /// As [`table`](Self::table).
@@ -83,10 +83,10 @@ impl<'m> Arena<'m> {
         Ok(unsafe { table.assume_init_mut() })
     }
 
-    /// Takes memory for a table, and creates its items one by one, with the rest of the arena. Items are never dropped.
+    /// Takes a table, and makes its items one by one. They may take memory of the arena, too. Items are never dropped.
     ///
     /// # Errors
-    /// [`OutOfMemory`] if the table does not fit, or the error of `make`. The memory taken by then is lost.
+    /// [`OutOfMemory`] if the table does not fit, or from `make`. Memory that was taken by then is lost.
     pub fn each<T>(
         &mut self,
         count: usize,
@@ -100,14 +100,13 @@ impl<'m> Arena<'m> {
         Ok(unsafe { table.assume_init_mut() })
     }
 
-    /// Bytes that are left.
+    /// The bytes that are left.
     pub const fn left(&self) -> usize {
         self.left
     }
 
-    /// Maximum number of bytes that a table of `count` items needs, for summing up a budget: its size, rounded up to a
-    /// multiple of 8, and the bytes that its alignment may cost beyond that. A block that does not begin at a multiple of 8
-    /// needs up to 7 more.
+    /// The most bytes that a table of `count` items takes, to compute the size of a block: the size of the table, rounded up to a multiple
+    /// of 8, and the padding for an alignment above 8. A block that does not begin at a multiple of 8 needs up to 7 more bytes.
     pub const fn cost<T>(count: usize) -> usize {
         let size = count.saturating_mul(size_of::<T>());
         let rounded = if size > usize::MAX - 8 { size } else { size.next_multiple_of(8) };
@@ -115,19 +114,23 @@ impl<'m> Arena<'m> {
     }
 }
 
-/// The block handed in is too small: the caller's fault, who needs a larger block or smaller limits.
+/// The block of the arena is too small. It is the fault of the caller, who has to use a larger block or smaller limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfMemory {
-    /// Bytes of the table that did not fit, without padding.
+    /// The bytes of the table that did not fit, without padding.
     pub asked: usize,
-    /// Bytes that were left.
+    /// The bytes that were left.
     pub left: usize,
 }
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a table of {} bytes does not fit the {} bytes left: hand in a larger block", self.asked, self.left)
+        write!(
+            f,
+            "a table of {} bytes does not fit into the {} bytes that are left: use a larger block",
+            self.asked, self.left
+        )
     }
 }
 

@@ -1,17 +1,17 @@
-//! A part of every floor's error type: whose fault the error is.
+//! Blame: the side that has to act on an error.
 //!
-//! Errors are enums per operation, each beside the operation. All implement [`core::error::Error`] and tell by
-//! [`Blame`] who has to act.
+//! Each operation has its own error enum, beside the operation. All of them implement [`core::error::Error`], and their `blame` returns a
+//! [`Blame`].
 
-/// The party that has to act on an error.
+/// The side that has to act on an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Blame {
-    /// The caller gave something that cannot work, now or later.
+    /// The caller: its arguments are wrong, now and later.
     Caller,
-    /// The peer broke the protocol, refused, or is gone.
+    /// The peer: it violated the protocol, refused, or is lost.
     Peer,
-    /// A limit of this process or machine is reached. The same request may succeed later.
+    /// A resource: a limit of this process or machine is reached. The caller may try again later.
     Resource,
 }

@@ -1,18 +1,18 @@
 //! The core of Towline: descriptors, matching, fragmentation and flow control for messages between processes, without
 //! an allocator, an operating system or a clock.
 //!
-//! Time, randomness and memory come in as arguments; frames leave and arrive through the [`rail::Rail`] trait, which
-//! adapters (shared memory, TCP, verbs, DPU firmware) implement. Nothing in here calls up: rails are polled, floors
-//! return verdicts and events. `ARCHITECTURE.md` beside this crate tells the whole story; `WIRE.md` gives the bytes.
+//! Time, randomness and memory are arguments. Frames leave and arrive by the [`rail::Rail`] trait, which adapters (shared memory, TCP,
+//! verbs, DPU firmware) implement. No floor calls a higher one: rails are polled, and floors return results and events.
+//! `ARCHITECTURE.md` beside this crate describes the structure, `WIRE.md` specifies the bytes.
 //!
-//! | floor | module | content |
+//! | floor | module | subject |
 //! |---|---|---|
 //! | 4 | [`mtl`] | matching transport: communicators, modes, send, receive, probe, cancel |
 //! | 3 | [`pml`] | requests, matching, MPI order, credits, scheduling over rails |
 //! | 2 | [`ptl`], [`btl`] | the fragments of one message on one rail; the BTL face: modules, descriptors, active messages, selection |
 //! | 1 | [`link`](mod@link), [`rma`] | the reliable link; one-sided operations: registration, emulation, atomics |
 //! | 0.5 | [`rail`] | the path to a peer: the rail trait and its extensions, attributes, loopback, forwarding, stacking |
-//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | used by all floors |
+//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | types and tables that all floors use |
 #![no_std]
 #![deny(missing_docs)]
 

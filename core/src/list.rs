@@ -1,10 +1,10 @@
-//! Lists whose links lie in the items of a [`Pool`].
+//! Intrusive lists: their links are in the items of a [`Pool`].
 
 use zerocopy::FromZeros;
 
 use crate::pool::Pool;
 
-/// The number of a slot, or none, in four bytes. Zeroed memory is none.
+/// The number of a slot, or none, in four bytes. Zeros mean none.
 ///
 /// The number is stored plus one, so `u32::MAX` is no slot. Pools have fewer slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
@@ -34,20 +34,20 @@ impl OptSlot {
         self.0 != 0
     }
 
-    /// Whether it is this slot.
+    /// Whether this is the given slot.
     #[inline(always)]
     pub const fn is(self, slot: u32) -> bool {
         self.0 == slot.wrapping_add(1)
     }
 
-    /// 0 for none: to test several at once.
+    /// The number as it is stored, 0 for none: to test several at once.
     #[inline(always)]
     pub const fn bits(self) -> u32 {
         self.0
     }
 }
 
-/// The neighbours of an item in its list.
+/// The next and the previous item in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
 #[repr(C)]
 pub(crate) struct Links {

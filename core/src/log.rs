@@ -1,10 +1,10 @@
-//! The one place that chooses where log lines go: `defmt`, the `log` crate, or nowhere.
+//! Macros for log lines. They use `defmt`, the `log` crate, or nothing, as the features of the crate say.
 //!
-//! Call sites use `trace!`, `debug!`, `info!`, `warn!` and `error!` with plain `{}` placeholders, which all three
-//! accept. With neither feature the arguments are still type-checked, then compiled to nothing.
+//! Callers use `trace!`, `debug!` and `warn!` with plain `{}` placeholders, which both crates accept. Without either feature the arguments
+//! are type-checked, and compile to nothing.
 
 #[cfg(all(feature = "defmt", feature = "log"))]
-compile_error!("features `defmt` and `log` of towline-core exclude each other: choose one");
+compile_error!("the features `defmt` and `log` of towline-core exclude each other: choose one");
 
 #[allow(unused_macros)]
 macro_rules! emit {

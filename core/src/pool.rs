@@ -1,7 +1,7 @@
-//! Slots of one kind, taken and given back in constant time, named by slot and generation.
+//! Pools: a fixed number of slots for items of one type. Slots are taken and freed in constant time, and named by slot and generation.
 //!
-//! A [`Handle`] may be sent to a peer and come back. It gives access to the slot only as long as the slot is in the use for
-//! which the handle was made. A stale, forged or out-of-range handle finds nothing.
+//! A [`Handle`] may be sent to a peer and come back. It finds its slot only during the use of the slot for which it was given out. A
+//! stale, forged or out-of-range handle finds nothing.
 //!
 //! ```
 //! use towline_core::{arena::Arena, pool::Pool};
@@ -19,13 +19,13 @@ use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
 
-/// Names one use of one slot of a pool. Plain data: it may be sent to a peer as a `u64` and checked when it returns.
+/// Names one use of one slot of a pool. It may be sent to a peer as a `u64`, and is checked when it comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Handle {
     slot: u32,
-    /// Odd, as that of a slot in use: one comparison tells whether the handle is good. 0 in [`Handle::NONE`] only, which
-    /// names a slot that no pool has.
+    /// Odd, like the generation of a slot in use: so one comparison is enough to check a handle. 0 only in [`Handle::NONE`], whose slot no
+    /// pool has.
     generation: u32,
 }
 
@@ -39,63 +39,63 @@ impl Handle {
         if self.generation == 0 { 0 } else { (self.generation as u64) << 32 | self.slot as u64 }
     }
 
-    /// The handle that [`to_bits`](Self::to_bits) gave, or any other that a peer may have made up.
+    /// The handle from the result of [`to_bits`](Self::to_bits), or from any word that a peer has made up.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         let generation = (bits >> 32) as u32;
         if generation & 1 == 0 { Self::NONE } else { Self { slot: bits as u32, generation } }
     }
 
-    /// The handle as a word to compare, unlike that of any other.
+    /// The handle as a word to compare. Different handles have different words.
     #[inline(always)]
     pub(crate) const fn word(self) -> u64 {
         (self.generation as u64) << 32 | self.slot as u64
     }
 
-    /// The slot's index, for tables that run beside a pool.
+    /// The index of the slot, for tables parallel to a pool.
     #[inline]
     pub const fn slot(self) -> u32 {
         self.slot
     }
 }
 
-/// One slot: the item and the pool's data about it. Public for `size_of` only.
+/// One slot: an item, and the state of the slot. It is public only for `size_of`.
 #[derive(FromZeros, Debug)]
 #[repr(C)]
 pub struct Slot<T> {
-    /// Odd while in use. It counts both takes and frees, so a handle is good for exactly one use.
+    /// Odd while the slot is in use. It counts each take and each free, so a handle is valid for exactly one use.
     generation: u32,
-    /// While free, the next free slot; [`NO_SLOT`] at the end of the list.
+    /// Of a free slot, the next free slot; [`NO_SLOT`] at the end of the list.
     next: u32,
     item: T,
 }
 
-/// No slot: pools have fewer (see [`Pool::new`]), so one look at the bounds tells.
+/// No slot. Pools have fewer slots (see [`Pool::new`]), so the check of the bounds finds it.
 const NO_SLOT: u32 = u32::MAX;
 
-/// A fixed number of slots over given memory. Slots that were never used are never touched.
+/// A fixed number of slots in given memory. The memory of slots that were never used is never touched.
 #[derive(Debug)]
 pub struct Pool<'m, T> {
     slots: &'m mut [Slot<T>],
-    /// First of the slots that were given back.
+    /// The first slot in the list of freed slots.
     free: u32,
-    /// Slots below this were in use at least once.
+    /// The slots below this number were in use at least once.
     touched: u32,
     used: u32,
 }
 
 impl<'m, T: FromZeros + Copy> Pool<'m, T> {
-    /// A pool of `count` slots cut from `arena`.
+    /// Makes a pool of `count` slots from `arena`.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is too small.
+    /// [`OutOfMemory`] if the arena is too small.
     pub fn new(arena: &mut Arena<'m>, count: u32) -> Result<Self, OutOfMemory> {
-        // One less than u32::MAX slots at most, since links hold the index plus one, and one index is none.
+        // At most u32::MAX - 1 slots, since links store the index plus one, and one index means none.
         let count = if count == NO_SLOT { count - 1 } else { count };
         Ok(Self { slots: arena.table(count as usize)?, free: NO_SLOT, touched: 0, used: 0 })
     }
 
-    /// Bytes that a pool of `count` slots takes from an arena at most.
+    /// The most bytes that a pool of `count` slots takes from an arena.
     pub const fn cost(count: u32) -> usize {
         Arena::cost::<Slot<T>>(count as usize)
     }
@@ -103,7 +103,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// Puts `item` into a free slot.
     ///
     /// # Errors
-    /// The item itself, where no slot is free.
+    /// The item, if no slot is free.
     #[inline]
     pub fn take(&mut self, item: T) -> Result<Handle, T> {
         let Some((handle, place)) = self.take_uncleared() else { return Err(item) };
@@ -111,18 +111,18 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Ok(handle)
     }
 
-    /// Takes a free slot as it was left, or zeroed where it never was used: for items of which few fields matter at first.
-    /// `None` where no slot is free.
+    /// Takes a free slot. Its item is the one of the last use, or zeroed in the first use: for items of which the caller sets only a few
+    /// fields at first. `None` if no slot is free.
     #[inline]
     pub fn take_uncleared(&mut self) -> Option<(Handle, &mut T)> {
         if self.free as usize >= self.slots.len() {
-            return self.take_untouched();
+            return self.take_first_use();
         }
-        self.take_given_back()
+        self.take_freed()
     }
 
     #[inline(always)]
-    fn take_given_back(&mut self) -> Option<(Handle, &mut T)> {
+    fn take_freed(&mut self) -> Option<(Handle, &mut T)> {
         let index = self.free;
         let slot = self.slots.get_mut(index as usize)?;
         self.free = slot.next;
@@ -131,22 +131,22 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
     }
 
-    /// As [`take_uncleared`](Self::take_uncleared), where no slot was given back.
+    /// As [`take_uncleared`](Self::take_uncleared), if no freed slot is left.
     #[cold]
-    fn take_untouched(&mut self) -> Option<(Handle, &mut T)> {
+    fn take_first_use(&mut self) -> Option<(Handle, &mut T)> {
         self.slots.get_mut(self.touched as usize)?.next = NO_SLOT;
         self.free = self.touched;
         self.touched = self.touched.wrapping_add(1);
-        self.take_given_back()
+        self.take_freed()
     }
 
-    /// Takes the item out and frees the slot. `None` for a handle that is stale or was never given out.
+    /// Frees the slot, and returns its item. `None` if the handle is stale or was never given out.
     #[inline]
     pub fn free(&mut self, handle: Handle) -> Option<T> {
         self.free_if(handle, |_| true).copied()
     }
 
-    /// Frees the slot and leaves the item readable until the next take, provided that `condition` holds for it.
+    /// Frees the slot if `condition` holds for its item. The item stays readable until the next take.
     #[inline(always)]
     pub(crate) fn free_if(&mut self, handle: Handle, condition: impl FnOnce(&T) -> bool) -> Option<&T> {
         let slot = self.slots.get_mut(handle.slot as usize)?;
@@ -160,64 +160,64 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Some(&slot.item)
     }
 
-    /// The item of a handle, `None` if the handle is stale or was never given out.
+    /// The item of a handle. `None` if the handle is stale or was never given out.
     #[inline]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         let slot = self.slots.get(handle.slot as usize)?;
         (slot.generation == handle.generation).then_some(&slot.item)
     }
 
-    /// The item of a handle, `None` if the handle is stale or was never given out.
+    /// The item of a handle. `None` if the handle is stale or was never given out.
     #[inline]
     pub fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
         let slot = self.slots.get_mut(handle.slot as usize)?;
         (slot.generation == handle.generation).then_some(&mut slot.item)
     }
 
-    /// The handle of the use that a slot is in now: for lists that link slots by index.
+    /// The handle of the present use of a slot, for lists that link slots by index.
     #[inline]
     pub fn handle(&self, slot: u32) -> Option<Handle> {
         let generation = self.slots.get(slot as usize)?.generation;
         (generation & 1 == 1).then_some(Handle { slot, generation })
     }
 
-    /// The item in a slot that is in use, by index: for lists that link slots by index.
+    /// The item of a slot in use, by index, for lists that link slots by index.
     #[inline]
     pub fn at(&self, slot: u32) -> Option<&T> {
         let slot = self.slots.get(slot as usize)?;
         (slot.generation & 1 == 1).then_some(&slot.item)
     }
 
-    /// The item in a slot that is in use, by index: for lists that link slots by index.
+    /// The item of a slot in use, by index, for lists that link slots by index.
     #[inline]
     pub fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut(slot as usize)?;
         (slot.generation & 1 == 1).then_some(&mut slot.item)
     }
 
-    /// The item in a slot of which the caller knows that it is in use.
+    /// The item of a slot that the caller knows to be in use.
     #[inline(always)]
     pub(crate) fn in_use_mut(&mut self, slot: u32) -> Option<&mut T> {
         Some(&mut self.slots.get_mut(slot as usize)?.item)
     }
 
-    /// Slots in all.
+    /// The number of slots.
     pub const fn capacity(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Slots in use.
+    /// The number of slots in use.
     #[inline]
     pub const fn used(&self) -> u32 {
         self.used
     }
 
-    /// All slots that ever were in use are below this.
+    /// The slots that were ever in use are below this number.
     pub const fn touched(&self) -> u32 {
         self.touched
     }
 
-    /// The most slots that ever were in use at once: a slot is touched for the first time when no other is free.
+    /// The most slots that were ever in use at once. A slot is used for the first time only if no freed slot is left.
     pub const fn most_used(&self) -> u32 {
         self.touched
     }

@@ -1,8 +1,8 @@
-//! Indices that wait their turn.
+//! Queues of indices.
 
 use crate::arena::{Arena, OutOfMemory};
 
-/// First in, first out; never more than it was made for, since each index is in it once at most.
+/// A first-in, first-out queue of indices. Its length is fixed when it is made. It never overflows, since each index is in it at most once.
 #[derive(Debug)]
 pub(super) struct Queue<'m> {
     ring: &'m mut [u32],
@@ -58,7 +58,7 @@ impl<'m> Queue<'m> {
         self.head == self.tail
     }
 
-    /// Keeps those only that `wanted` says yes to.
+    /// Keeps only the indices for which `wanted` returns `true`.
     pub fn retain(&mut self, mut wanted: impl FnMut(u32) -> bool) {
         for _ in 0..self.len() {
             if let Some(index) = self.pop()
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_frames_keep_their_order() {
+    fn indices_keep_their_order() {
         let mut block = [0; 64];
         let mut queue = Queue::new(&mut Arena::new(&mut block), 3).unwrap();
         for turn in 0..10 {

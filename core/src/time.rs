@@ -1,4 +1,4 @@
-//! Points in time and spans of it, as the caller's clock gives them. The core never reads a clock.
+//! Points in time and durations, from the caller's clock. The core never reads a clock.
 
 use core::ops::{Add, Sub};
 
@@ -13,7 +13,7 @@ impl Instant {
     /// The epoch itself.
     pub const ZERO: Self = Self { nanos: 0 };
 
-    /// The instant that many nanoseconds after the epoch. 64 bits last for 584 years.
+    /// The instant `nanos` nanoseconds after the epoch. 64 bits last for 584 years.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self { nanos }
     }
@@ -29,7 +29,7 @@ impl Instant {
     }
 }
 
-/// A span of time in nanoseconds.
+/// A duration in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Duration {
@@ -37,25 +37,25 @@ pub struct Duration {
 }
 
 impl Duration {
-    /// No time at all.
+    /// Zero nanoseconds.
     pub const ZERO: Self = Self { nanos: 0 };
 
-    /// A span of `nanos` nanoseconds.
+    /// `nanos` nanoseconds.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self { nanos }
     }
 
-    /// A span of `millis` milliseconds, the longest that fits if there are too many.
+    /// `millis` milliseconds, or the longest duration if that is too long.
     pub const fn from_millis(millis: u64) -> Self {
         Self { nanos: millis.saturating_mul(1_000_000) }
     }
 
-    /// A span of `secs` seconds, the longest that fits if there are too many.
+    /// `secs` seconds, or the longest duration if that is too long.
     pub const fn from_secs(secs: u64) -> Self {
         Self { nanos: secs.saturating_mul(1_000_000_000) }
     }
 
-    /// The span in nanoseconds.
+    /// The duration in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.nanos
     }
@@ -64,8 +64,8 @@ impl Duration {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    fn add(self, span: Duration) -> Instant {
-        Instant { nanos: self.nanos.saturating_add(span.nanos) }
+    fn add(self, duration: Duration) -> Instant {
+        Instant { nanos: self.nanos.saturating_add(duration.nanos) }
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_saturate_instead_of_wrapping() {
+    fn durations_saturate_instead_of_wrapping() {
         let late = Instant::from_nanos(u64::MAX - 1);
         assert_eq!(late + Duration::from_secs(9), Instant::from_nanos(u64::MAX));
         assert_eq!(Instant::ZERO - late, Duration::ZERO);

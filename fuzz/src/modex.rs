@@ -1,15 +1,13 @@
-//! Sets that peers publish: well-formed, changed and arbitrary. Compares the board of one process with the sets.
+//! Sets that peers publish: well-formed, changed and arbitrary. Compares the store of one process with the sets.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use towline_core::arena::Arena;
-use towline_core::modex::{
-    Absorbed, Board, BoardConfig, Component, Edition, Instances, Modex, Set, SetWriter, Version,
-};
+use towline_core::modex::{Component, Instances, Merged, Modex, Set, SetWriter, Stamp, Store, StoreConfig, Version};
 
 const ME: u32 = 1;
-const CONFIG: BoardConfig = BoardConfig { me: ME, size: 3, incarnation: 2, components: 3, bytes: 200 };
+const CONFIG: StoreConfig = StoreConfig { me: ME, size: 3, incarnation: 2, components: 3, bytes: 200 };
 
-/// Runs one input as a set, as instances, and as a sequence of calls of a board.
+/// Runs one input as a set, as instances, and as a sequence of calls of a store.
 pub fn run(data: &[u8]) {
     if let Ok(set) = Set::parse(data) {
         assert_eq!(written(&set, data.len()), data);
@@ -21,83 +19,83 @@ pub fn run(data: &[u8]) {
         assert_eq!(back[..length], *data);
     }
     let mut memory = vec![0; CONFIG.memory()];
-    let mut board = Board::new(CONFIG, &mut Arena::new(&mut memory)).expect("the memory is large enough");
+    let mut store = Store::new(CONFIG, &mut Arena::new(&mut memory)).expect("the memory is large enough");
     let mut data = Unstructured::new(data);
     while !data.is_empty() {
-        if step(&mut board, &mut data).is_err() {
+        if step(&mut store, &mut data).is_err() {
             break;
         }
-        check_own_set(&board);
+        check_own_set(&store);
     }
 }
 
-fn step(board: &mut Board<'_>, data: &mut Unstructured<'_>) -> Result<()> {
+fn step(store: &mut Store<'_>, data: &mut Unstructured<'_>) -> Result<()> {
     match u8::arbitrary(data)? % 6 {
-        0 => absorb(board, &set(data)?),
+        0 => merge(store, &set(data)?),
         1 => {
             let (mut set, at, value) = (set(data)?, u16::arbitrary(data)?, u8::arbitrary(data)?);
             let at = usize::from(at) % set.len();
             set[at] = value;
-            absorb(board, &set);
+            merge(store, &set);
         }
         2 => {
             let length = data.arbitrary_len::<u8>()?;
-            absorb(board, data.bytes(length)?);
+            merge(store, data.bytes(length)?);
         }
         3 => {
             let (component, bytes) = (component(data)?, bytes(data)?);
-            if board.send(&component, &bytes).is_ok() {
-                assert_eq!(received(board, &component, ME), Some(bytes));
+            if store.send(&component, &bytes).is_ok() {
+                assert_eq!(received(store, &component, ME), Some(bytes));
             }
         }
         4 => {
             // A watch occupies an entry for its component, if one is free.
-            let _watch = board.recv_nb(&component(data)?, u32::arbitrary(data)? % 5);
+            let _watch = store.recv_nb(&component(data)?, u32::arbitrary(data)? % 5);
         }
         _ => {
-            let changes = std::iter::from_fn(|| board.next_change()).take(100).count();
+            let changes = std::iter::from_fn(|| store.next_change()).take(100).count();
             assert!(changes <= (CONFIG.size * CONFIG.components) as usize, "a change is reported again and again");
         }
     }
     Ok(())
 }
 
-fn absorb(board: &mut Board<'_>, bytes: &[u8]) {
-    let Ok(verdict) = board.absorb(bytes) else { return };
-    let set = Set::parse(bytes).expect("it was absorbed");
+fn merge(store: &mut Store<'_>, bytes: &[u8]) {
+    let Ok(merged) = store.merge(bytes) else { return };
+    let set = Set::parse(bytes).expect("it was merged");
     assert!(set.rank() < CONFIG.size);
-    if verdict == Absorbed::Old {
+    if merged == Merged::Old {
         return;
     }
     assert_ne!(set.rank(), ME);
     for entry in set.entries() {
-        let got = received(board, &entry.component, set.rank());
-        // The board does not read an entry of a known revision again. So it keeps the first bytes of a peer that sends
+        let got = received(store, &entry.component, set.rank());
+        // The store does not read an entry of a known revision again. So it keeps the first bytes of a peer that sends
         // different bytes under one revision.
         assert!(got.is_some());
-        if verdict == Absorbed::Restarted {
+        if merged == Merged::Restarted {
             assert_eq!(got.as_deref(), Some(entry.data));
         }
     }
 }
 
 /// Checks that the own set is well-formed and has the announced length, whatever peers sent.
-fn check_own_set(board: &Board<'_>) {
-    let mut own = vec![0; board.encoded_len()];
-    assert_eq!(board.encode(&mut own), Ok(own.len()));
+fn check_own_set(store: &Store<'_>) {
+    let mut own = vec![0; store.encoded_len()];
+    assert_eq!(store.encode(&mut own), Ok(own.len()));
     let set = Set::parse(&own).expect("the own set is well-formed");
-    assert_eq!((set.rank(), set.edition().incarnation, set.edition().revision), (ME, 2, board.revision()));
+    assert_eq!((set.rank(), set.stamp().incarnation, set.stamp().revision), (ME, 2, store.revision()));
     assert_eq!(written(&set, own.len()), own);
 }
 
-fn received(board: &mut Board<'_>, component: &Component<'_>, peer: u32) -> Option<Vec<u8>> {
+fn received(store: &mut Store<'_>, component: &Component<'_>, peer: u32) -> Option<Vec<u8>> {
     let mut into = [0; CONFIG.bytes as usize];
-    board.recv(component, peer, &mut into).ok().map(|length| into[..length].to_vec())
+    store.recv(component, peer, &mut into).ok().map(|length| into[..length].to_vec())
 }
 
 fn written(set: &Set<'_>, length: usize) -> Vec<u8> {
     let mut back = vec![0; length];
-    let mut writer = SetWriter::new(&mut back, set.rank(), set.edition()).expect("the header fits");
+    let mut writer = SetWriter::new(&mut back, set.rank(), set.stamp()).expect("the header fits");
     for entry in set.entries() {
         writer.entry(&entry.component, entry.revision, entry.data).expect("the entries fit");
     }
@@ -107,8 +105,8 @@ fn written(set: &Set<'_>, length: usize) -> Vec<u8> {
 
 fn set(data: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let mut into = vec![0; 1024];
-    let edition = Edition { incarnation: u32::arbitrary(data)? % 4, revision: u8::arbitrary(data)?.into() };
-    let mut writer = SetWriter::new(&mut into, u32::arbitrary(data)? % 4, edition).expect("the header fits");
+    let stamp = Stamp { incarnation: u32::arbitrary(data)? % 4, revision: u8::arbitrary(data)?.into() };
+    let mut writer = SetWriter::new(&mut into, u32::arbitrary(data)? % 4, stamp).expect("the header fits");
     for _ in 0..u8::arbitrary(data)? % 5 {
         let (component, revision, bytes) = (component(data)?, u8::arbitrary(data)?, bytes(data)?);
         // The writer refuses an invalid component.

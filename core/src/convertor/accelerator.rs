@@ -1,15 +1,16 @@
-//! Memory that the processor does not touch.
+//! Accelerators: memory that the processor does not access.
 
 use core::fmt;
 
 /// Copies between an accelerator's memory and the processor's.
 ///
-/// A layout [on](super::Layout::on) an accelerator lies in memory of it: packing and unpacking go by the accelerator, and nothing else
-/// looks there but devices that have said that they reach it ([`Capabilities::ACCELERATOR_PUT`](crate::rail::Capabilities::ACCELERATOR_PUT)).
-/// Addresses mean what the accelerator takes them for; to a device that reaches several they have to mean one thing.
+/// A layout [on](super::Layout::on) an accelerator describes memory of the accelerator. Packing and unpacking use the accelerator. Besides
+/// it, only devices access the memory that have announced that they reach it
+/// ([`Capabilities::ACCELERATOR_PUT`](crate::rail::Capabilities::ACCELERATOR_PUT)). The accelerator defines the meaning of addresses. For a
+/// device that reaches several accelerators, an address must have only one meaning.
 ///
-/// There is no error: a copy that fails has to end in some bytes, and who made the accelerator tells its user. The methods may be
-/// called from whichever thread uses the layout, and from several at a time.
+/// There is no error: a copy that fails still has to write some bytes, and the implementation of the accelerator tells its user. The
+/// methods may be called from any thread that uses the layout, and from several threads at a time.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -22,13 +23,13 @@ use core::fmt;
 /// impl Accelerator for Sixteen {
 ///     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
 ///         let memory = self.0.lock().unwrap();
-///         // SAFETY: the caller vouches for what is written to.
+///         // SAFETY: the caller vouches for the memory that is written.
 ///         unsafe { memory[from.addr()..][..len].as_ptr().copy_to_nonoverlapping(to, len) };
 ///     }
 ///
 ///     unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize) {
 ///         let mut memory = self.0.lock().unwrap();
-///         // SAFETY: the caller vouches for what is read.
+///         // SAFETY: the caller vouches for the memory that is read.
 ///         unsafe { memory[to.addr()..][..len].as_mut_ptr().copy_from_nonoverlapping(from, len) };
 ///     }
 /// }
@@ -42,15 +43,16 @@ use core::fmt;
 /// assert_eq!(accelerator.0.lock().unwrap()[8..], [1, 0, 2, 0, 3, 0, 4, 0]);
 /// ```
 pub trait Accelerator: Sync + fmt::Debug {
-    /// Copies `len` bytes of the accelerator's to the processor's memory; they are there when this returns.
+    /// Copies `len` bytes of the accelerator's memory to the processor's memory. The copy is complete when this returns.
     ///
     /// # Safety
-    /// There are so many bytes of the accelerator's from `from` on, and `to` is writable for as many.
+    /// The accelerator has `len` bytes of memory from `from` on, and `to` is writable for as many.
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize);
 
-    /// Copies `len` bytes of the processor's memory to the accelerator's. They are there when this returns, for whoever looks.
+    /// Copies `len` bytes of the processor's memory to the accelerator's memory. The copy is complete when this returns, and visible to
+    /// all that access the memory.
     ///
     /// # Safety
-    /// `from` is readable for so many bytes, and there are as many of the accelerator's from `to` on.
+    /// `from` is readable for `len` bytes, and the accelerator has as many bytes of memory from `to` on.
     unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize);
 }

@@ -1,14 +1,14 @@
-//! Copies of few bytes without a call.
+//! Copies of a few bytes without a function call.
 
 use core::ptr;
 
-/// Copies `len` bytes. Up to 32 bytes take two loads and two stores that may overlap each other, without a call.
+/// Copies `len` bytes. Up to 32 bytes take two loads and two stores, which may overlap each other, without a function call.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and the two do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // The most common first: a word or two.
+    // The most common lengths come first: one or two words.
     if len.wrapping_sub(8) <= 8 {
         // SAFETY: both pieces lie within the `len` bytes.
         return unsafe { ends::<u64>(from, to, len) };
@@ -32,10 +32,10 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies the first and the last bytes, as many as `T` has each.
+/// Copies the first bytes and the last bytes, each as many as `T` has.
 ///
 /// # Safety
-/// As for `copy`; `len` is at least the size of `T`, which may hold any bytes.
+/// As for `copy`. `len` is at least the size of `T`, and any bytes are a valid `T`.
 #[inline(always)]
 unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
     let last = len - size_of::<T>();
@@ -50,7 +50,7 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_length_is_copied_and_nothing_beside() {
+    fn every_length_is_copied_and_no_other_bytes() {
         for len in 0..80usize {
             let from: [u8; 80] = core::array::from_fn(|i| i as u8 + 1);
             let mut to = [0xffu8; 96];

@@ -1,17 +1,17 @@
-//! Where the bytes of a message lie in user memory.
+//! Layouts: the places of the bytes of a message in user memory.
 
 use core::fmt;
 
 use super::accelerator::Accelerator;
 use crate::error::Blame;
 
-/// Levels that layouts may nest. A level that makes one run of bytes does not count: it is kept as such.
+/// The most levels of nested layouts. A level that makes one run of bytes does not count, since it is stored as a run.
 pub const MAX_DEPTH: usize = 16;
 
-/// Where the bytes of a message lie, relative to an origin, and in which order they are packed.
+/// The places of the bytes of a message, relative to an origin, and the order in which they are packed (an MPI datatype).
 ///
-/// Layouts refer to the layouts and lists that they are built of; nothing is copied or allocated. All positions are
-/// checked when a layout is built, so that walking it cannot fail. Plain data: it may be shared between threads.
+/// A layout refers to the layouts and lists that it is built of; it copies and allocates nothing. All positions are checked when a layout
+/// is built, so that a walk over it cannot fail. Threads may share a layout.
 ///
 /// ```
 /// use towline_core::convertor::{Layout, Span};
@@ -33,18 +33,18 @@ pub struct Layout<'l> {
     low: i64,
     high: i64,
     extent: i64,
-    /// Levels that a walk keeps in mind; 0 where the bytes are one run.
+    /// The number of nested levels that a walk has to store; 0 if the bytes are one run.
     depth: u8,
     overlaps: bool,
-    /// Whose memory it is; the processor's where there is none.
+    /// The accelerator that has the memory. `None`: the processor's memory.
     accelerator: Option<&'l dyn Accelerator>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'l> {
-    /// One run, from the lower bound on.
+    /// One run of bytes, from the lower bound on.
     Run,
-    /// `count` times `block` packed bytes, `stride` apart: plain bytes, or those of `inner`.
+    /// `count` blocks of `block` packed bytes, `stride` apart. A block is a run of bytes, or the bytes of `inner`.
     Strided {
         count: u64,
         stride: i64,
@@ -75,7 +75,7 @@ impl<'l> Piece<'l> {
         Self { at, inner: Some(layout), len: layout.size, end: 0 }
     }
 
-    /// First byte and one past the last, where they can be told.
+    /// The positions of the first byte, and of one past the last. `None` if they do not fit into 64 bits.
     fn bounds(&self) -> Option<(i64, i64)> {
         let (low, high) = match self.inner {
             Some(inner) => (inner.low, inner.high),
@@ -111,7 +111,7 @@ impl<'l> Layout<'l> {
         Self::repeated(count, stride, inner, Some(inner))
     }
 
-    /// `count` times `inner`, each an extent of `inner` after the other.
+    /// `count` times `inner`, at origins one extent of `inner` apart.
     ///
     /// # Errors
     /// [`LayoutError`].
@@ -119,13 +119,13 @@ impl<'l> Layout<'l> {
         Self::strided(count, inner.extent, inner)
     }
 
-    /// Pieces at displacements of their own, packed in the order of the list: an iovec list, or the members of a
-    /// structure. The list's order is kept; the sums that make seeking fast are noted in it.
+    /// Pieces, each at its own displacement, packed in the order of the list: an iovec list, or the members of a structure. The order of
+    /// the list does not change. The list stores partial sums, which make seeking fast.
     ///
     /// # Errors
     /// [`LayoutError`].
     pub fn pieces(pieces: &'l mut [Piece<'l>]) -> Result<Self, LayoutError> {
-        let mut whole = Whole::default();
+        let mut whole = ListSummary::default();
         for piece in pieces.iter_mut() {
             whole.add(piece)?;
         }
@@ -151,17 +151,18 @@ impl<'l> Layout<'l> {
         })
     }
 
-    /// The same bytes with another extent: what [`repeat`](Self::repeat) steps by.
+    /// The same bytes with another extent, which is the step of [`repeat`](Self::repeat).
     #[must_use]
     pub const fn with_extent(mut self, extent: i64) -> Self {
         self.extent = extent;
         self
     }
 
-    /// The same bytes, in the memory of an accelerator. Of a whole layout: what is built of others says it itself.
+    /// The same bytes, in the memory of an accelerator. Only for a whole layout: layouts that are built of others must not have parts on
+    /// an accelerator.
     ///
     /// # Errors
-    /// [`LayoutError::OnAccelerator`] if that was said before.
+    /// [`LayoutError::OnAccelerator`] if the layout is on an accelerator already.
     pub const fn on(mut self, accelerator: &'l dyn Accelerator) -> Result<Self, LayoutError> {
         if self.accelerator.is_some() {
             return Err(LayoutError::OnAccelerator);
@@ -170,22 +171,22 @@ impl<'l> Layout<'l> {
         Ok(self)
     }
 
-    /// Whose memory it is; the processor's where there is none.
+    /// The accelerator that has the memory. `None`: the processor's memory.
     pub const fn accelerator(&self) -> Option<&'l dyn Accelerator> {
         self.accelerator
     }
 
-    /// Bytes in packed form.
+    /// The number of bytes in packed form.
     pub const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes from one repetition to the next; unless set otherwise, from the first byte to one past the last.
+    /// Bytes from one repetition to the next. By default, the bytes from the first byte to one past the last.
     pub const fn extent(&self) -> i64 {
         self.extent
     }
 
-    /// The first byte, and one past the last, relative to the origin. Both 0 where there is no byte.
+    /// The positions of the first byte and of one past the last, relative to the origin. Both are 0 if there is no byte.
     pub const fn bounds(&self) -> (i64, i64) {
         (self.low, self.high)
     }
@@ -195,27 +196,27 @@ impl<'l> Layout<'l> {
         matches!(self.form, Form::Run)
     }
 
-    /// Whether a byte may be meant more than once: such a layout is no place to receive into. Exact for lists of byte
-    /// runs and for nested strides that do not interlace; of members that interlace otherwise it is assumed.
+    /// Whether a byte may have more than one place in the packed form: nothing can be received into such a layout. The result is exact
+    /// for lists of byte runs, and for nested strides that do not interlace. For other members that interlace it is `true`.
     pub const fn overlaps(&self) -> bool {
         self.overlaps
     }
 
-    /// Whether all bytes lie within a buffer of `len` bytes, if the layout's origin is `origin` bytes into it.
+    /// Checks that all bytes lie within a buffer of `len` bytes, if the origin of the layout is at byte `origin` of the buffer.
     ///
     /// # Errors
-    /// [`Misfit`] says on which side it does not fit, and by how much.
-    pub fn fits(&self, origin: usize, len: usize) -> Result<(), Misfit> {
+    /// [`BoundsError`] says on which side the layout reaches out of the buffer, and by how many bytes.
+    pub fn fits(&self, origin: usize, len: usize) -> Result<(), BoundsError> {
         if self.size == 0 {
             return Ok(());
         }
         let (origin, len) = (origin as i128, len as i128);
         let (low, high) = (origin + i128::from(self.low), origin + i128::from(self.high));
         if low < 0 {
-            return Err(Misfit::Before(low.unsigned_abs() as u64));
+            return Err(BoundsError::BeforeStart(low.unsigned_abs() as u64));
         }
         if high > len {
-            return Err(Misfit::Behind((high - len) as u64));
+            return Err(BoundsError::BeyondEnd((high - len) as u64));
         }
         Ok(())
     }
@@ -234,7 +235,7 @@ impl<'l> Layout<'l> {
         Some(Self { form: Form::Run, size, low, high, extent, depth: 0, overlaps: false, accelerator: None })
     }
 
-    /// `inner` is what is repeated; `kept` is the same where it lives long enough to be referred to, and needs to be.
+    /// `inner` is the layout that is repeated. `kept` is the same layout, if it lives long enough for a reference and the caller has one.
     fn repeated(count: u64, stride: i64, inner: &Self, kept: Option<&'l Self>) -> Result<Self, LayoutError> {
         if inner.accelerator.is_some() {
             return Err(LayoutError::OnAccelerator);
@@ -258,7 +259,7 @@ impl<'l> Layout<'l> {
         if inner.depth as usize >= MAX_DEPTH {
             return Err(LayoutError::TooDeep);
         }
-        // Plain bytes at the origin need no reference to the layout that says so.
+        // A run of bytes at the origin needs no reference to its layout.
         let kept = if inner.is_one_run() && inner.low == 0 { None } else { kept };
         let overlaps = overlap_strided(count, stride, inner);
         let form = Form::Strided { count, stride, block, inner: kept };
@@ -267,24 +268,24 @@ impl<'l> Layout<'l> {
     }
 }
 
-/// What is known of the first pieces of a list.
-struct Whole {
+/// The properties of a list of pieces, up to some piece.
+struct ListSummary {
     size: u64,
     bounds: Option<(i64, i64)>,
-    /// Each piece lies behind the one before.
+    /// Whether each piece lies after the one before.
     sorted: bool,
     one_run: bool,
     overlaps: bool,
     depth: u8,
 }
 
-impl Default for Whole {
+impl Default for ListSummary {
     fn default() -> Self {
         Self { size: 0, bounds: None, sorted: true, one_run: true, overlaps: false, depth: 0 }
     }
 }
 
-impl Whole {
+impl ListSummary {
     fn add(&mut self, piece: &mut Piece<'_>) -> Result<(), LayoutError> {
         if piece.inner.is_some_and(|inner| inner.accelerator.is_some()) {
             return Err(LayoutError::OnAccelerator);
@@ -313,7 +314,7 @@ impl Whole {
     }
 }
 
-/// Both ends, if they are distances that a pointer can go.
+/// Both positions, if a pointer can have such distances.
 fn addressable(low: i64, high: i64) -> Option<(i64, i64)> {
     isize::try_from(low).ok()?;
     isize::try_from(high).ok()?;
@@ -321,8 +322,8 @@ fn addressable(low: i64, high: i64) -> Option<(i64, i64)> {
     Some((low, high))
 }
 
-/// Whether repetitions may meet. Strides that nest like the digits of a number cannot, whichever is outermost: sorted by
-/// stride, each must step over all that the smaller ones cover. So a transposed matrix is known not to overlap.
+/// Whether repetitions may overlap. Strides that nest like the digits of a number do not overlap, whichever of them is outermost: if they
+/// are sorted, each stride must be at least as long as the range that the smaller ones cover. So a transposed matrix does not overlap.
 fn overlap_strided(count: u64, stride: i64, inner: &Layout<'_>) -> bool {
     let mut steps = [(0u64, 0u64); MAX_DEPTH];
     let mut used = 0;
@@ -345,7 +346,7 @@ fn overlap_strided(count: u64, stride: i64, inner: &Layout<'_>) -> bool {
         match layout.form {
             Form::Strided { count, stride, block, inner } => {
                 insert(stride, count);
-                covered = block; // if there is nothing further in
+                covered = block; // if there is no inner layout
                 base = inner;
             }
             _ if layout.overlaps => return true,
@@ -364,7 +365,7 @@ fn overlap_strided(count: u64, stride: i64, inner: &Layout<'_>) -> bool {
     false
 }
 
-/// Whether two pieces meet: the list is sorted by place, looked through, and sorted back.
+/// Whether two pieces overlap: the list is sorted by position, checked, and sorted back.
 fn overlap_unsorted(pieces: &mut [Piece<'_>]) -> bool {
     sort(pieces, |piece| (piece.bounds().map_or(0, |bounds| bounds.0), 0));
     let mut most = i64::MIN;
@@ -373,12 +374,12 @@ fn overlap_unsorted(pieces: &mut [Piece<'_>]) -> bool {
         overlap |= low < most;
         most = most.max(high);
     }
-    // Pieces without bytes end where the piece before them ends; they may change places among themselves only.
+    // A piece without bytes ends where the piece before it ends, so such pieces change places only among themselves.
     sort(pieces, |piece| (piece.end.cast_signed(), u8::from(piece.len == 0)));
     overlap
 }
 
-/// Heap sort: the sorts of `core` can panic, and lists may be long.
+/// Heap sort. The sorts of `core` can panic, and lists may be long.
 fn sort(pieces: &mut [Piece<'_>], key: impl Fn(&Piece<'_>) -> (i64, u8)) {
     let count = pieces.len();
     for root in (0..count / 2).rev() {
@@ -414,21 +415,21 @@ fn swap(pieces: &mut [Piece<'_>], one: usize, other: usize) {
     }
 }
 
-/// A layout cannot be built.
+/// Why a layout cannot be built.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// Its bytes, or their distances, are more than memory can hold.
+    /// It has more bytes than memory can have, or their distances are too long.
     TooLarge,
     /// It nests deeper than [`MAX_DEPTH`].
     TooDeep,
-    /// A part of it is said to be in an accelerator's memory.
+    /// A part of it is on an accelerator.
     OnAccelerator,
 }
 
 impl LayoutError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         Blame::Caller
     }
@@ -440,7 +441,7 @@ impl fmt::Display for LayoutError {
             Self::TooLarge => f.write_str("the layout reaches further than memory: check counts and strides"),
             Self::TooDeep => write!(f, "the layout nests deeper than {MAX_DEPTH} levels: flatten it"),
             Self::OnAccelerator => {
-                f.write_str("a part of the layout is on an accelerator: say that of the whole, once")
+                f.write_str("a part of the layout is on an accelerator: call `on` once, for the whole layout")
             }
         }
     }
@@ -448,23 +449,23 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// A layout reaches out of a buffer: the caller's fault. By how many bytes.
+/// A layout reaches out of a buffer, by so many bytes. It is the caller's fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Misfit {
-    /// Below its start.
-    Before(u64),
+pub enum BoundsError {
+    /// Before its start.
+    BeforeStart(u64),
     /// Beyond its end.
-    Behind(u64),
+    BeyondEnd(u64),
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for BoundsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Before(by) => write!(f, "the layout starts {by} bytes before the buffer: move its origin"),
-            Self::Behind(by) => write!(f, "the layout ends {by} bytes behind the buffer: use a larger one"),
+            Self::BeforeStart(by) => write!(f, "the layout starts {by} bytes before the buffer: move its origin"),
+            Self::BeyondEnd(by) => write!(f, "the layout ends {by} bytes beyond the buffer: use a larger one"),
         }
     }
 }
 
-impl core::error::Error for Misfit {}
+impl core::error::Error for BoundsError {}

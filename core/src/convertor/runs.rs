@@ -1,22 +1,22 @@
-//! The stretches of memory behind a window.
+//! Runs: the contiguous pieces of memory of a span.
 
 use super::layout::{Form, Layout, MAX_DEPTH};
 
-/// The stretches of memory behind a [`Span`](super::Span), in packed order, as address and length. Finding the first
-/// takes a step per level and a binary search per list; each further one takes constant time.
+/// The contiguous pieces of memory of a [`Span`](super::Span), in packed order, as address and length. To find the first one takes a step
+/// per level and a binary search per list; each further one takes constant time.
 #[derive(Clone, Debug)]
 pub struct Runs<'l> {
     base: *mut u8,
-    /// Bytes of the window that are not yet given out.
+    /// Bytes of the span that were not returned yet.
     left: u64,
-    /// The run found last and not yet given out: its distance from the base, and its length.
+    /// The run that was found last and not returned yet: its distance from the base, and its length.
     at: i64,
     len: u64,
     levels: [Level<'l>; MAX_DEPTH],
     used: usize,
 }
 
-/// A layout that a walk is within.
+/// A layout that a walk is in.
 #[derive(Clone, Copy, Debug)]
 struct Level<'l> {
     layout: Option<&'l Layout<'l>>,
@@ -42,7 +42,7 @@ impl<'l> Runs<'l> {
         runs
     }
 
-    /// Goes down to the run of packed byte `offset` of `layout`, whose origin is at `at`.
+    /// Descends to the run that has the packed byte `offset` of `layout`, whose origin is at `at`.
     fn descend(&mut self, mut layout: &'l Layout<'l>, mut at: i64, mut offset: u64) {
         loop {
             let (child, child_at, len) = match layout.form() {
@@ -71,14 +71,14 @@ impl<'l> Runs<'l> {
     }
 
     fn push(&mut self, layout: &'l Layout<'l>, at: i64, index: u64) {
-        // Depth is checked when a layout is built.
+        // The depth was checked when the layout was built.
         if let Some(level) = self.levels.get_mut(self.used) {
             *level = Level { layout: Some(layout), at, next: index.wrapping_add(1) };
             self.used += 1;
         }
     }
 
-    /// Finds the next run, going up where a level is through.
+    /// Finds the next run. Leaves each level whose runs were all returned.
     fn advance(&mut self) {
         while self.len == 0 {
             let Some(level) = self.used.checked_sub(1).and_then(|top| self.levels.get_mut(top)) else { return };
@@ -106,7 +106,7 @@ impl<'l> Runs<'l> {
     }
 }
 
-/// Runs of equal length, a stride apart.
+/// Runs of equal length, one stride apart.
 pub(super) struct Rows {
     pub(super) at: *mut u8,
     pub(super) len: usize,
@@ -115,7 +115,7 @@ pub(super) struct Rows {
 }
 
 impl Runs<'_> {
-    /// The next run, together with those that follow it at equal distance: what a copy can do in one loop.
+    /// The next run, together with the runs that follow it at equal distances, so that one loop can copy all of them.
     pub(super) fn next_rows(&mut self) -> Option<Rows> {
         let (at, len) = self.next()?;
         let mut rows = Rows { at, len, stride: 0, count: 1 };

@@ -1,4 +1,4 @@
-//! A window on user memory.
+//! Spans: parts of user memory.
 
 use core::ptr;
 
@@ -9,36 +9,36 @@ use super::copy::copy;
 use super::layout::Layout;
 use super::runs::{Rows, Runs};
 
-/// Bytes of an accelerator's that are looked at in one piece.
+/// Bytes of an accelerator's memory that are copied to the processor's memory at a time.
 const STAGE: usize = 256;
 
-/// A [`Span`]'s fields.
+/// The fields of a [`Span`].
 pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
 
-/// A window on the packed form of user memory: where it lies and which bytes of it are meant. Plain data, without a
-/// lifetime: whoever reads or writes through it vouches for the memory.
+/// A part of user memory in packed form: the place of the memory, and the range of packed bytes. It has no lifetime: the code that reads
+/// or writes by it vouches for the memory.
 #[derive(Clone, Copy, Debug, FromZeros)]
 pub struct Span {
-    /// The first byte meant; with a layout, the layout's origin.
+    /// The first byte of the span. With a layout, the origin of the layout.
     base: *mut u8,
     len: u64,
-    /// Null where the memory is contiguous.
+    /// Null if the memory is contiguous.
     layout: *const Layout<'static>,
-    /// With a layout, the packed byte at which the window begins.
+    /// With a layout, the packed byte at which the span begins.
     from: u64,
 }
 
 const _: () = assert!(size_of::<Span>() <= 32);
 
-// SAFETY: a span is an address; access through it is unsafe and argued for where it happens. The layout that it refers
-// to is only read, and `laid_out` was promised that it lives.
+// SAFETY: a span is an address. Each access by it is unsafe, and has its own argument. The layout that it refers to is only read, and
+// the caller of `laid_out` vouches that the layout lives.
 unsafe impl Send for Span {}
 
 impl Span {
-    /// No bytes at all.
+    /// A span without bytes.
     pub const EMPTY: Self = Self::contiguous(ptr::null_mut(), 0);
 
-    /// The span in pieces small enough for registers.
+    /// The fields of the span, each of which fits into a register.
     #[inline]
     pub(crate) const fn parts(self) -> Parts {
         (self.base, self.len, self.layout, self.from)
@@ -61,11 +61,11 @@ impl Span {
         Self::contiguous(bytes.as_ptr().cast_mut(), bytes.len())
     }
 
-    /// All bytes of a layout whose origin is at `base`. A layout that is one run of bytes is not referred to.
+    /// All bytes of a layout whose origin is at `base`. The span does not refer to a layout that is one run of bytes.
     ///
     /// # Safety
-    /// The layout, and all that it refers to, stays where it is, unchanged, as long as this span, a copy or a window of
-    /// it is used, be it by the caller or by an operation that was given one.
+    /// The layout, and everything that it refers to, stays in its place and does not change as long as this span, or a copy or a window
+    /// of it, is used by the caller or by an operation.
     #[inline]
     pub const unsafe fn laid_out(base: *mut u8, layout: &Layout<'_>) -> Self {
         if layout.is_one_run() && layout.accelerator().is_none() {
@@ -79,19 +79,19 @@ impl Span {
         Self { base, len: layout.size(), layout: ptr::from_ref(layout).cast(), from: 0 }
     }
 
-    /// Bytes in packed form.
+    /// The number of bytes in packed form.
     #[inline]
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is no byte.
+    /// Whether the span has no byte.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The part of this window from `from` on, `len` bytes long or as many as there are.
+    /// The part of the span from packed byte `from` on, with `len` bytes, or with as many as there are.
     #[inline]
     pub fn window(&self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);
@@ -103,10 +103,10 @@ impl Span {
         }
     }
 
-    /// Packs up to `room` bytes to `to`; returns how many.
+    /// Packs up to `room` bytes to `to`. Returns how many.
     ///
     /// # Safety
-    /// The window's memory is readable, `to` is writable for `room` bytes, and the two do not overlap.
+    /// The span's memory is readable, `to` is writable for `room` bytes, and the two do not overlap.
     #[inline(always)]
     pub unsafe fn pack(&self, to: *mut u8, room: usize) -> usize {
         let len = room.min(self.bytes());
@@ -119,10 +119,10 @@ impl Span {
         len
     }
 
-    /// Unpacks up to `len` bytes from `from`; returns how many the window took.
+    /// Unpacks up to `len` bytes from `from`. Returns how many.
     ///
     /// # Safety
-    /// The window's memory is writable, `from` is readable for `len` bytes, and the two do not overlap.
+    /// The span's memory is writable, `from` is readable for `len` bytes, and the two do not overlap.
     #[inline(always)]
     pub unsafe fn unpack(&self, from: *const u8, len: usize) -> usize {
         let len = len.min(self.bytes());
@@ -135,8 +135,8 @@ impl Span {
         len
     }
 
-    /// The stretches of memory behind the window, in packed order: for iovecs. Where it is an [accelerator](Self::accelerator)'s, the
-    /// processor must not touch them.
+    /// The contiguous pieces of memory of the span, in packed order, for iovecs. If the memory is an [accelerator](Self::accelerator)'s,
+    /// the processor must not access it.
     pub fn runs(&self) -> Runs<'_> {
         match self.layout() {
             None => Runs::contiguous(self.base, self.len),
@@ -144,14 +144,13 @@ impl Span {
         }
     }
 
-    /// Whose memory it is; the processor's where there is none.
+    /// The accelerator that has the memory. `None`: the processor's memory.
     #[inline]
     pub fn accelerator(&self) -> Option<&dyn Accelerator> {
         self.layout()?.accelerator()
     }
 
-    /// Address and length, if the window's bytes lie in one run that the processor may touch. An empty window has none where it has a
-    /// layout.
+    /// Address and length, if the span's bytes are one run that the processor may access. An empty span with a layout has none.
     #[inline]
     pub fn as_contiguous(&self) -> Option<(*mut u8, usize)> {
         if self.layout.is_null() {
@@ -160,38 +159,37 @@ impl Span {
         self.as_run().filter(|_| self.accelerator().is_none())
     }
 
-    /// Address and length, if the window's bytes lie in one run, whoever's memory it is: for devices. An empty window has none where it
-    /// has a layout.
+    /// Address and length, if the span's bytes are one run of any memory, for devices. An empty span with a layout has none.
     pub fn as_run(&self) -> Option<(*mut u8, usize)> {
         self.runs().next().filter(|(_, len)| *len as u64 == self.len)
     }
 
-    /// Shows the bytes, in packed order, in pieces as they come.
+    /// Calls `visit` with the bytes, in packed order, piece by piece.
     ///
     /// # Safety
-    /// The window's memory is readable, and nobody writes there, during the call.
-    pub(crate) unsafe fn look(&self, mut at: impl FnMut(&[u8])) {
+    /// The span's memory is readable, and nobody writes to it, during the call.
+    pub(crate) unsafe fn for_each_piece(&self, mut visit: impl FnMut(&[u8])) {
         if self.accelerator().is_none() {
-            // SAFETY: the caller vouches for the window, of which these are the runs; none of them is empty.
-            return self.runs().for_each(|(base, len)| at(unsafe { core::slice::from_raw_parts(base, len) }));
+            // SAFETY: the caller vouches for the memory of the span, of which these are the runs; none of them is empty.
+            return self.runs().for_each(|(base, len)| visit(unsafe { core::slice::from_raw_parts(base, len) }));
         }
-        let (mut room, mut done) = ([0; STAGE], 0);
+        let (mut stage, mut done) = ([0; STAGE], 0);
         loop {
-            // SAFETY: the caller vouches for the window; the room is as long as is said.
-            let count = unsafe { self.window(done, u64::MAX).pack(room.as_mut_ptr(), STAGE) };
-            let Some(bytes) = room.get(..count).filter(|bytes| !bytes.is_empty()) else { return };
-            at(bytes);
+            // SAFETY: the caller vouches for the memory of the span; `stage` has `STAGE` bytes.
+            let count = unsafe { self.window(done, u64::MAX).pack(stage.as_mut_ptr(), STAGE) };
+            let Some(bytes) = stage.get(..count).filter(|bytes| !bytes.is_empty()) else { return };
+            visit(bytes);
             done = done.saturating_add(count as u64);
         }
     }
 
     #[inline]
     fn layout(&self) -> Option<&Layout<'_>> {
-        // SAFETY: `laid_out` was promised that the layout lives and stays unchanged while the span is used; null stands for none.
+        // SAFETY: the caller of `laid_out` vouches that the layout lives and does not change while the span is used. Null means none.
         unsafe { self.layout.as_ref() }
     }
 
-    /// Bytes in packed form, as far as they can be counted here; contiguous memory is never longer than that.
+    /// The number of bytes in packed form, at most `usize::MAX`. Contiguous memory is never longer than that.
     #[inline]
     fn bytes(&self) -> usize {
         usize::try_from(self.len).unwrap_or(usize::MAX)
@@ -206,9 +204,9 @@ impl Span {
         while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
             let to = to.wrapping_add(done);
             match self.accelerator() {
-                // SAFETY: the caller vouches for both sides; the window is cut to the room, so all rows are within it.
+                // SAFETY: the caller vouches for both sides; the window is not longer than the room, so all rows are within it.
                 None => unsafe { copy_rows(at, stride, to, len.cast_signed(), len, count) },
-                // SAFETY: the same; they are this accelerator's, as whoever made the span vouches.
+                // SAFETY: the same; the memory is this accelerator's, as the caller of `laid_out` vouches.
                 Some(device) => each_row(at, stride, to, len.cast_signed(), count, |from, to| unsafe {
                     device.read(from, to, len);
                 }),
@@ -227,9 +225,9 @@ impl Span {
         while let Some(Rows { at, len, stride, count }) = runs.next_rows() {
             let from = from.wrapping_add(done);
             match self.accelerator() {
-                // SAFETY: the caller vouches for both sides; the window is cut to what there is to read.
+                // SAFETY: the caller vouches for both sides; the window is not longer than the bytes to read.
                 None => unsafe { copy_rows(from, len.cast_signed(), at, stride, len, count) },
-                // SAFETY: the same; they are this accelerator's, as whoever made the span vouches.
+                // SAFETY: the same; the memory is this accelerator's, as the caller of `laid_out` vouches.
                 Some(device) => each_row(from, len.cast_signed(), at, stride, count, |from, to| unsafe {
                     device.write(from, to, len);
                 }),
@@ -240,11 +238,11 @@ impl Span {
     }
 }
 
-/// Copies `count` rows of `len` bytes, whose starts are a stride apart on either side. Rows of one word are common and
-/// would cost a call of `memcpy` each.
+/// Copies `count` rows of `len` bytes, whose starts are one stride apart on either side. Rows of one word are common; this saves a call
+/// of `memcpy` for each.
 ///
 /// # Safety
-/// All rows are readable there and writable here, and the two sides do not overlap.
+/// All rows are readable on the one side and writable on the other, and the two sides do not overlap.
 #[inline]
 unsafe fn copy_rows(from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, len: usize, count: usize) {
     // SAFETY, for all four: the caller vouches for each row; no alignment is assumed.
@@ -268,7 +266,7 @@ unsafe fn copy_rows(from: *const u8, from_stride: isize, to: *mut u8, to_stride:
     }
 }
 
-/// The rows of both sides, in order.
+/// Calls `row` with the addresses of each row on both sides, in order.
 #[inline]
 fn each_row(
     mut from: *const u8,
@@ -284,7 +282,7 @@ fn each_row(
     }
 }
 
-/// Copies the bytes of one window into another, as many as both have; returns how many.
+/// Copies the bytes of one span to another, as many as both have. Returns how many.
 ///
 /// # Safety
 /// The memory of `from` is readable, that of `to` writable, and the two do not overlap.
@@ -310,9 +308,9 @@ pub unsafe fn transfer(from: Span, to: Span) -> u64 {
 unsafe fn transfer_runs(from: Span, to: Span) {
     if from.accelerator().is_some() || to.accelerator().is_some() {
         let mut done = 0;
-        // SAFETY: the caller vouches for both sides; each piece is the processor's.
+        // SAFETY: the caller vouches for both sides; each piece is in the processor's memory.
         return unsafe {
-            from.look(|bytes| done += to.window(done, u64::MAX).unpack(bytes.as_ptr(), bytes.len()) as u64);
+            from.for_each_piece(|bytes| done += to.window(done, u64::MAX).unpack(bytes.as_ptr(), bytes.len()) as u64);
         };
     }
     let (mut sources, mut sinks) = (from.runs(), to.runs());

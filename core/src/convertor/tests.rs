@@ -1,11 +1,11 @@
-//! Against a list of byte positions, which is what a layout means.
+//! Layouts, compared with the lists of byte positions that they describe.
 
 use super::*;
 use crate::rail::testing::Far;
 use proptest::prelude::*;
 use std::{boxed::Box, collections::BTreeSet, vec, vec::Vec};
 
-/// What a layout is built from.
+/// The description of a layout.
 #[derive(Clone, Debug)]
 enum Tree {
     Bytes(u64),
@@ -74,7 +74,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// A buffer that a layout fits, filled with `fill`, and the distance of the layout's origin from its start.
+/// A buffer that has room for a layout, filled with `fill`, and the position of the layout's origin in it.
 fn buffer(layout: &Layout<'_>, fill: impl Fn(usize) -> u8) -> (Vec<u8>, i64) {
     let (low, high) = layout.bounds();
     const MARGIN: i64 = 8;
@@ -83,13 +83,13 @@ fn buffer(layout: &Layout<'_>, fill: impl Fn(usize) -> u8) -> (Vec<u8>, i64) {
 }
 
 fn span(bytes: &mut [u8], origin: i64, layout: &Layout<'_>) -> Span {
-    // SAFETY: tests keep the layout and the buffer longer than the span.
+    // SAFETY: in tests, the layout and the buffer live longer than the span.
     unsafe { Span::laid_out(bytes.as_mut_ptr().wrapping_offset(origin as isize), layout) }
 }
 
 fn pack(span: Span, room: usize) -> Vec<u8> {
     let mut packed = vec![0xee; room];
-    // SAFETY: the span's buffer is alive, and `packed` is another.
+    // SAFETY: the span's buffer lives, and `packed` is another one.
     let len = unsafe { span.pack(packed.as_mut_ptr(), room) };
     assert!(packed[len..].iter().all(|byte| *byte == 0xee));
     packed.truncate(len);
@@ -119,7 +119,7 @@ proptest! {
         let positions = tree.positions();
         prop_assert_eq!(layout.size(), positions.len() as u64);
         let distinct: BTreeSet<_> = positions.iter().copied().collect();
-        prop_assert!(layout.overlaps() || distinct.len() == positions.len(), "an overlap went unnoticed");
+        prop_assert!(layout.overlaps() || distinct.len() == positions.len(), "an overlap was not found");
         let bounds = distinct.first().map_or((0, 0), |first| (*first, distinct.last().unwrap() + 1));
         prop_assert_eq!(layout.bounds(), bounds);
         if layout.is_one_run() {
@@ -133,14 +133,14 @@ proptest! {
         let fragments = cuts(all.len(), &lengths);
         let packed: Vec<u8> = fragments.iter().flat_map(|(at, len)| pack(all.window(*at, *len), 64)).collect();
         prop_assert_eq!(&packed, &expected);
-        // A window of a window, at any place, reaching too far or not.
+        // A window of a window, at any place, which may reach too far.
         let (from, len, inner) = (u64::from(from) % 50, u64::from(len) % 80, u64::from(inner) % 30);
         let window = all.window(from, len).window(inner, 20);
         let start = expected.len().min((from + inner) as usize);
         let end = expected.len().min((from + len) as usize).min(start + 20).max(start);
         prop_assert_eq!(pack(window, 100), &expected[start..end]);
         prop_assert_eq!(window.len(), (end - start) as u64);
-        // Short room takes the first bytes.
+        // If there is less room, the first bytes are packed.
         prop_assert_eq!(pack(window, 3), &expected[start..end.min(start + 3)]);
         // The runs are the same bytes at the same places.
         let places: Vec<i64> = window.runs().flat_map(|(run, len)| {
@@ -174,8 +174,8 @@ proptest! {
             for (position, byte) in positions[at..at + len].iter().zip(&message[at..at + len]) {
                 expected[(position + origin) as usize] = *byte;
             }
-            // More than the fragment's window is offered; the window takes its part.
-            // SAFETY: the sink's buffer is alive, and the message another.
+            // The source has more bytes than the window; the window takes its part.
+            // SAFETY: the sink's buffer lives, and the message is another one.
             let took = unsafe { sink.window(at as u64, len as u64).unpack(message[at..].as_ptr(), message.len() - at) };
             prop_assert_eq!(took, len);
         }
@@ -194,7 +194,7 @@ proptest! {
             expected[(write + to_origin) as usize] = from[(read + from_origin) as usize];
         }
         let (source, sink) = (span(&mut from, from_origin, &source), span(&mut to, to_origin, &sink));
-        // SAFETY: both buffers are alive and apart.
+        // SAFETY: both buffers live, and do not overlap.
         let count = unsafe { transfer(source, sink) };
         prop_assert_eq!(count, source.len().min(sink.len()));
         prop_assert_eq!(to, expected);
@@ -217,15 +217,15 @@ fn a_layout_must_fit_its_buffer() {
     let back = Layout::vector(3, 2, -4).unwrap();
     assert_eq!(back.bounds(), (-8, 2));
     assert_eq!(back.fits(8, 10), Ok(()));
-    assert_eq!(back.fits(7, 10), Err(Misfit::Before(1)));
-    assert_eq!(back.fits(9, 10), Err(Misfit::Behind(1)));
+    assert_eq!(back.fits(7, 10), Err(BoundsError::BeforeStart(1)));
+    assert_eq!(back.fits(9, 10), Err(BoundsError::BeyondEnd(1)));
     assert_eq!(Layout::bytes(0).unwrap().fits(5, 0), Ok(()));
     let mut pieces = [Piece::bytes(-3, 1), Piece::bytes(0, 1)];
-    assert_eq!(Layout::pieces(&mut pieces).unwrap().fits(0, 8), Err(Misfit::Before(3)));
+    assert_eq!(Layout::pieces(&mut pieces).unwrap().fits(0, 8), Err(BoundsError::BeforeStart(3)));
 }
 
 #[test]
-fn what_memory_cannot_hold_is_refused() {
+fn layouts_larger_than_memory_are_refused() {
     let one = Layout::vector(2, 1, 2).unwrap();
     assert_eq!(Layout::bytes(u64::MAX).unwrap_err(), LayoutError::TooLarge);
     assert_eq!(Layout::vector(u64::MAX, 2, 1).unwrap_err(), LayoutError::TooLarge);
@@ -236,7 +236,7 @@ fn what_memory_cannot_hold_is_refused() {
     assert_eq!(Layout::pieces(&mut apart).unwrap_err(), LayoutError::TooLarge);
     let mut long = [Piece::bytes(0, u64::MAX), Piece::bytes(0, 1)];
     assert_eq!(Layout::pieces(&mut long).unwrap_err(), LayoutError::TooLarge);
-    // Nothing at all is no error, however it is spelled.
+    // A layout without bytes is valid, whatever its parameters.
     assert_eq!(Layout::vector(u64::MAX, 0, i64::MAX).unwrap().size(), 0);
 }
 
@@ -256,7 +256,7 @@ fn nesting_is_bounded_when_a_layout_is_built() {
 }
 
 #[test]
-fn a_transposed_matrix_is_no_overlap() {
+fn a_transposed_matrix_does_not_overlap() {
     let column = Layout::vector(4, 8, 5 * 8).unwrap();
     assert!(!Layout::strided(5, 8, &column).unwrap().overlaps());
     assert!(Layout::strided(6, 8, &column).unwrap().overlaps());
@@ -266,9 +266,9 @@ fn a_transposed_matrix_is_no_overlap() {
     assert!(Layout::vector(2, 8, -7).unwrap().overlaps());
 }
 
-/// The processor has no address of an accelerator's memory, devices have; and copies go both ways, with gaps and without.
+/// Memory of an accelerator has an address for devices and none for the processor. Copies go both ways, with gaps and without.
 #[test]
-fn b38_what_is_on_an_accelerator_is_copied_by_it() {
+fn b38_memory_of_an_accelerator_is_copied_by_it() {
     let run = Layout::bytes(700).unwrap().on(&Far).unwrap();
     let gaps = Layout::vector(350, 2, 4).unwrap().on(&Far).unwrap();
     let bytes: Vec<u8> = (0..700u32).map(|at| (at % 251) as u8).collect();
@@ -292,20 +292,20 @@ fn b38_what_is_on_an_accelerator_is_copied_by_it() {
         assert!(far[end..].iter().all(|byte| *byte == 0xaa));
         let mut seen = vec![];
         // SAFETY: the same.
-        unsafe { span.look(|piece| seen.extend_from_slice(piece)) };
+        unsafe { span.for_each_piece(|piece| seen.extend_from_slice(piece)) };
         assert!(seen == bytes);
     }
     assert_eq!(run.on(&Far).err(), Some(LayoutError::OnAccelerator));
     assert_eq!(Layout::repeat(2, &run).err(), Some(LayoutError::OnAccelerator));
     assert_eq!(Layout::pieces(&mut [Piece::of(0, &run)]).err(), Some(LayoutError::OnAccelerator));
-    // None of it is the processor's, also where there is none.
+    // A layout on an accelerator stays one even if it has no bytes.
     let none = Layout::bytes(0).unwrap().on(&Far).unwrap();
-    // SAFETY: there is nothing to be touched.
+    // SAFETY: the span has no bytes.
     assert!(unsafe { Span::laid_out(Far::name(core::ptr::null_mut()), &none) }.accelerator().is_some());
 }
 
 #[test]
-fn what_is_one_run_is_treated_as_contiguous_memory() {
+fn a_layout_of_one_run_is_contiguous_memory() {
     let mut pieces = [Piece::bytes(4, 4), Piece::bytes(0, 0), Piece::bytes(8, 2)];
     let run = Layout::pieces(&mut pieces).unwrap();
     assert!(run.is_one_run());
@@ -315,7 +315,7 @@ fn what_is_one_run_is_treated_as_contiguous_memory() {
     // SAFETY: the run lies within the buffer.
     let span = unsafe { Span::laid_out(base, &run) };
     assert_eq!(span.as_contiguous(), Some((base.wrapping_add(4), 6)));
-    // Also a window that happens to lie within one block of a vector.
+    // So is a window that lies within one block of a vector.
     let vector = Layout::vector(2, 4, 6).unwrap();
     // SAFETY: the vector lies within the buffer.
     let span = unsafe { Span::laid_out(base, &vector) };

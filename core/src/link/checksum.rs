@@ -49,7 +49,7 @@ impl Checksum for Crc32c {
 pub(super) unsafe fn sum_span<C: Checksum>(sums: &C, so_far: u32, span: &Span) -> u32 {
     let mut sum = so_far;
     // SAFETY: passed on from the caller.
-    unsafe { span.look(|bytes| sum = sums.sum(sum, bytes)) };
+    unsafe { span.for_each_piece(|bytes| sum = sums.sum(sum, bytes)) };
     sum
 }
 

@@ -1,6 +1,6 @@
-//! Little-endian numbers and byte strings, read and written front to back without a panic.
+//! Readers and writers of little-endian numbers and byte strings, in order and without a panic.
 
-/// Takes items off the front of some bytes.
+/// Reads items from the front of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts items into a buffer; `None` where one does not fit, and nothing of it is written then.
+/// Writes items to a buffer. `None` if an item does not fit; nothing of it is written then.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     free: &'a mut [u8],
@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Copies as much as both have room for.
+/// Copies as many bytes as both slices have.
 pub(super) fn copy(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = *from;

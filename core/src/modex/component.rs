@@ -1,4 +1,4 @@
-//! Who publishes and who may read: component identity.
+//! The identity of components, by which they find the data of their counterparts.
 
 use core::fmt;
 
@@ -6,11 +6,11 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Version {
-    /// Changes when old and new cannot talk to each other.
+    /// Changes if old and new versions cannot communicate.
     pub major: u16,
-    /// Changes when something is added.
+    /// Changes if functions are added.
     pub minor: u16,
-    /// Changes for anything else; ignored when components are compared.
+    /// Changes for any other reason. It is ignored when components are compared.
     pub release: u16,
 }
 
@@ -20,16 +20,16 @@ impl Version {
         Self { major, minor, release }
     }
 
-    /// Whether data of one version is meant for the other: major and minor are equal.
+    /// Whether data of one version is for the other: major and minor are equal.
     pub const fn corresponds(self, other: Self) -> bool {
         self.major == other.major && self.minor == other.minor
     }
 }
 
-/// The identity under which a component publishes its data, and under which a peer finds it.
+/// The identity of a component, by which it publishes data and by which peers find the data.
 ///
-/// Plain data that may be a constant. The two names must be non-empty and no longer than [`Component::KIND_MAX`] and
-/// [`Component::NAME_MAX`] bytes; operations refuse a component that is not [`valid`](Component::is_valid).
+/// It may be a constant. Both names must not be empty, and have at most [`Component::KIND_MAX`] and [`Component::NAME_MAX`] bytes.
+/// Operations refuse a component that is not [valid](Component::is_valid).
 ///
 /// ```
 /// use towline_core::modex::{Component, Version};
@@ -49,26 +49,26 @@ impl Version {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Component<'a> {
-    /// Version of the component architecture itself.
+    /// The version of the component architecture.
     pub mca: Version,
-    /// Name of the component's type, such as `btl`.
+    /// The name of the component's type, such as `btl`.
     pub kind: &'a str,
-    /// Version of the type's interface.
+    /// The version of the type's interface.
     pub kind_version: Version,
-    /// The component's own name, such as `tcp`.
+    /// The name of the component, such as `tcp`.
     pub name: &'a str,
-    /// The component's own version.
+    /// The version of the component.
     pub version: Version,
 }
 
 impl Component<'_> {
-    /// The longest type name, in bytes: that of Open MPI's component architecture.
+    /// The most bytes of a type's name: the limit of Open MPI's component architecture.
     pub const KIND_MAX: usize = 31;
-    /// The longest component name, in bytes: that of Open MPI's component architecture.
+    /// The most bytes of a component's name: the limit of Open MPI's component architecture.
     pub const NAME_MAX: usize = 63;
 
-    /// Whether data that one publishes is meant for the other: both names and the major and minor numbers of all
-    /// three versions are equal. Release numbers are ignored.
+    /// Whether data of one component is for the other: both names, and the major and minor numbers of all three versions, are equal.
+    /// Release numbers are ignored.
     pub fn corresponds(&self, other: &Component<'_>) -> bool {
         self.mca.corresponds(other.mca)
             && self.kind == other.kind
@@ -77,7 +77,7 @@ impl Component<'_> {
             && self.version.corresponds(other.version)
     }
 
-    /// Whether both names have a length that can be published.
+    /// Whether the lengths of both names are within the limits.
     pub const fn is_valid(&self) -> bool {
         !self.kind.is_empty()
             && self.kind.len() <= Self::KIND_MAX
@@ -106,7 +106,7 @@ mod tests {
     };
 
     #[test]
-    fn x2_each_of_the_five_parts_hides_and_the_release_does_not() {
+    fn x2_each_of_the_five_parts_is_compared_and_the_release_is_not() {
         let next = |v: Version| [Version { major: v.major + 1, ..v }, Version { minor: v.minor + 1, ..v }];
         for version in next(ME.mca) {
             assert!(!ME.corresponds(&Component { mca: version, ..ME }));

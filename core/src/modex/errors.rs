@@ -1,4 +1,4 @@
-//! What can go wrong in each operation of the exchange.
+//! The errors of each operation of the exchange.
 
 use core::fmt;
 
@@ -13,21 +13,21 @@ pub enum SendError {
     Closed,
     /// A name of the component is empty or too long.
     BadComponent,
-    /// One component more than the exchange has room for.
+    /// The exchange has no room for another component.
     TooManyComponents,
     /// The data does not fit.
     TooLong {
         /// Bytes that are needed.
         needed: usize,
-        /// Bytes that there are room for.
+        /// Bytes that are free.
         room: usize,
     },
-    /// What carries the publications is gone.
+    /// The connection that carries the publications is lost.
     Lost,
 }
 
 impl SendError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Closed | Self::BadComponent => Blame::Caller,
@@ -40,11 +40,11 @@ impl SendError {
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Closed => "the module exchange was finalized: publish before",
-            Self::BadComponent => "a component name is empty or too long: name it within the limits",
-            Self::TooManyComponents => "the module exchange has no room for another component: configure more",
+            Self::Closed => "the module exchange was finalized: publish before that",
+            Self::BadComponent => "a name of the component is empty or too long: choose one within the limits",
+            Self::TooManyComponents => "the module exchange has no room for another component: set `components` higher",
             Self::TooLong { needed, room } => {
-                return write!(f, "the publication takes {needed} bytes, {room} are left: configure more");
+                return write!(f, "the data needs {needed} bytes, and {room} are free: set `bytes` higher");
             }
             Self::Lost => "the connection that carries the module exchange is lost",
         })
@@ -53,7 +53,7 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-/// Why nothing was received. A C face maps all of them to one code.
+/// Why no data was received. A C interface maps all of them to one code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -62,19 +62,19 @@ pub enum RecvError {
     Closed,
     /// The job has no such rank.
     NoSuchPeer,
-    /// Nothing of that peer came so far: exchange first, or wait for the change.
+    /// No set of this peer has arrived: complete the exchange first, or wait for the change.
     NotYet,
-    /// The peer's publications are here, and none is meant for this component.
+    /// The peer has published no data for this component.
     NotFound,
     /// The caller's buffer is too short; nothing was copied.
     TooShort {
-        /// Bytes that were published.
+        /// Bytes of the data.
         needed: usize,
     },
 }
 
 impl RecvError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Closed | Self::NoSuchPeer => Blame::Caller,
@@ -87,18 +87,18 @@ impl RecvError {
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Closed => "the module exchange was finalized: receive before",
+            Self::Closed => "the module exchange was finalized: receive before that",
             Self::NoSuchPeer => "the job has no such rank",
-            Self::NotYet => "the peer's publications are not here yet: complete the exchange first",
-            Self::NotFound => "the peer published nothing for this component and version",
-            Self::TooShort { needed } => return write!(f, "the publication needs a buffer of {needed} bytes"),
+            Self::NotYet => "the peer's data has not arrived: complete the exchange first",
+            Self::NotFound => "the peer has published no data for this component and version",
+            Self::TooShort { needed } => return write!(f, "the data needs a buffer of {needed} bytes"),
         })
     }
 }
 
 impl core::error::Error for RecvError {}
 
-/// Why nothing is watched.
+/// Why data is not watched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -109,12 +109,12 @@ pub enum WatchError {
     BadComponent,
     /// The job has no such rank.
     NoSuchPeer,
-    /// One component more than the exchange has room for.
+    /// The exchange has no room for another component.
     TooManyComponents,
 }
 
 impl WatchError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Closed | Self::BadComponent | Self::NoSuchPeer => Blame::Caller,
@@ -126,17 +126,17 @@ impl WatchError {
 impl fmt::Display for WatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Closed => "the module exchange was finalized: subscribe before",
-            Self::BadComponent => "a component name is empty or too long: name it within the limits",
+            Self::Closed => "the module exchange was finalized: subscribe before that",
+            Self::BadComponent => "a name of the component is empty or too long: choose one within the limits",
             Self::NoSuchPeer => "the job has no such rank",
-            Self::TooManyComponents => "the module exchange has no room for another component: configure more",
+            Self::TooManyComponents => "the module exchange has no room for another component: set `components` higher",
         })
     }
 }
 
 impl core::error::Error for WatchError {}
 
-/// Why an exchange ended without being done.
+/// Why an exchange has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -145,26 +145,26 @@ pub enum ExchangeError {
     Closed,
     /// The deadline passed.
     Timeout {
-        /// Number of peers whose publications are missing.
+        /// The number of peers whose publications are missing.
         missing: u32,
         /// The lowest rank among them.
         first: u32,
     },
     /// A rank ended, so its publications will never come.
-    PeerGone {
+    PeerEnded {
         /// That rank.
         rank: u32,
     },
-    /// What carries the exchange is gone.
+    /// The connection that carries the exchange is lost.
     Lost,
 }
 
 impl ExchangeError {
-    /// Who has to act.
+    /// The side that has to act.
     pub const fn blame(self) -> Blame {
         match self {
             Self::Closed => Blame::Caller,
-            Self::Timeout { .. } | Self::PeerGone { .. } | Self::Lost => Blame::Peer,
+            Self::Timeout { .. } | Self::PeerEnded { .. } | Self::Lost => Blame::Peer,
         }
     }
 }
@@ -172,11 +172,11 @@ impl ExchangeError {
 impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("the module exchange was finalized: exchange before"),
+            Self::Closed => f.write_str("the module exchange was finalized: exchange before that"),
             Self::Timeout { missing, first } => {
-                write!(f, "{missing} ranks, the first of them {first}, published nothing before the deadline")
+                write!(f, "{missing} ranks, the first of which is {first}, published nothing before the deadline")
             }
-            Self::PeerGone { rank } => write!(f, "rank {rank} ended before it took part in the module exchange"),
+            Self::PeerEnded { rank } => write!(f, "rank {rank} ended before it took part in the module exchange"),
             Self::Lost => f.write_str("the connection that carries the module exchange is lost"),
         }
     }

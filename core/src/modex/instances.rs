@@ -1,19 +1,19 @@
 //! Several instances in one publication.
 //!
-//! The contract speaks of `size` bytes and `count` instances of them, but no function takes a count. Here the count is
-//! part of the data: components that publish for several devices frame their data with [`Instances`].
+//! The contract has `size` bytes and `count` instances, but none of its functions has a parameter for the count. So the count is a part
+//! of the data here: components that publish data for several devices frame it with [`Instances`].
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 4 | bytes of one instance, little-endian, not 0 unless the count is 0 |
+//! | 0 | 4 | bytes of one instance, little-endian; 0 only if the count is 0 |
 //! | 4 | 4 | number of instances, little-endian |
-//! | 8 | size × count | the instances one after another |
+//! | 8 | size × count | the instances, one after another |
 
 use core::fmt;
 
 use super::bytes::{Reader, Writer};
 
-/// Some instances of equal size, as published by one component.
+/// Instances of equal size, which one component has published.
 ///
 /// ```
 /// use towline_core::modex::Instances;
@@ -34,12 +34,11 @@ impl<'a> Instances<'a> {
     /// Bytes before the first instance.
     pub const HEADER: usize = 8;
 
-    /// Writes `data`, instances of `size` bytes each, with the header before them into `into`. Gives the bytes used,
-    /// which are [`HEADER`](Self::HEADER) more than `data` has.
+    /// Writes a header and `data`, which are instances of `size` bytes each, to `into`. Returns the number of bytes written:
+    /// [`HEADER`](Self::HEADER) more than `data` has.
     ///
     /// # Errors
-    /// [`InstancesError::Uneven`] where `data` is not a whole number of instances, [`InstancesError::NoRoom`] where
-    /// `into` is too short.
+    /// [`InstancesError::Uneven`] if `data` is not a whole number of instances, [`InstancesError::NoRoom`] if `into` is too short.
     pub fn frame(size: u32, data: &[u8], into: &mut [u8]) -> Result<usize, InstancesError> {
         let uneven = InstancesError::Uneven { size, bytes: data.len() };
         let count = match data.len().checked_rem(size as usize) {
@@ -54,10 +53,10 @@ impl<'a> Instances<'a> {
         Ok(writer.written())
     }
 
-    /// Reads what [`frame`](Self::frame) wrote.
+    /// Reads instances that [`frame`](Self::frame) has written.
     ///
     /// # Errors
-    /// [`InstancesError::Malformed`] where the bytes are anything else, down to a single byte too many.
+    /// [`InstancesError::Malformed`] if the bytes are anything else, or have even one byte too many.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, InstancesError> {
         let mut reader = Reader::new(bytes);
         let (size, count) = reader.u32().zip(reader.u32()).ok_or(InstancesError::Malformed)?;
@@ -74,12 +73,12 @@ impl<'a> Instances<'a> {
         self.size
     }
 
-    /// Number of instances.
+    /// The number of instances.
     pub fn count(&self) -> usize {
         self.data.len().checked_div(self.size).unwrap_or(0)
     }
 
-    /// One instance, `None` past the last.
+    /// The instance with this index; `None` after the last.
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         let start = index.checked_mul(self.size)?;
         if self.size == 0 {
@@ -88,7 +87,7 @@ impl<'a> Instances<'a> {
         self.data.get(start..)?.get(..self.size)
     }
 
-    /// The instances in order.
+    /// The instances, in order.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         let this = *self;
         (0..this.count()).filter_map(move |index| this.get(index))
@@ -100,7 +99,7 @@ impl<'a> Instances<'a> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum InstancesError {
-    /// The data is not a whole number of instances: the caller's mistake.
+    /// The data is not a whole number of instances: the caller's fault.
     Uneven {
         /// Bytes of one instance.
         size: u32,
@@ -112,14 +111,16 @@ pub enum InstancesError {
         /// Bytes that are needed.
         needed: usize,
     },
-    /// The bytes are no framed instances: the publisher's fault.
+    /// The bytes are not framed instances: the publisher's fault.
     Malformed,
 }
 
 impl fmt::Display for InstancesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Uneven { size, bytes } => write!(f, "{bytes} bytes are no whole number of instances of {size} bytes"),
+            Self::Uneven { size, bytes } => {
+                write!(f, "{bytes} bytes are not a whole number of instances of {size} bytes")
+            }
             Self::NoRoom { needed } => write!(f, "the framed instances need a buffer of {needed} bytes"),
             Self::Malformed => f.write_str("the peer's component did not publish framed instances"),
         }

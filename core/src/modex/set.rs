@@ -1,6 +1,6 @@
-//! All that one process publishes, as bytes that travel between any two kinds of machine.
+//! Sets: all publications of one process, as bytes that machines of any kind can read.
 //!
-//! Everything is little-endian, and nothing is padded. The parser accepts exactly what the writer writes.
+//! All numbers are little-endian, and there is no padding. The parser accepts exactly the sets that the writer writes.
 //!
 //! | offset | bytes | header of the set |
 //! |---|---|---|
@@ -12,12 +12,12 @@
 //! | 16 | 4 | revision of the set: larger after each change within an incarnation, from 1 |
 //! | 20 | 4 | length of the whole set in bytes, this header included |
 //!
-//! | offset | bytes | each entry; no two of a set correspond |
+//! | offset | bytes | each entry; no two entries of a set correspond |
 //! |---|---|---|
 //! | 0 | 18 | versions of architecture, type and component: major, minor, release of each in 2 bytes |
 //! | 18 | 1 | length k of the type's name, 1 to 31 |
 //! | 19 | 1 | length n of the component's name, 1 to 63 |
-//! | 20 | 4 | revision of the entry: larger after each publication, from 1, never above the set's |
+//! | 20 | 4 | revision of the entry: larger after each publication, from 1, at most that of the set |
 //! | 24 | 4 | length d of the data |
 //! | 28 | k+n+d | both names in UTF-8, then the data |
 
@@ -29,36 +29,36 @@ use super::{Component, Version};
 const MAGIC: [u8; 4] = *b"TLMX";
 const FORMAT: u16 = 1;
 
-/// Which publication of a process something belongs to.
+/// The time of a publication: the incarnation of its process, and the revision of the set. Later stamps are larger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Edition {
-    /// Counts the restarts of the publisher.
+pub struct Stamp {
+    /// The incarnation of the publisher: larger after each restart.
     pub incarnation: u32,
-    /// Counts what this incarnation has published.
+    /// The number of publications of this incarnation, from 1.
     pub revision: u32,
 }
 
-/// One publication: a component's data.
+/// One publication: the data of a component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
-    /// Who published.
+    /// The component that has published the data.
     pub component: Component<'a>,
-    /// Counts the publications of this incarnation up to this one.
+    /// The number of publications of this incarnation up to this one.
     pub revision: u32,
-    /// What was published, transparent to the exchange.
+    /// The data. The exchange does not interpret it.
     pub data: &'a [u8],
 }
 
-/// A parsed set: a view of bytes that are known to be well-formed.
+/// A parsed set: a view of bytes that were checked.
 ///
 /// ```
-/// use towline_core::modex::{Component, Edition, Set, SetWriter, Version};
+/// use towline_core::modex::{Component, Stamp, Set, SetWriter, Version};
 ///
 /// let v = Version::new(1, 0, 0);
 /// let component = Component { mca: v, kind: "btl", kind_version: v, name: "tcp", version: v };
 /// let mut bytes = [0u8; 128];
-/// let mut writer = SetWriter::new(&mut bytes, 3, Edition { incarnation: 1, revision: 1 }).unwrap();
+/// let mut writer = SetWriter::new(&mut bytes, 3, Stamp { incarnation: 1, revision: 1 }).unwrap();
 /// writer.entry(&component, 1, b"10.0.0.1:4000").unwrap();
 /// let length = writer.finish();
 ///
@@ -69,7 +69,7 @@ pub struct Entry<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Set<'a> {
     rank: u32,
-    edition: Edition,
+    stamp: Stamp,
     count: u16,
     entries: &'a [u8],
 }
@@ -79,13 +79,13 @@ impl<'a> Set<'a> {
     pub const HEADER: usize = 24;
     /// Bytes of an entry besides names and data.
     pub const ENTRY: usize = 28;
-    /// The most entries of one set: components of one process, so a generous number.
+    /// The most entries of a set. A process has far fewer components.
     pub const ENTRIES_MAX: u16 = 256;
 
-    /// Checks all of `bytes`, and gives a view of them.
+    /// Checks all of `bytes`, and returns a view of them.
     ///
     /// # Errors
-    /// [`SetError`] for the first thing that is wrong, at any place.
+    /// [`SetError`] for the first fault.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, SetError> {
         let mut reader = Reader::new(bytes);
         if reader.take(MAGIC.len()).ok_or(SetError::Short)? != MAGIC {
@@ -106,7 +106,7 @@ impl<'a> Set<'a> {
         if revision == 0 {
             return Err(SetError::BadRevision);
         }
-        let set = Self { rank, edition: Edition { incarnation, revision }, count, entries: reader.rest() };
+        let set = Self { rank, stamp: Stamp { incarnation, revision }, count, entries: reader.rest() };
         set.check_entries()?;
         Ok(set)
     }
@@ -115,43 +115,43 @@ impl<'a> Set<'a> {
         let mut reader = Reader::new(self.entries);
         for index in 0..self.count as usize {
             let entry = read_entry(&mut reader)?;
-            if entry.revision == 0 || entry.revision > self.edition.revision {
+            if entry.revision == 0 || entry.revision > self.stamp.revision {
                 return Err(SetError::BadRevision);
             }
             if self.entries().take(index).any(|earlier| earlier.component.corresponds(&entry.component)) {
-                return Err(SetError::Double);
+                return Err(SetError::Duplicate);
             }
         }
         if reader.rest().is_empty() { Ok(()) } else { Err(SetError::Trailing) }
     }
 
-    /// The publisher.
+    /// The rank of the publisher.
     pub const fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Which publication of that process this is.
-    pub const fn edition(&self) -> Edition {
-        self.edition
+    /// The stamp of the set.
+    pub const fn stamp(&self) -> Stamp {
+        self.stamp
     }
 
-    /// Number of entries.
+    /// The number of entries.
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether nothing was published.
+    /// Whether the set has no entry.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The entries, in the order of writing.
+    /// The entries, in the order in which they were written.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let mut reader = Reader::new(self.entries);
         (0..self.count).map_while(move |_| read_entry(&mut reader).ok())
     }
 
-    /// The entry that is meant for `component`.
+    /// The entry of the component that corresponds to `component`.
     pub fn find(&self, component: &Component<'_>) -> Option<Entry<'a>> {
         self.entries().find(|entry| entry.component.corresponds(component))
     }
@@ -181,21 +181,22 @@ pub struct SetWriter<'a> {
     header: &'a mut [u8; Set::HEADER],
     body: Writer<'a>,
     rank: u32,
-    edition: Edition,
+    stamp: Stamp,
     count: u16,
 }
 
 impl<'a> SetWriter<'a> {
-    /// Starts a set of `rank` in `into`; `None` where not even the header fits.
-    pub fn new(into: &'a mut [u8], rank: u32, edition: Edition) -> Option<Self> {
+    /// Starts a set of `rank` in `into`. `None` if the header does not fit.
+    pub fn new(into: &'a mut [u8], rank: u32, stamp: Stamp) -> Option<Self> {
         let (header, body) = into.split_first_chunk_mut()?;
-        Some(Self { header, body: Writer::new(body), rank, edition, count: 0 })
+        Some(Self { header, body: Writer::new(body), rank, stamp, count: 0 })
     }
 
-    /// Adds an entry. The caller sees to it that no two correspond, and that no revision is above the set's.
+    /// Adds an entry. The caller makes sure that no two entries correspond, and that no revision is larger than that of the set.
     ///
     /// # Errors
-    /// [`NoRoom`] where it does not fit the buffer or the format; the set is unchanged then, and may be finished.
+    /// [`NoRoom`] if the entry does not fit into the buffer, or its fields do not fit into the format. The set has not changed then, and
+    /// may be finished.
     pub fn entry(&mut self, component: &Component<'_>, revision: u32, data: &[u8]) -> Result<(), NoRoom> {
         let needed = entry_size(component, data.len());
         let fits = self.count < Set::ENTRIES_MAX && component.is_valid() && needed <= self.body.left();
@@ -221,7 +222,7 @@ impl<'a> SetWriter<'a> {
         self.body.put(data)
     }
 
-    /// Completes the header, and gives the length of the set in bytes.
+    /// Completes the header. Returns the length of the set in bytes.
     pub fn finish(self) -> usize {
         let length = Set::HEADER.saturating_add(self.body.written());
         let mut header = Writer::new(self.header);
@@ -230,20 +231,20 @@ impl<'a> SetWriter<'a> {
             header.u16(FORMAT)?;
             header.u16(self.count)?;
             header.u32(self.rank)?;
-            header.u32(self.edition.incarnation)?;
-            header.u32(self.edition.revision)?;
+            header.u32(self.stamp.incarnation)?;
+            header.u32(self.stamp.revision)?;
             header.u32(length as u32)
         })();
         length
     }
 }
 
-/// Bytes that an entry takes in a set.
+/// The bytes that an entry takes in a set.
 pub const fn entry_size(component: &Component<'_>, data: usize) -> usize {
     Set::ENTRY.saturating_add(component.kind.len()).saturating_add(component.name.len()).saturating_add(data)
 }
 
-/// An entry does not fit its set.
+/// An entry does not fit into its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct NoRoom {
@@ -253,22 +254,22 @@ pub struct NoRoom {
 
 impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an entry of {} bytes does not fit the set: hand in a larger buffer, or publish less", self.needed)
+        write!(f, "an entry of {} bytes does not fit into the set: use a larger buffer, or publish less", self.needed)
     }
 }
 
 impl core::error::Error for NoRoom {}
 
-/// Why bytes are no set: always the fault of the one who sent them, except for [`Format`](Self::Format).
+/// Why bytes are not a valid set. It is the fault of the sender, except for [`Format`](Self::Format).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SetError {
-    /// The bytes start with something else.
+    /// The bytes do not start with the mark of a set.
     NotASet,
     /// The publisher uses another version of the format.
     Format {
-        /// That version.
+        /// The publisher's version.
         theirs: u16,
     },
     /// The bytes end too early.
@@ -277,32 +278,32 @@ pub enum SetError {
     Trailing,
     /// More entries than a set may have.
     TooMany {
-        /// How many it claims.
+        /// The number of entries in its header.
         count: u16,
     },
-    /// A name is empty, too long or no UTF-8.
+    /// A name is empty, too long or not UTF-8.
     BadName,
-    /// A revision is 0, or an entry's above its set's.
+    /// A revision is 0, or that of an entry is larger than that of the set.
     BadRevision,
     /// Two entries correspond.
-    Double,
+    Duplicate,
 }
 
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotASet => "the bytes are no modex set",
+            Self::NotASet => "the bytes are not a modex set",
             Self::Format { theirs } => {
-                return write!(f, "the peer writes modex format {theirs}, this side reads {FORMAT}: use one version");
+                return write!(f, "the peer uses version {theirs} of the modex format, this side version {FORMAT}: use the same version on both sides");
             }
             Self::Short => "the peer's modex set is cut short",
             Self::Trailing => "the peer's modex set has bytes after its end",
             Self::TooMany { count } => {
-                return write!(f, "the peer's modex set claims {count} entries, {} are allowed", Set::ENTRIES_MAX);
+                return write!(f, "the peer's modex set has {count} entries, and at most {} are allowed", Set::ENTRIES_MAX);
             }
-            Self::BadName => "the peer's modex set has a component name that is empty, too long or no UTF-8",
-            Self::BadRevision => "the peer's modex set has an impossible revision",
-            Self::Double => "the peer's modex set has two entries for one component",
+            Self::BadName => "the peer's modex set has a component name that is empty, too long or not UTF-8",
+            Self::BadRevision => "the peer's modex set has a revision that is 0 or too large",
+            Self::Duplicate => "the peer's modex set has two entries for one component",
         })
     }
 }
@@ -328,8 +329,8 @@ mod tests {
         \x02\0\x01\0\0\0\x03\0\x01\0\0\0\x05\0\0\0\x34\x12\x03\x02\x01\0\0\0\0\0\0\0btlsm";
 
     fn write(entries: &[(Component, u32, &[u8])], into: &mut [u8]) -> Option<usize> {
-        let edition = Edition { incarnation: 1, revision: 5 };
-        let mut writer = SetWriter::new(into, 0x0102_0304, edition)?;
+        let stamp = Stamp { incarnation: 1, revision: 5 };
+        let mut writer = SetWriter::new(into, 0x0102_0304, stamp)?;
         for (component, revision, data) in entries {
             writer.entry(component, *revision, data).ok()?;
         }
@@ -345,7 +346,7 @@ mod tests {
 
         let set = Set::parse(GOLDEN).unwrap();
         assert_eq!((set.rank(), set.len(), set.is_empty()), (0x0102_0304, 2, false));
-        assert_eq!(set.edition(), Edition { incarnation: 1, revision: 5 });
+        assert_eq!(set.stamp(), Stamp { incarnation: 1, revision: 5 });
         assert_eq!(set.find(&TCP).unwrap(), Entry { component: TCP, revision: 5, data: &[0xaa, 0xbb, 0xcc] });
         assert_eq!(set.find(&sm).unwrap().data, b"");
         assert_eq!(set.find(&Component { name: "udp", ..TCP }), None);
@@ -359,7 +360,7 @@ mod tests {
         let mut longer = GOLDEN.to_vec();
         longer.push(0);
         assert_eq!(Set::parse(&longer), Err(SetError::Trailing));
-        longer[20] += 1; // with a length to match, the byte is still no entry
+        longer[20] += 1; // even if the length includes the byte, it is not an entry
         assert_eq!(Set::parse(&longer), Err(SetError::Trailing));
     }
 
@@ -386,14 +387,14 @@ mod tests {
         let mut bytes = [0u8; 256];
         let newer = Component { version: Version::new(5, 0, 9), ..TCP };
         let length = write(&[(TCP, 1, &[]), (newer, 1, &[])], &mut bytes).unwrap();
-        assert_eq!(Set::parse(&bytes[..length]), Err(SetError::Double));
+        assert_eq!(Set::parse(&bytes[..length]), Err(SetError::Duplicate));
     }
 
     #[test]
     fn an_entry_that_does_not_fit_leaves_the_set_whole() {
         let mut bytes = [0u8; 24 + 34 + 3];
-        assert!(SetWriter::new(&mut bytes[..23], 0, Edition::default()).is_none());
-        let mut writer = SetWriter::new(&mut bytes, 0, Edition { incarnation: 0, revision: 1 }).unwrap();
+        assert!(SetWriter::new(&mut bytes[..23], 0, Stamp::default()).is_none());
+        let mut writer = SetWriter::new(&mut bytes, 0, Stamp { incarnation: 0, revision: 1 }).unwrap();
         assert_eq!(writer.entry(&TCP, 1, &[0; 4]), Err(NoRoom { needed: 38 }));
         assert_eq!(writer.entry(&Component { name: "", ..TCP }, 1, &[]), Err(NoRoom { needed: 31 }));
         writer.entry(&TCP, 1, &[7; 3]).unwrap();
@@ -414,7 +415,7 @@ mod tests {
             }
             if let Ok(set) = Set::parse(&bytes) {
                 let mut back = [0u8; GOLDEN.len()];
-                let mut writer = SetWriter::new(&mut back, set.rank(), set.edition()).unwrap();
+                let mut writer = SetWriter::new(&mut back, set.rank(), set.stamp()).unwrap();
                 for entry in set.entries().collect::<Vec<_>>() {
                     writer.entry(&entry.component, entry.revision, entry.data).unwrap();
                 }

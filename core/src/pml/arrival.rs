@@ -140,7 +140,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
     }
 
     fn acked(&mut self, from: Peer, header: wire::Ack) {
-        if header.common.flags & wire::FLAG_MARK != 0 {
+        if header.common.flags & wire::FLAG_PROBE != 0 {
             // A matched probe has taken the message. The ack that counts follows, or came before.
             if let Some(slot) = self.pml.still_waiting(from, header.sender.get()) {
                 self.pml.settle_answer(slot, true);

@@ -114,7 +114,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(envelope) = self.envelopes.get_mut(handle) {
             envelope.body = len;
             envelope.rendezvous = false;
-            envelope.flags &= !wire::FLAG_LENT;
+            envelope.flags &= !wire::FLAG_EXPOSED;
         }
         true
     }

@@ -148,7 +148,7 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
                 sender: header.sender.get(),
                 total: header.total.get(),
             };
-            let fits = if flags & wire::FLAG_LENT != 0 {
+            let fits = if flags & wire::FLAG_EXPOSED != 0 {
                 body == REMOTE_BUFFER_BYTES && flags & wire::FLAG_ANSWER == 0
             } else {
                 body as u64 <= first.total
@@ -179,10 +179,12 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Offer => upcalls.offered(from, wire::Offer::read_from_prefix(head).ok()?.0),
         Kind::Performed => upcalls.performed(from, wire::Performed::read_from_prefix(head).ok()?.0),
         Kind::Match => return None, // see `receive`
-        Kind::Credit if flags & (wire::FLAG_MARK | wire::FLAG_ANSWER) == wire::FLAG_MARK | wire::FLAG_ANSWER => {
+        Kind::Credit
+            if flags & (wire::FLAG_KEEPALIVE | wire::FLAG_ANSWER) == wire::FLAG_KEEPALIVE | wire::FLAG_ANSWER =>
+        {
             upcalls.given_up(from);
         }
-        Kind::Credit if flags & wire::FLAG_MARK != 0 => upcalls.keepalive(from),
+        Kind::Credit if flags & wire::FLAG_KEEPALIVE != 0 => upcalls.keepalive(from),
         Kind::Credit | Kind::Rendezvous | Kind::Fragment => {}
     }
     Some(())
@@ -273,7 +275,7 @@ mod tests {
         assert_eq!(trace(wire::Reject::new(1, wire::Reason::Unmatched).as_bytes(), 24), ["reject"]);
         let mut question = wire::Credit::new();
         assert_eq!(trace(question.as_bytes(), 12), vec![""; 0]);
-        question.common.flags = wire::FLAG_MARK;
+        question.common.flags = wire::FLAG_KEEPALIVE;
         assert_eq!(trace(question.as_bytes(), 12), ["question"]);
         question.common.flags |= wire::FLAG_ANSWER;
         assert_eq!(trace(question.as_bytes(), 12), ["given up"]);

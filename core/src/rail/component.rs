@@ -174,7 +174,7 @@ fn init<R: FullRail>(
 mod tests {
     use super::*;
     use crate::arena::Arena;
-    use crate::modex::{Board, BoardConfig, RecvError, Version};
+    use crate::modex::{RecvError, Store, StoreConfig, Version};
     use crate::rail::Peer;
     use crate::rail::Rail;
     use crate::rail::testing::{Scripted, rails};
@@ -219,9 +219,9 @@ mod tests {
         }
     }
 
-    fn board(me: u32) -> Board<'static> {
-        let config = BoardConfig { me, size: 2, ..BoardConfig::default() };
-        Board::new(config, &mut Arena::new(vec![0; 1 << 14].leak())).unwrap()
+    fn store(me: u32) -> Store<'static> {
+        let config = StoreConfig { me, size: 2, ..StoreConfig::default() };
+        Store::new(config, &mut Arena::new(vec![0; 1 << 14].leak())).unwrap()
     }
 
     fn given(name: &'static str, devices: Vec<Scripted>) -> Given {
@@ -231,12 +231,12 @@ mod tests {
     /// Starts components with room for `room` rails. Returns the result of each, and the rails.
     fn run(
         components: &mut [&mut dyn Component<Scripted>],
-        board: &mut Board<'_>,
+        store: &mut Store<'_>,
         room: usize,
     ) -> (Vec<Started>, Vec<Scripted>) {
         let (mut outcomes, mut kept) = (vec![Started::Rails(99); components.len()], Vec::new());
         let threads = Threads { progress: true, mpi: false };
-        start(components, &mut outcomes, threads, board, &mut [0; 128], &mut |rail| {
+        start(components, &mut outcomes, threads, store, &mut [0; 128], &mut |rail| {
             let fits = kept.len() < room;
             kept.extend(fits.then_some(rail));
             fits
@@ -248,7 +248,7 @@ mod tests {
     fn p1_b1_a_component_that_cannot_open_is_dropped_alone() {
         let (mut good, mut other) = (given("good", rails(1)), given("other", rails(1)));
         let mut bad = Given { missing: Some("/dev/infiniband"), ..given("bad", rails(1)) };
-        let (outcomes, kept) = run(&mut [&mut good, &mut bad, &mut other], &mut board(0), 9);
+        let (outcomes, kept) = run(&mut [&mut good, &mut bad, &mut other], &mut store(0), 9);
         let reason = Refusal::Missing("/dev/infiniband");
         assert_eq!(outcomes, [Started::Rails(1), Started::Dropped(reason), Started::Rails(1)]);
         assert_eq!(outcomes[1].to_string(), "dropped: /dev/infiniband is missing");
@@ -260,13 +260,13 @@ mod tests {
     #[test]
     fn p2_b1_none_one_or_one_rail_per_device() {
         let (mut none, mut one, mut many) = (given("none", vec![]), given("one", rails(1)), given("many", rails(3)));
-        let mut board = board(0);
-        let (outcomes, kept) = run(&mut [&mut none, &mut one, &mut many], &mut board, 9);
+        let mut store = store(0);
+        let (outcomes, kept) = run(&mut [&mut none, &mut one, &mut many], &mut store, 9);
         assert_eq!(outcomes, [Started::Rails(0), Started::Rails(1), Started::Rails(3)]);
         assert_eq!(kept.len(), 4);
         let mut bytes = [0; 64];
-        assert!(board.recv(&none.identity(), 0, &mut bytes).is_err());
-        let len = board.recv(&many.identity(), 0, &mut bytes).unwrap();
+        assert!(store.recv(&none.identity(), 0, &mut bytes).is_err());
+        let len = store.recv(&many.identity(), 0, &mut bytes).unwrap();
         let cards = Instances::parse(&bytes[..len]).unwrap();
         assert!(cards.iter().eq(kept[1..].iter().map(|rail| rail.card())), "one card per device, in order");
     }
@@ -275,13 +275,13 @@ mod tests {
     fn p4_b1_cards_are_there_when_peers_are_added_and_not_before() {
         let mut hub = rails(2);
         let (mut right, mut left) = (given("tcp", hub.drain(1..).collect()), given("tcp", hub));
-        let (mut here, mut there) = (board(0), board(1));
+        let (mut here, mut there) = (store(0), store(1));
         let (_, mut kept) = run(&mut [&mut left], &mut here, 9);
         let (_, theirs) = run(&mut [&mut right], &mut there, 9);
         assert_eq!(left.early, Some(Err(RecvError::NotYet)));
         let mut wire = [0; 512];
         let len = there.encode(&mut wire).unwrap();
-        here.absorb(&wire[..len]).unwrap();
+        here.merge(&wire[..len]).unwrap();
         here.exchange(Instant::ZERO, Instant::from_nanos(1)).unwrap();
         let mut bytes = [0; 64];
         let len = here.recv(&left.identity(), 1, &mut bytes).unwrap();
@@ -293,14 +293,14 @@ mod tests {
     #[test]
     fn p8_b1_a_component_that_fails_to_start_is_closed_and_not_published() {
         let (mut many, mut next) = (given("many", rails(3)), given("next", vec![]));
-        let mut board = board(0);
-        let (outcomes, kept) = run(&mut [&mut many, &mut next], &mut board, 2);
+        let mut store = store(0);
+        let (outcomes, kept) = run(&mut [&mut many, &mut next], &mut store, 2);
         assert_eq!(outcomes, [Started::Dropped(Refusal::NoRoom), Started::Rails(0)]);
         assert_eq!((kept.len(), many.closed, next.closed), (2, 1, 0));
-        assert!(board.recv(&many.identity(), 0, &mut [0; 64]).is_err());
+        assert!(store.recv(&many.identity(), 0, &mut [0; 64]).is_err());
         // Cards that do not fit the scratch memory are the component's refusal, not a panic.
         let mut wide = given("wide", rails(17));
-        let (outcomes, _) = run(&mut [&mut wide], &mut board, 99);
+        let (outcomes, _) = run(&mut [&mut wide], &mut store, 99);
         assert!(matches!(outcomes[0], Started::Dropped(Refusal::Cards(_))), "{:?}", outcomes[0]);
     }
 }

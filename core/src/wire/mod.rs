@@ -1,7 +1,7 @@
-//! The engine's headers as data: little-endian, versioned, specified in `WIRE.md`.
+//! The headers of the engine's frames: little-endian, with a version, specified in `WIRE.md`.
 //!
-//! Every header begins with [`Common`]; its first byte names version and kind. Headers are written by value and read
-//! from a private copy of a frame's first bytes, never from memory that a peer can write.
+//! Every header begins with [`Common`]. Its first byte has the version and the kind. Headers are written by value, and read from a
+//! private copy of a frame's first bytes, never from memory that a peer can write.
 //!
 //! ```
 //! use towline_core::wire::{Kind, Match, kind};
@@ -26,51 +26,56 @@ pub use opaque::{HEAD, KEY, Key, REMOTE_BUFFER_BYTES, RemoteBuffer};
 /// Version of the headers. A frame of another version is counted and dropped.
 pub const VERSION: u8 = 1;
 
-/// The sender wants to know when its message is matched (`MCA_PTL_FLAGS_ACK`).
+/// In [`Rendezvous`]: the sender expects an answer when its message is matched (`MCA_PTL_FLAGS_ACK`).
 pub const FLAG_ACK: u8 = 0x01;
-/// The sender says that a receive is posted; without one the message is refused.
+/// In [`Rendezvous`]: ready mode. Without a posted receive the message is rejected.
 pub const FLAG_READY: u8 = 0x02;
-/// The message answers an [`Ask`]: it takes no credit and no sequence number.
+/// In [`Rendezvous`]: the message answers an [`Ask`]. It takes no credit and no sequence number. In [`Credit`], with
+/// [`FLAG_KEEPALIVE`]: the receiver is given up.
 pub const FLAG_ANSWER: u8 = 0x04;
-/// In [`Ask`]: for a probe; the answer may be kept unmatched. In [`Nothing`]: the sender holds nothing back any more.
-/// In [`Credit`]: a question; with [`FLAG_ANSWER`]: the receiver is given up.
-pub const FLAG_MARK: u8 = 0x08;
-/// In [`Rendezvous`]: the body is no payload but a [`RemoteBuffer`], by which the receiver's rail can fetch the
+/// In [`Ask`]: it is for a probe, so the answer may be kept unmatched. In [`Ack`]: the message is kept by a matched probe, and the ack
+/// that counts follows.
+pub const FLAG_PROBE: u8 = 0x08;
+/// In [`Nothing`]: the sender does not hold back any message any more.
+pub const FLAG_NONE_HELD: u8 = 0x08;
+/// In [`Credit`]: the receiver answers with a credit frame as soon as it makes progress.
+pub const FLAG_KEEPALIVE: u8 = 0x08;
+/// In [`Rendezvous`]: the message is exposed. The body is not payload but a [`RemoteBuffer`], by which the receiver's rail may read the
 /// message.
-pub const FLAG_LENT: u8 = 0x10;
-/// In [`Ack`]: the sender's device is to put what does not come in frames.
+pub const FLAG_EXPOSED: u8 = 0x10;
+/// In [`Ack`]: the sender's device puts the bytes that do not come in frames.
 pub const FLAG_PUT: u8 = 0x20;
-/// In [`Ack`]: the receiver's device is to get what does not come in frames.
+/// In [`Ack`]: the receiver's device gets the bytes that do not come in frames.
 pub const FLAG_GET: u8 = 0x40;
 
-/// What a header is.
+/// The kind of a header.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 pub enum Kind {
     /// [`Match`]: a whole message.
     Match = 1,
-    /// [`Rendezvous`]: the first fragment of a message whose rest waits for an [`Ack`].
+    /// [`Rendezvous`]: the first fragment of a message. The rest waits for an [`Ack`].
     Rendezvous = 2,
-    /// [`Ack`]: the message is matched, send the rest.
+    /// [`Ack`]: the message is matched, and the rest may be sent.
     Ack = 3,
-    /// [`Fragment`]: a piece of the rest.
+    /// [`Fragment`]: a piece of the rest of a message.
     Fragment = 4,
-    /// [`Finish`]: the message is matched and nothing more is wanted.
+    /// [`Finish`]: the message is matched, and the receiver needs no more of it.
     Finish = 5,
-    /// [`Reject`]: the message is not taken.
+    /// [`Reject`]: the message is not accepted.
     Reject = 6,
-    /// [`Credit`]: credit comes back.
+    /// [`Credit`]: credit is returned.
     Credit = 7,
-    /// [`Held`]: the sender holds messages back.
+    /// [`Held`]: the sender holds back messages for lack of credit.
     Held = 8,
-    /// [`Ask`]: a receive waits for one of them.
+    /// [`Ask`]: a receive or a probe asks for a message that is held back.
     Ask = 9,
-    /// [`Nothing`]: none that the ask would take.
+    /// [`Nothing`]: no message that is held back matches the ask.
     Nothing = 10,
-    /// [`Offer`]: memory that the other side's device may reach.
+    /// [`Offer`]: memory that the other side's device may access.
     Offer = 11,
-    /// [`Performed`]: what it has moved.
+    /// [`Performed`]: a device has moved a piece of a message.
     Performed = 12,
 }
 
@@ -93,14 +98,14 @@ impl Kind {
         }
     }
 
-    /// The byte that a header of this kind begins with.
+    /// The first byte of a header of this kind.
     #[inline]
     pub(crate) const fn byte(self) -> u8 {
         VERSION << 4 | self as u8
     }
 }
 
-/// The kind of the header at the start of `bytes`: `None` for another version, an unknown kind, or too few bytes.
+/// The kind of the header at the start of `bytes`. `None` if the version or the kind is unknown, or if there are too few bytes.
 #[inline]
 pub fn kind(bytes: &[u8]) -> Option<Kind> {
     let first = *bytes.first()?;
@@ -128,7 +133,7 @@ macro_rules! header {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
         #[repr(C)]
         pub struct $name {
-            /// What every header begins with.
+            /// The begin of every header.
             pub common: Common,
             $($(#[$field_doc])* pub $field: $type,)*
         }
@@ -144,7 +149,7 @@ macro_rules! header {
 
 /// A header of any kind.
 pub trait Header: IntoBytes + Immutable {
-    /// What it begins with.
+    /// The common fields at its begin.
     fn common_mut(&mut self) -> &mut Common;
 }
 
@@ -154,15 +159,15 @@ pub trait Header: IntoBytes + Immutable {
 pub struct Common {
     /// Version in the high half, [`Kind`] in the low half.
     pub kind: u8,
-    /// `FLAG_*`.
+    /// The flags: `FLAG_*`.
     pub flags: u8,
-    /// Envelopes that the receiver of this frame may send again.
+    /// Credit: envelopes that the sender of this frame returns to its receiver.
     pub envelopes: U16,
-    /// Payload units that the receiver of this frame may send again.
+    /// Credit: payload units that the sender of this frame returns to its receiver.
     pub units: U16,
     /// Zero.
     pub reserved: U16,
-    /// Number of this frame among all from its sender to its receiver, whatever the rail.
+    /// The number of this frame among all frames from its sender to its receiver, over all rails.
     pub frame: U32,
 }
 
@@ -179,7 +184,7 @@ impl Common {
         }
     }
 
-    /// Whether there is credit in it, envelopes or units.
+    /// Whether the header has credit, of envelopes or of units.
     #[inline]
     pub(crate) fn has_credit(&self) -> bool {
         u32::from(self.units.get()) << 16 | u32::from(self.envelopes.get()) != 0 // both at once
@@ -189,11 +194,11 @@ impl Common {
 header! {
     /// A whole message: 24 bytes, then the payload.
     Match {
-        /// Context of the communicator.
+        /// The context of the communicator.
         context: U32,
-        /// Tag of the message.
+        /// The tag of the message.
         tag: U32,
-        /// Number of the message among all from its sender to its receiver; wraps.
+        /// The number of the message among all messages from its sender to its receiver. It wraps.
         sequence: U32,
     }
 }
@@ -201,46 +206,46 @@ header! {
 header! {
     /// First fragment of a message: 40 bytes, then as much payload as the sender chose.
     Rendezvous {
-        /// Context of the communicator.
+        /// The context of the communicator.
         context: U32,
-        /// Tag of the message.
+        /// The tag of the message.
         tag: U32,
-        /// Number of the message, as in [`Match`]; for an answer the number that the next message will have.
+        /// The number of the message, as in [`Match`]. In an answer, the number that the next message will have.
         sequence: U32,
         /// The sender's handle of its request.
         sender: U64,
-        /// Bytes of the message.
+        /// The length of the message in bytes.
         total: U64,
     }
 }
 
 header! {
-    /// A match: 40 bytes.
+    /// The message is matched: 40 bytes.
     Ack {
         /// The sender's handle, from [`Rendezvous`].
         sender: U64,
-        /// The receiver's handle, to be named in each [`Fragment`].
+        /// The receiver's handle, which each [`Fragment`] has.
         receiver: U64,
         /// Bytes of the message that the receiver wants, counted from its start.
         wanted: U64,
-        /// With [`FLAG_PUT`] or [`FLAG_GET`]: bytes that are to come in frames, beside those of the first fragment. The rest is
-        /// for a device to move, piece by piece as it is offered. Else 0.
+        /// With [`FLAG_PUT`] or [`FLAG_GET`]: bytes that come in frames, in addition to those of the first fragment. A device moves the
+        /// rest, in pieces that are offered one after another. Otherwise 0.
         by_frames: U32,
     }
 }
 
 header! {
-    /// A piece of a message: 28 bytes, then the payload.
+    /// A piece of the rest of a message: 28 bytes, then the payload.
     Fragment {
         /// The receiver's handle, from [`Ack`].
         receiver: U64,
-        /// Where in the message the payload belongs.
+        /// The offset of the payload in the message.
         offset: U64,
     }
 }
 
 header! {
-    /// A match that wants nothing more: 20 bytes.
+    /// The message is matched, and the receiver needs no more of it: 20 bytes.
     Finish {
         /// The sender's handle, from [`Rendezvous`].
         sender: U64,
@@ -252,20 +257,20 @@ header! {
     Reject {
         /// The sender's handle, from [`Rendezvous`].
         sender: U64,
-        /// Why: a [`Reason`].
+        /// The number of the [`Reason`].
         reason: U32,
     }
 }
 
 header! {
-    /// Nothing but credit: 12 bytes.
+    /// Credit alone: 12 bytes.
     Credit {}
 }
 
 header! {
-    /// Messages are held back for want of credit: 16 bytes.
+    /// Messages are held back for lack of credit: 16 bytes.
     Held {
-        /// Number of this notice.
+        /// The number of this notice.
         notice: U32,
     }
 }
@@ -273,63 +278,63 @@ header! {
 header! {
     /// A receive or a probe asks for a message that is held back: 20 bytes.
     Ask {
-        /// Context of the communicator.
+        /// The context of the communicator.
         context: U32,
-        /// Tag, or `u32::MAX` for any below `0x8000_0000`.
+        /// The tag, or `u32::MAX` for any tag below `0x8000_0000`.
         tag: U32,
     }
 }
 
 header! {
-    /// No message is held back that the ask would take: 16 bytes.
+    /// No message that is held back matches the ask: 16 bytes.
     Nothing {
-        /// Number of the last notice that was sent before this.
+        /// The number of the last notice that was sent before this.
         notice: U32,
     }
 }
 
 header! {
-    /// Memory for the next piece of a message, for the other side's device to reach: 56 bytes. The receiver offers where the sender
-    /// puts, the sender where the receiver gets ([`FLAG_GET`]).
+    /// Memory for the next piece of a message, which the other side's device may access: 56 bytes. If the sender's device puts, the receiver
+    /// offers. If the receiver's device gets ([`FLAG_GET`]), the sender offers.
     Offer {
         /// The other side's handle of its request.
         request: U64,
-        /// Where in the message the piece begins.
+        /// The offset of the piece in the message.
         offset: U64,
-        /// Bytes of it. 0, from a receiver: none of the rest is offered, all is to come in frames.
+        /// The bytes of the piece. 0, from a receiver: no more is offered, and the rest comes in frames.
         len: U32,
-        /// How the rail that brings this finds the memory. Not used where this was given to another link first.
+        /// The key of the memory, for the rail that brings this frame. It is not used if the frame was sent by another link first.
         key: [u8; KEY],
     }
 }
 
 header! {
-    /// A piece that was offered has been moved by a device, and is where it belongs: 32 bytes.
+    /// A device has moved a piece that was offered: 32 bytes.
     Performed {
         /// The other side's handle of its request.
         request: U64,
-        /// Where in the message the piece begins.
+        /// The offset of the piece in the message.
         offset: U64,
-        /// Bytes of it. 0, from a receiver: it could not get them, and all that is left is to come in frames.
+        /// The bytes of the piece. 0, from a receiver: its device has failed, and the rest comes in frames.
         len: U32,
     }
 }
 
-/// Why a message is not taken.
+/// Why a message is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u32)]
 pub enum Reason {
-    /// An answer that nothing asks for any more: the sender holds it back again.
+    /// The answer was not matched any more: the sender holds back the message again.
     Unmatched = 1,
-    /// Sent in ready mode, but no receive was posted.
+    /// The message was sent in ready mode, but no receive was posted.
     NotReady = 2,
-    /// The communicator was deleted at the receiver.
+    /// The receiver has deleted the communicator.
     NoCommunicator = 3,
 }
 
 impl Reason {
-    /// The reason of a number from the wire.
+    /// The reason with this number on the wire.
     pub const fn from_wire(number: u32) -> Option<Self> {
         match number {
             1 => Some(Self::Unmatched),
@@ -354,8 +359,8 @@ impl Match {
 }
 
 impl Match {
-    /// The header's bytes as words, least significant byte first, for a writer that keeps them in registers. `credit`:
-    /// envelopes in the low half, units in the high half.
+    /// The bytes of the header as words, least significant byte first, for a writer that keeps them in registers. `credit` has
+    /// envelopes in the low half and units in the high half.
     #[inline(always)]
     pub const fn words(context: u32, tag: u32, sequence: u32, credit: u32, frame: u32) -> [u64; 3] {
         [
@@ -392,7 +397,7 @@ impl Ack {
         }
     }
 
-    /// The same, where a device moves what does not come in frames: `flag` tells whose.
+    /// The same for a message of which a device moves the bytes that do not come in frames. `flag` says which side's device.
     pub const fn with_device(mut self, flag: u8, by_frames: u32) -> Self {
         self.common.flags |= flag;
         self.by_frames = U32::new(by_frames);

@@ -1,21 +1,22 @@
-//! Bytes that travel in headers and that only one kind of rail looks into, and the longest header.
+//! Opaque bytes in headers, which only one kind of rail interprets; and the length of the longest header.
 
-/// Bytes of a frame that come with `rail::Event::Frame`: what fits in one 64-byte slot beside the slot's own mark.
-/// Headers are never longer.
+/// The bytes of a frame that come with `rail::Event::Frame`: as many as fit into one slot of 64 bytes, beside the slot's own word. Headers
+/// are never longer.
 pub const HEAD: usize = 56;
 
-/// Bytes of a [`RemoteBuffer`]: with the header of a rendezvous they make up one head.
+/// The bytes of a [`RemoteBuffer`]. Together with the header of a rendezvous they are one head.
 pub const REMOTE_BUFFER_BYTES: usize = 16;
 
-/// How the other end of a rail finds memory that was lent to it (see `rail::SingleCopy::expose`). Opaque to all but that rail.
+/// The description of exposed memory, by which the other end of a rail reads it (see `rail::SingleCopy::expose`). Only that rail
+/// interprets it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RemoteBuffer(pub [u8; REMOTE_BUFFER_BYTES]);
 
-/// Bytes of a [`Key`]: room for an address, a length and a device's own key.
+/// The bytes of a [`Key`]: enough for an address, a length and a device's own key.
 pub const KEY: usize = 24;
 
-/// How a peer's rail finds registered memory. Opaque to all but that kind of rail.
+/// The key of registered memory, by which a peer's rail accesses it. Only that kind of rail interprets it.
 #[derive(
     Clone,
     Copy,

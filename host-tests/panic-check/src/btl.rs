@@ -11,7 +11,7 @@ use towline_core::btl::module::{
     RmaCompletion, RmaParams,
 };
 use towline_core::convertor::Span;
-use towline_core::modex::{Board, BoardConfig, Component as Identity, Modex, Version};
+use towline_core::modex::{Component as Identity, Modex, Store, StoreConfig, Version};
 use towline_core::rail::apply_atomic;
 use towline_core::rail::component::{Component, Refusal, Started, Threads, start};
 use towline_core::rail::native::{NativeError, OneSided};
@@ -242,12 +242,12 @@ impl Component<Opaque> for Callbacks {
 }
 
 fn components(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
-    let mut board = Board::new(any(BoardConfig::default()), arena)?;
+    let mut store = Store::new(any(StoreConfig::default()), arena)?;
     let (mut one, mut two) = (Callbacks, Callbacks);
     let mut outcomes = [Started::Rails(0); 2];
     let mut scratch = [0; 256];
     let threads = any(Threads::default());
-    start(&mut [&mut one, &mut two], &mut outcomes, threads, &mut board, bytes(&mut scratch), &mut |_| any(true));
+    start(&mut [&mut one, &mut two], &mut outcomes, threads, &mut store, bytes(&mut scratch), &mut |_| any(true));
     outcomes.iter().for_each(format);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! The module exchange: sets from peers, and the board.
+//! The module exchange: sets from peers, and the store.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::modex::{
-    Board, BoardConfig, Component, Edition, Instances, Modex, Set, SetWriter, Version, entry_size,
+    Component, Instances, Modex, Set, SetWriter, Stamp, Store, StoreConfig, Version, entry_size,
 };
 use towline_core::time::Instant;
 
@@ -13,7 +13,7 @@ pub fn reach() {
     let mut buffer = [0; 4096];
     parse(bytes(&mut buffer));
     write(bytes(&mut buffer));
-    let _ = board(&mut Arena::new(bytes(&mut buffer)));
+    let _ = store(&mut Arena::new(bytes(&mut buffer)));
 }
 
 fn component() -> Component<'static> {
@@ -24,7 +24,7 @@ fn component() -> Component<'static> {
 fn parse(input: &[u8]) {
     match Set::parse(input) {
         Ok(set) => {
-            keep((set.rank(), set.edition(), set.len(), set.is_empty(), set.find(&component())));
+            keep((set.rank(), set.stamp(), set.len(), set.is_empty(), set.find(&component())));
             for entry in set.entries() {
                 keep(entry);
             }
@@ -48,46 +48,46 @@ fn write(buffer: &mut [u8]) {
     keep(entry_size(&component(), any(0)));
     keep((component().corresponds(&component()), component().is_valid()));
     format(component());
-    if let Some(mut writer) = SetWriter::new(buffer, any(0), any(Edition { incarnation: 0, revision: 0 })) {
+    if let Some(mut writer) = SetWriter::new(buffer, any(0), any(Stamp { incarnation: 0, revision: 0 })) {
         while let Ok(()) = writer.entry(&component(), any(0), bytes(&mut data)) {}
         keep(writer.finish());
     }
 }
 
-fn board(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
-    let config = any(BoardConfig::default());
+fn store(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
+    let config = any(StoreConfig::default());
     keep(config.memory());
-    let mut board = Board::new(config, arena)?;
+    let mut store = Store::new(config, arena)?;
     let mut buffer = [0; 256];
     loop {
         match any(0) {
-            0 => keep((board.revision(), board.encoded_len(), board.rank(), board.size())),
-            1 => keep(board.encode(bytes(&mut buffer))),
-            2 => match board.absorb(bytes(&mut buffer)) {
-                Ok(absorbed) => keep(absorbed),
+            0 => keep((store.revision(), store.encoded_len(), store.rank(), store.size())),
+            1 => keep(store.encode(bytes(&mut buffer))),
+            2 => match store.merge(bytes(&mut buffer)) {
+                Ok(merged) => keep(merged),
                 Err(error) => format(error),
             },
-            3 => match board.send(&component(), bytes(&mut buffer)) {
+            3 => match store.send(&component(), bytes(&mut buffer)) {
                 Ok(()) => {}
                 Err(error) => {
                     keep(error.blame());
                     format(error);
                 }
             },
-            4 => match board.recv(&component(), any(0), bytes(&mut buffer)) {
+            4 => match store.recv(&component(), any(0), bytes(&mut buffer)) {
                 Ok(len) => keep(len),
                 Err(error) => format(error),
             },
-            5 => match board.recv_nb(&component(), any(0)) {
+            5 => match store.recv_nb(&component(), any(0)) {
                 Ok(watch) => keep(watch),
                 Err(error) => format(error),
             },
-            6 => keep(board.next_change()),
-            7 => match board.exchange(Instant::from_nanos(any(0)), Instant::from_nanos(any(0))) {
+            6 => keep(store.next_change()),
+            7 => match store.exchange(Instant::from_nanos(any(0)), Instant::from_nanos(any(0))) {
                 Ok(exchange) => keep(exchange),
                 Err(error) => format(error),
             },
-            8 => board.finalize(),
+            8 => store.finalize(),
             _ => return Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 //! A fuzz input, from which values of several kinds are taken.
 
-use towline_core::modex::{Component, Edition, SetWriter, Version};
+use towline_core::modex::{Component, SetWriter, Stamp, Version};
 
 use crate::JobKey;
 use crate::protocol::channel::Kind;
@@ -47,15 +47,15 @@ impl<'a> Input<'a> {
     }
 
     fn set(&mut self) -> Vec<u8> {
-        let (rank, edition) = (
+        let (rank, stamp) = (
             u32::from(self.byte() % 4),
-            Edition { incarnation: (self.byte() % 3).into(), revision: (self.byte() % 4).into() },
+            Stamp { incarnation: (self.byte() % 3).into(), revision: (self.byte() % 4).into() },
         );
         let mut bytes = vec![0; 400];
-        let Some(mut writer) = SetWriter::new(&mut bytes, rank, edition) else { return Vec::new() };
+        let Some(mut writer) = SetWriter::new(&mut bytes, rank, stamp) else { return Vec::new() };
         if self.byte() & 1 == 1 {
             // Always fits.
-            let _ = writer.entry(&COMPONENT, edition.revision, self.bytes());
+            let _ = writer.entry(&COMPONENT, stamp.revision, self.bytes());
         }
         let length = writer.finish();
         bytes.truncate(length);

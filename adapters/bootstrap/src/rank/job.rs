@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use towline_core::modex::{Change, Component, Edition, RecvError, SendError, Set, SetWriter, Watch, entry_size};
+use towline_core::modex::{Change, Component, RecvError, SendError, Set, SetWriter, Stamp, Watch, entry_size};
 
 use super::connect::{self, Connection, Joined, word};
 use super::own_server::OwnServer;
@@ -32,7 +32,7 @@ pub struct Job {
     pub(super) connection: Option<Connection>,
     incarnation: u32,
     own: Vec<Published>,
-    /// Revision of this rank's publications: 1 before the first one, then one more with each.
+    /// Stamp of this rank's publications: 1 before the first one, then one more with each.
     revision: u32,
     /// The revision that was sent to the server; 0 before the first exchange.
     sent: u32,
@@ -161,7 +161,7 @@ impl Job {
             return Some(self.incarnation);
         }
         let set = self.sets.get(rank as usize)?.as_deref()?;
-        Set::parse(set).ok().map(|set| set.edition().incarnation)
+        Set::parse(set).ok().map(|set| set.stamp().incarnation)
     }
 
     /// Whether the launcher has reported that `rank` takes no further part in the job. The launcher reports an end
@@ -446,8 +446,8 @@ impl Job {
     fn encode_own_set(&self) -> Vec<u8> {
         let entries = self.own.iter().map(|own| entry_size(&own.name.component(), own.data.len()));
         let mut bytes = vec![0; Set::HEADER + entries.sum::<usize>()];
-        let edition = Edition { incarnation: self.incarnation, revision: self.revision };
-        let Some(mut writer) = SetWriter::new(&mut bytes, self.rank(), edition) else { return Vec::new() };
+        let stamp = Stamp { incarnation: self.incarnation, revision: self.revision };
+        let Some(mut writer) = SetWriter::new(&mut bytes, self.rank(), stamp) else { return Vec::new() };
         for own in &self.own {
             // Cannot fail: the buffer was sized for exactly these entries.
             let _ = writer.entry(&own.name.component(), own.revision, &own.data);
@@ -467,7 +467,7 @@ impl Job {
         for (index, (name, peer)) in (0..).zip(&self.watches) {
             let component = name.component();
             let mark = |set: Option<Set<'_>>| {
-                set.and_then(|set| Some((set.edition().incarnation, set.find(&component)?.revision)))
+                set.and_then(|set| Some((set.stamp().incarnation, set.find(&component)?.revision)))
             };
             let change = Change { watch: Watch::from_bits(index), peer: rank };
             if *peer == rank && mark(old) != mark(Some(new)) && !self.changes.contains(&change) {
@@ -549,16 +549,16 @@ impl Job {
     /// Stores a set from the server, unless it is older than the stored one or is this rank's own.
     fn accept_set(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let set = Set::parse(bytes).map_err(Error::set)?;
-        let (rank, edition) = (set.rank(), set.edition());
+        let (rank, stamp) = (set.rank(), set.stamp());
         if rank >= self.size() {
             return Err(Error::protocol(format!("publications of rank {rank}, which does not exist in this job")));
         }
         let old = self.sets[rank as usize].as_deref().and_then(|set| Set::parse(set).ok());
-        let old = old.map(|old| old.edition());
-        if rank != self.rank() && old.is_none_or(|old| old < edition) {
+        let old = old.map(|old| old.stamp());
+        if rank != self.rank() && old.is_none_or(|old| old < stamp) {
             self.ended.remove(&rank);
-            if old.is_some_and(|old| old.incarnation < edition.incarnation) {
-                self.restarts.push_back((rank, edition.incarnation));
+            if old.is_some_and(|old| old.incarnation < stamp.incarnation) {
+                self.restarts.push_back((rank, stamp.incarnation));
             }
             self.store_set(rank, bytes.to_vec());
         }

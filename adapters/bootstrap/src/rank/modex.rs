@@ -72,7 +72,7 @@ impl Modex for Job {
             return Ok(modex::Exchange::Done);
         }
         if let Some(rank) = self.ended.keys().copied().find(|rank| !self.has_set(*rank)) {
-            return Err(ExchangeError::PeerGone { rank });
+            return Err(ExchangeError::PeerEnded { rank });
         }
         if now < deadline {
             return Ok(modex::Exchange::Pending);

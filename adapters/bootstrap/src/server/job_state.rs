@@ -169,7 +169,7 @@ impl JobState {
         let set = Set::parse(payload).map_err(|why| why.to_string())?;
         let was_complete = self.complete();
         let rank = self.ranks.get_mut(me as usize).ok_or("the job has no such rank")?;
-        if set.rank() != me || set.edition().incarnation != rank.incarnation {
+        if set.rank() != me || set.stamp().incarnation != rank.incarnation {
             return Err("publications name another rank or incarnation than their sender's".into());
         }
         let payload: Arc<[u8]> = payload.into();
@@ -260,11 +260,11 @@ fn encode_end(rank: u32, fence: u32) -> Arc<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use towline_core::modex::{Edition, SetWriter};
+    use towline_core::modex::{SetWriter, Stamp};
 
     fn set(rank: u32, incarnation: u32, revision: u32) -> Vec<u8> {
         let mut bytes = [0; Set::HEADER];
-        SetWriter::new(&mut bytes, rank, Edition { incarnation, revision }).unwrap().finish();
+        SetWriter::new(&mut bytes, rank, Stamp { incarnation, revision }).unwrap().finish();
         bytes.to_vec()
     }
 
@@ -408,8 +408,8 @@ mod tests {
             job.join(rank, &mut out).unwrap();
             out.clear();
             let mut bytes = vec![0; PAYLOAD_MAX / 2];
-            let edition = Edition { incarnation: 1, revision: 1 };
-            let mut writer = SetWriter::new(&mut bytes, rank, edition).unwrap();
+            let stamp = Stamp { incarnation: 1, revision: 1 };
+            let mut writer = SetWriter::new(&mut bytes, rank, stamp).unwrap();
             let data = vec![0; PAYLOAD_MAX / 2 - Set::HEADER - Set::ENTRY - 2];
             writer.entry(&component, 1, &data).unwrap();
             assert_eq!(writer.finish(), bytes.len());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use towline_core::convertor::{LayoutError, Misfit};
+use towline_core::convertor::{BoundsError, LayoutError};
 use towline_core::error::Blame;
 use towline_core::mtl::CommError;
 use towline_core::rma::Denied;
@@ -78,7 +78,7 @@ pub enum Error {
     /// A layout cannot be built.
     Layout(LayoutError),
     /// A layout reaches beyond its buffer.
-    Misfit(Misfit),
+    OutOfBuffer(BoundsError),
     /// A layout has some bytes twice, so nothing can be received into it.
     Overlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
@@ -171,7 +171,7 @@ impl fmt::Display for Error {
                 "the world was finished, or the operation belongs to another world: operations need the world that made them",
             ),
             Self::Layout(why) => why.fmt(f),
-            Self::Misfit(why) => why.fmt(f),
+            Self::OutOfBuffer(why) => why.fmt(f),
             Self::Overlap => f.write_str("the layout has some bytes twice, so nothing can be received into it: use another layout"),
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
@@ -198,9 +198,9 @@ impl From<LayoutError> for Error {
     }
 }
 
-impl From<Misfit> for Error {
-    fn from(why: Misfit) -> Self {
-        Self::Misfit(why)
+impl From<BoundsError> for Error {
+    fn from(why: BoundsError) -> Self {
+        Self::OutOfBuffer(why)
     }
 }
 

@@ -49,7 +49,7 @@
 //!
 //! # What is refused
 //!
-//! - A layout that reaches out of its buffer: [`Error::Misfit`](crate::Error::Misfit).
+//! - A layout that reaches out of its buffer: [`Error::OutOfBuffer`](crate::Error::OutOfBuffer).
 //! - A receive into a layout that names some bytes twice: [`Error::Overlap`](crate::Error::Overlap). Sending from one is
 //!   allowed.
 //! - A layout whose sizes overflow, or that nests too deep: [`LayoutError`](crate::LayoutError).

@@ -48,7 +48,7 @@ impl<'a> View<'a> {
     /// The bytes of `layout` in `data`. The origin of the layout is item `origin` of `data`.
     ///
     /// # Errors
-    /// [`Error::Misfit`] if the layout reaches beyond the buffer, [`Error::OnAccelerator`] if the layout is for memory of an
+    /// [`Error::OutOfBuffer`] if the layout reaches beyond the buffer, [`Error::OnAccelerator`] if the layout is for memory of an
     /// accelerator.
     pub fn new<T>(data: &'a [T], origin: usize, layout: &'a Layout<'a>) -> Result<Self, Error>
     where
@@ -105,7 +105,7 @@ impl<'a> ViewMut<'a> {
     /// The bytes of `layout` in `data`. The origin of the layout is item `origin` of `data`.
     ///
     /// # Errors
-    /// [`Error::Misfit`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it has a byte twice,
+    /// [`Error::OutOfBuffer`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it has a byte twice,
     /// [`Error::OnAccelerator`] if it is for memory of an accelerator.
     pub fn new<T>(data: &'a mut [T], origin: usize, layout: &'a Layout<'a>) -> Result<Self, Error>
     where

@@ -115,7 +115,7 @@ impl<R: Rails> Pml<'_, R> {
         };
         let request = self.requests.take(state).map_err(|_| Refusal::Busy)?;
         let mut header = wire::Ack::new(sender, Handle::NONE, 0);
-        header.common.flags = wire::FLAG_MARK;
+        header.common.flags = wire::FLAG_PROBE;
         if self.control(from, header).is_err() {
             self.requests.free(request);
             return Ok(None);

@@ -59,7 +59,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let mut header = wire::Ask::new(pattern.context, pattern.tag);
         if receive.is_none() {
-            header.common.flags = wire::FLAG_MARK;
+            header.common.flags = wire::FLAG_PROBE;
         }
         if self.control(from, header).is_err() {
             return;
@@ -109,7 +109,7 @@ impl<R: Rails> Pml<'_, R> {
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         if header.notice.get() as u16 != peer.asks.notice_in {
             (peer.asks.cursor, peer.asks.empty_asks) = (0, 0); // more was held back since: the message may be there now
-        } else if header.common.flags & wire::FLAG_MARK != 0 {
+        } else if header.common.flags & wire::FLAG_NONE_HELD != 0 {
             peer.clear(HOLDING);
         }
         self.queue_work(from);

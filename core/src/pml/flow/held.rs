@@ -51,7 +51,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let mut header = wire::Nothing::new(peer.credit.notice_out.into());
         if peer.held.is_empty() {
-            header.common.flags = wire::FLAG_MARK;
+            header.common.flags = wire::FLAG_NONE_HELD;
         }
         if self.control(index, header).is_ok()
             && let Some(peer) = self.peers.get_mut(index as usize)

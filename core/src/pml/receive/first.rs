@@ -44,7 +44,7 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = state.fits();
         state.moved = body;
         state.remote = Remote::handle(first.sender);
-        if first.flags & wire::FLAG_LENT != 0 {
+        if first.flags & wire::FLAG_EXPOSED != 0 {
             state.phase = Phase::Responding;
             self.read_exposed(slot, rail, &remote_buffer_of(frame));
             return self.respond_or_queue(slot);

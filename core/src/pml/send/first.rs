@@ -63,7 +63,7 @@ impl<R: Rails> Pml<'_, R> {
         header.common.flags = if early { 0 } else { wire::FLAG_ACK }
             | if answer { wire::FLAG_ANSWER } else { 0 }
             | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
-            | if buffer.is_some() { wire::FLAG_LENT } else { 0 };
+            | if buffer.is_some() { wire::FLAG_EXPOSED } else { 0 };
         // Payload goes along if the receiver has a unit for it.
         let most = if answer || buffer.is_some() || peer.credit.units() == 0 {
             0

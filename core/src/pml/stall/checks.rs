@@ -129,7 +129,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Tells a peer that it is given up, if its rails have room for that.
     pub(in crate::pml) fn send_given_up(&mut self, index: u32) {
         let mut word = wire::Credit::new();
-        word.common.flags = wire::FLAG_MARK | wire::FLAG_ANSWER;
+        word.common.flags = wire::FLAG_KEEPALIVE | wire::FLAG_ANSWER;
         self.control_by_all(index, word);
     }
 
@@ -144,7 +144,7 @@ impl<R: Rails> Pml<'_, R> {
 /// A credit frame that the peer has to answer.
 const fn keepalive() -> wire::Credit {
     let mut keepalive = wire::Credit::new();
-    keepalive.common.flags = wire::FLAG_MARK;
+    keepalive.common.flags = wire::FLAG_KEEPALIVE;
     keepalive
 }
 

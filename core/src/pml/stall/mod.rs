@@ -12,7 +12,7 @@
 //! - a rail that has not drained to the peer.
 //!
 //! *Answers.* Any frame from the peer counts as an answer, and so does progress of frames that were sent to it. The engine also
-//! asks for one, by a credit frame with [`FLAG_MARK`](crate::wire::FLAG_MARK) (a *keepalive*), which an engine answers as soon as
+//! asks for one, by a credit frame with [`FLAG_KEEPALIVE`](crate::wire::FLAG_KEEPALIVE) (a *keepalive*), which an engine answers as soon as
 //! it makes progress. So a process that waits for a late message is safe from being given up by a peer that waits, too. Keepalives
 //! and replies take all links in use, since one of them may have failed without being noticed. When a link is found to be down, the
 //! count of checks starts again. Checks do not count while no keepalive can leave because the first connection to the peer is still

@@ -30,7 +30,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let envelope = *envelope;
         let place = self.unit_span(envelope.unit, envelope.body);
-        if envelope.flags & wire::FLAG_LENT != 0 {
+        if envelope.flags & wire::FLAG_EXPOSED != 0 {
             let (buffer, rail) = self.kept_remote_buffer(envelope.unit);
             self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {

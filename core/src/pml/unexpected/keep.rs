@@ -32,7 +32,7 @@ impl<R: Rails> Pml<'_, R> {
             true => body == 0,
             false => peer.granted.kept_envelopes < quota.0 && (body == 0 || peer.granted.kept_units < quota.1),
         });
-        let lent = first.flags & wire::FLAG_LENT != 0;
+        let lent = first.flags & wire::FLAG_EXPOSED != 0;
         if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_BUFFER_BYTES) {
             return self.credit_violation(rail, frame);
         }
@@ -49,7 +49,7 @@ impl<R: Rails> Pml<'_, R> {
             stage,
             filling: false,
             rendezvous: first.rendezvous,
-            flags: first.flags & (wire::FLAG_READY | wire::FLAG_ANSWER | wire::FLAG_LENT),
+            flags: first.flags & (wire::FLAG_READY | wire::FLAG_ANSWER | wire::FLAG_EXPOSED),
             peer: frame.from.0,
             context: first.context,
             tag: first.tag,

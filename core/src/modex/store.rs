@@ -1,4 +1,4 @@
-//! One process's knowledge of all publications, in given memory and without I/O.
+//! The store of a process: all publications that it knows, in given memory and without I/O.
 
 use core::fmt;
 
@@ -7,35 +7,35 @@ use zerocopy::FromZeros;
 use super::bytes::{Reader, Writer, copy};
 use super::set::{NoRoom, Set, SetError, SetWriter, entry_size};
 use super::{
-    Change, Component, Edition, Exchange, ExchangeError, Modex, RecvError, SendError, Version, Watch, WatchError,
+    Change, Component, Exchange, ExchangeError, Modex, RecvError, SendError, Stamp, Version, Watch, WatchError,
 };
 use crate::arena::{Arena, OutOfMemory};
 use crate::time::Instant;
 
-/// How large a board is.
+/// The sizes of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BoardConfig {
-    /// This process's rank.
+pub struct StoreConfig {
+    /// The rank of this process.
     pub me: u32,
-    /// Number of processes.
+    /// The number of processes.
     pub size: u32,
-    /// Larger than in all earlier lives of this rank within the job.
+    /// The incarnation of this process: larger than that of any earlier process with this rank in the job.
     pub incarnation: u32,
-    /// The most different components that are published or watched, here or by a peer.
+    /// The most different components for which this process or a peer publishes or watches data.
     pub components: u32,
-    /// Bytes for all published data together, with 8 more for each publication.
+    /// Bytes for all published data together. Each publication needs 8 more bytes.
     pub bytes: u32,
 }
 
-impl Default for BoardConfig {
-    /// A lone process with room for 4 components and 1 KiB.
+impl Default for StoreConfig {
+    /// One process, with room for 4 components and 1 KiB of data.
     fn default() -> Self {
         Self { me: 0, size: 1, incarnation: 1, components: 4, bytes: 1024 }
     }
 }
 
-impl BoardConfig {
-    /// Bytes that such a board takes from an arena at most.
+impl StoreConfig {
+    /// The most bytes that a store of these sizes takes from an arena.
     pub const fn memory(&self) -> usize {
         let cells = (self.size as usize).saturating_mul(self.components as usize);
         Arena::cost::<Key>(self.components as usize)
@@ -45,7 +45,7 @@ impl BoardConfig {
     }
 }
 
-/// A component's identity in a fixed number of bytes.
+/// The identity of a component, in a fixed number of bytes.
 #[derive(FromZeros, Clone, Copy)]
 struct Key {
     versions: [u16; 9],
@@ -95,35 +95,36 @@ impl Key {
     }
 }
 
-/// The newest edition of a peer's set; revision 0 while nothing came.
+/// The stamp of a peer's newest set; revision 0 if no set has arrived.
 #[derive(FromZeros, Clone, Copy)]
 struct Peer {
     incarnation: u32,
     revision: u32,
 }
 
-/// What one peer published for one component.
+/// The data that one peer has published for one component.
 #[derive(FromZeros, Clone, Copy)]
 struct Cell {
-    /// Revision of the entry; 0 while nothing is published.
+    /// The revision of the entry; 0 if there is no data.
     revision: u32,
-    /// Where the block starts in the data memory.
+    /// The offset of the block in `Store::data`.
     offset: u32,
-    /// Bytes of data in the block, which may be longer.
+    /// Bytes of data. The block may be longer.
     length: u32,
     watched: u8,
     queued: u8,
     padding: u16,
-    /// The next changed cell, plus one; 0 for the last.
+    /// The next cell in the list of changes, plus one; 0: this is the last one.
     next: u32,
 }
 
-/// The knowledge of one process. Constant time for each operation, but for the search for the component among the
-/// few that there are, and for the rare compaction of the data memory after publications that replace shorter ones.
+/// The publications that a process knows: its own and those of its peers. Each operation takes constant time, except for the search
+/// for a component in a short list, and for the compaction of the data, which is rare: it happens when a publication replaces a
+/// shorter one and there is no room for it.
 ///
-/// [`Modex`] is how components use it. Whoever carries the sets calls [`encode`](Self::encode) when
-/// [`revision`](Self::revision) has grown, and [`absorb`](Self::absorb) for what comes from peers.
-pub struct Board<'m> {
+/// Components use the store by [`Modex`]. The code that transports sets calls [`encode`](Self::encode) when
+/// [`revision`](Self::revision) has grown, and [`merge`](Self::merge) for each set that arrives from a peer.
+pub struct Store<'m> {
     me: u32,
     open: bool,
     keys: &'m mut [Key],
@@ -131,35 +132,35 @@ pub struct Board<'m> {
     peers: &'m mut [Peer],
     known: u32,
     cells: &'m mut [Cell],
-    /// Blocks one after another: the cell's index, the bytes of the block without these 8, the block.
+    /// Blocks one after another. A block has a header of 8 bytes, the index of its cell and its length, and then the data.
     data: &'m mut [u8],
     data_end: usize,
-    /// Bytes of the blocks that a cell refers to, with their headers.
+    /// Bytes of the blocks to which cells refer, with their headers.
     data_live: usize,
-    /// First and last changed cell, plus one.
+    /// The first and the last cell in the list of changes, plus one.
     changed: (u32, u32),
 }
 
 const BLOCK_HEADER: usize = 8;
 
-impl<'m> Board<'m> {
-    /// A board with nothing on it; [`BoardConfig::memory`] tells what it takes from the arena.
+impl<'m> Store<'m> {
+    /// Makes an empty store. [`StoreConfig::memory`] returns how much memory it takes from the arena.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is too small.
+    /// [`OutOfMemory`] if the arena is too small.
     ///
     /// ```
     /// use towline_core::arena::Arena;
-    /// use towline_core::modex::{Board, BoardConfig};
+    /// use towline_core::modex::{Store, StoreConfig};
     ///
-    /// let config = BoardConfig { me: 3, size: 4, components: 2, bytes: 512, ..BoardConfig::default() };
+    /// let config = StoreConfig { me: 3, size: 4, components: 2, bytes: 512, ..StoreConfig::default() };
     /// let mut memory = vec![0; config.memory()];
-    /// assert!(Board::new(config, &mut Arena::new(&mut memory)).is_ok());
+    /// assert!(Store::new(config, &mut Arena::new(&mut memory)).is_ok());
     /// ```
-    pub fn new(config: BoardConfig, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+    pub fn new(config: StoreConfig, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         let cells = (config.size as usize).checked_mul(config.components as usize).filter(|n| *n < u32::MAX as usize);
         let cells = cells.ok_or(OutOfMemory { asked: usize::MAX, left: arena.left() })?;
-        let mut board = Self {
+        let mut store = Self {
             me: config.me,
             open: true,
             keys: arena.table(config.components as usize)?,
@@ -172,33 +173,33 @@ impl<'m> Board<'m> {
             data_live: 0,
             changed: (0, 0),
         };
-        // A rank that publishes nothing still has a set, the empty one of revision 1.
-        if let Some(me) = board.peers.get_mut(config.me as usize) {
+        // A rank that publishes nothing has an empty set of revision 1.
+        if let Some(me) = store.peers.get_mut(config.me as usize) {
             *me = Peer { incarnation: config.incarnation, revision: 1 };
-            board.known = 1;
+            store.known = 1;
         }
-        Ok(board)
+        Ok(store)
     }
 
-    /// Grows with each publication of this process: what [`encode`](Self::encode) writes is of this revision.
+    /// The revision of this process's set, which [`encode`](Self::encode) writes. It grows with each publication of this process.
     pub fn revision(&self) -> u32 {
         self.peers.get(self.me as usize).map_or(0, |me| me.revision)
     }
 
-    /// Bytes that [`encode`](Self::encode) writes now.
+    /// The number of bytes that [`encode`](Self::encode) writes now.
     pub fn encoded_len(&self) -> usize {
         self.own().fold(Set::HEADER, |sum, (key, _, data)| sum.saturating_add(entry_size(&key.component(), data.len())))
     }
 
-    /// Writes this process's publications as a [`Set`] into `into`, and gives its length.
+    /// Writes this process's publications as a [`Set`] to `into`. Returns its length in bytes.
     ///
     /// # Errors
-    /// [`NoRoom`] with the bytes that are needed, where `into` is shorter.
+    /// [`NoRoom`] with the length that is needed, if `into` is shorter.
     pub fn encode(&self, into: &mut [u8]) -> Result<usize, NoRoom> {
         let needed = NoRoom { needed: self.encoded_len() };
         let me = self.peers.get(self.me as usize).ok_or(needed)?;
-        let edition = Edition { incarnation: me.incarnation, revision: me.revision };
-        let mut writer = SetWriter::new(into, self.me, edition).ok_or(needed)?;
+        let stamp = Stamp { incarnation: me.incarnation, revision: me.revision };
+        let mut writer = SetWriter::new(into, self.me, stamp).ok_or(needed)?;
         for (key, revision, data) in self.own() {
             writer.entry(&key.component(), revision, data).map_err(|_| needed)?;
         }
@@ -211,31 +212,30 @@ impl<'m> Board<'m> {
         row.filter(|(cell, _)| cell.revision != 0).map(|(cell, key)| (key, cell.revision, self.block(cell)))
     }
 
-    /// Takes over a set that a peer wrote. Sets that are older than what is known, repeated, or this process's own
-    /// come back from some carriers; they change nothing.
+    /// Takes in a set of a peer. A set that is older than the known one, or repeated, or this process's own, changes nothing: some
+    /// transports deliver such sets.
     ///
     /// # Errors
-    /// [`AbsorbError`]. Where there is no room, entries that did fit are in place, and the same set may be absorbed
-    /// again.
-    pub fn absorb(&mut self, set: &[u8]) -> Result<Absorbed, AbsorbError> {
+    /// [`MergeError`]. If there is no room, the entries that did fit are stored, and the same set may be merged again.
+    pub fn merge(&mut self, set: &[u8]) -> Result<Merged, MergeError> {
         if !self.open {
-            return Err(AbsorbError::Closed);
+            return Err(MergeError::Closed);
         }
-        let set = Set::parse(set).map_err(AbsorbError::Malformed)?;
+        let set = Set::parse(set).map_err(MergeError::Malformed)?;
         let rank = set.rank();
-        let old = *self.peers.get(rank as usize).ok_or(AbsorbError::NoSuchPeer { rank })?;
-        let old = Edition { incarnation: old.incarnation, revision: old.revision };
-        let new = set.edition();
+        let old = *self.peers.get(rank as usize).ok_or(MergeError::NoSuchPeer { rank })?;
+        let old = Stamp { incarnation: old.incarnation, revision: old.revision };
+        let new = set.stamp();
         if rank == self.me || (old.revision != 0 && new <= old) {
-            return Ok(Absorbed::Old);
+            return Ok(Merged::Old);
         }
         let restarted = new.incarnation != old.incarnation;
         for entry in set.entries() {
-            let index = self.cell_of(&entry.component, rank).map_err(|_| AbsorbError::TooManyComponents)?;
+            let index = self.cell_of(&entry.component, rank).map_err(|_| MergeError::TooManyComponents)?;
             let same = self.cells.get(index).is_some_and(|cell| cell.revision == entry.revision);
             if restarted || !same {
-                let stored = self.store(index, entry.revision, entry.data);
-                stored.map_err(|(needed, room)| AbsorbError::TooLong { needed, room })?;
+                let stored = self.put(index, entry.revision, entry.data);
+                stored.map_err(|(needed, room)| MergeError::TooLong { needed, room })?;
                 self.mark_changed(index);
             }
         }
@@ -246,10 +246,10 @@ impl<'m> Board<'m> {
         if old.revision == 0 {
             self.known = self.known.saturating_add(1);
         }
-        Ok(if restarted && old.revision != 0 { Absorbed::Restarted } else { Absorbed::New })
+        Ok(if restarted && old.revision != 0 { Merged::Restarted } else { Merged::New })
     }
 
-    /// Takes what a peer no longer publishes off the board.
+    /// Removes the data that a peer does not publish any more.
     fn drop_absent(&mut self, set: &Set<'_>) {
         for column in 0..self.keys_used {
             let Some(index) = self.index(set.rank(), column) else { return };
@@ -269,17 +269,17 @@ impl<'m> Board<'m> {
         self.keys.iter().take(self.keys_used).position(|key| key.component().corresponds(component))
     }
 
-    /// The cell of a component, which gets a column if it has none. `peer` must be a rank of the job.
-    fn cell_of(&mut self, component: &Component<'_>, peer: u32) -> Result<usize, Crowded> {
+    /// The index of the cell of a component and a peer. A component without a column gets one. `peer` must be a rank of the job.
+    fn cell_of(&mut self, component: &Component<'_>, peer: u32) -> Result<usize, NoColumn> {
         let column = match self.column(component) {
             Some(column) => column,
             None => {
-                *self.keys.get_mut(self.keys_used).ok_or(Crowded)? = Key::new(component);
+                *self.keys.get_mut(self.keys_used).ok_or(NoColumn)? = Key::new(component);
                 self.keys_used = self.keys_used.saturating_add(1);
                 self.keys_used.saturating_sub(1)
             }
         };
-        self.index(peer, column).ok_or(Crowded)
+        self.index(peer, column).ok_or(NoColumn)
     }
 
     fn block(&self, cell: &Cell) -> &[u8] {
@@ -287,9 +287,9 @@ impl<'m> Board<'m> {
         self.data.get(start..).and_then(|block| block.get(..cell.length as usize)).unwrap_or(&[])
     }
 
-    /// Puts data into a cell. In place where it fits the block that is there; else in a new one, for which the others
-    /// move up if need be. The error gives the bytes that are needed and those that there are.
-    fn store(&mut self, index: usize, revision: u32, data: &[u8]) -> Result<(), (usize, usize)> {
+    /// Puts data into a cell: into the block of the cell if it fits, otherwise into a new block, after a compaction if that is needed.
+    /// The error has the bytes that are needed, and the bytes that are free.
+    fn put(&mut self, index: usize, revision: u32, data: &[u8]) -> Result<(), (usize, usize)> {
         let Some(cell) = self.cells.get(index).copied() else { return Err((data.len(), 0)) };
         let old = if cell.revision == 0 { None } else { self.block_size(cell.offset) };
         let offset = match old {
@@ -318,7 +318,7 @@ impl<'m> Board<'m> {
         Ok(())
     }
 
-    /// Bytes of a block without its header.
+    /// The length of a block, in bytes without its header.
     fn block_size(&self, offset: u32) -> Option<usize> {
         let mut reader = Reader::new(self.data.get(offset as usize..)?);
         reader.u32()?;
@@ -336,7 +336,7 @@ impl<'m> Board<'m> {
         Some(offset)
     }
 
-    /// Empties a cell, and leaves its block to the next compaction.
+    /// Empties a cell. The next compaction frees its block.
     fn discard(&mut self, index: usize) {
         let Some(cell) = self.cells.get(index).copied() else { return };
         if cell.revision != 0 {
@@ -389,10 +389,10 @@ impl<'m> Board<'m> {
     }
 }
 
-/// There is no column left for another component.
-struct Crowded;
+/// No column is free for another component.
+struct NoColumn;
 
-impl Modex for Board<'_> {
+impl Modex for Store<'_> {
     fn rank(&self) -> u32 {
         self.me
     }
@@ -408,9 +408,9 @@ impl Modex for Board<'_> {
         if !component.is_valid() || self.me >= self.size() {
             return Err(SendError::BadComponent);
         }
-        let index = self.cell_of(component, self.me).map_err(|Crowded| SendError::TooManyComponents)?;
+        let index = self.cell_of(component, self.me).map_err(|NoColumn| SendError::TooManyComponents)?;
         let revision = self.revision().saturating_add(1);
-        self.store(index, revision, data).map_err(|(needed, room)| SendError::TooLong { needed, room })?;
+        self.put(index, revision, data).map_err(|(needed, room)| SendError::TooLong { needed, room })?;
         if let Some(me) = self.peers.get_mut(self.me as usize) {
             me.revision = revision;
         }
@@ -443,7 +443,7 @@ impl Modex for Board<'_> {
         if peer >= self.size() {
             return Err(WatchError::NoSuchPeer);
         }
-        let index = self.cell_of(component, peer).map_err(|Crowded| WatchError::TooManyComponents)?;
+        let index = self.cell_of(component, peer).map_err(|NoColumn| WatchError::TooManyComponents)?;
         if let Some(cell) = self.cells.get_mut(index).filter(|cell| cell.watched == 0) {
             cell.watched = 1;
             if cell.revision != 0 {
@@ -484,9 +484,9 @@ impl Modex for Board<'_> {
     }
 }
 
-impl fmt::Debug for Board<'_> {
+impl fmt::Debug for Store<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board")
+        f.debug_struct("Store")
             .field("me", &self.me)
             .field("size", &self.peers.len())
             .field("known", &self.known)
@@ -496,59 +496,61 @@ impl fmt::Debug for Board<'_> {
     }
 }
 
-/// What a set was.
+/// The result of a merge.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub enum Absorbed {
-    /// News of the peer.
+pub enum Merged {
+    /// The set was newer than the known one.
     New,
-    /// News of a peer that has restarted since its last set.
+    /// The set was newer, and the peer was restarted since its last set.
     Restarted,
-    /// Known already, or older than what is known, or this process's own; nothing changed.
+    /// The set was known, or older than the known one, or this process's own. Nothing has changed.
     Old,
 }
 
-/// Why a set was not, or not completely, taken over.
+/// Why a set was not merged, or only in part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
-pub enum AbsorbError {
+pub enum MergeError {
     /// The exchange was finalized.
     Closed,
-    /// The bytes are no set.
+    /// The bytes are not a valid set.
     Malformed(SetError),
     /// The job has no such rank.
     NoSuchPeer {
-        /// The rank that the set names.
+        /// The rank in the set.
         rank: u32,
     },
-    /// One component more than the board has room for.
+    /// The store has no room for another component.
     TooManyComponents,
     /// The data does not fit.
     TooLong {
         /// Bytes that are needed.
         needed: usize,
-        /// Bytes that there are room for.
+        /// Bytes that are free.
         room: usize,
     },
 }
 
-impl fmt::Display for AbsorbError {
+impl fmt::Display for MergeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => f.write_str("the module exchange was finalized: absorb before"),
+            Self::Closed => f.write_str("the module exchange was finalized: merge sets before that"),
             Self::Malformed(why) => why.fmt(f),
-            Self::NoSuchPeer { rank } => write!(f, "the peer's modex set names rank {rank}, which the job has not"),
-            Self::TooManyComponents => f.write_str("the peer publishes for a component for which there is no room"),
+            Self::NoSuchPeer { rank } => write!(f, "the peer's modex set has rank {rank}, which the job does not have"),
+            Self::TooManyComponents => f.write_str(
+                "the peer publishes data for one more component than there is room for: set `components` higher",
+            ),
             Self::TooLong { needed, room } => {
-                write!(f, "the peer's publication takes {needed} bytes, {room} are left: configure more")
+                write!(f, "the peer's data needs {needed} bytes, and {room} are free: set `bytes` higher")
             }
         }
     }
 }
 
-impl core::error::Error for AbsorbError {}
+impl core::error::Error for MergeError {}
 
 #[cfg(test)]
-#[path = "board_tests.rs"]
+#[path = "store_tests.rs"]
 mod tests;
