@@ -711,13 +711,13 @@ fn check_numbered(got: &mut Vec<Received>, count: u64) {
     assert!(seen.iter().all(|seen| *seen), "{} of {count} frames came", seen.iter().filter(|seen| **seen).count());
 }
 
-/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full. Gives their number.
+/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full. Returns their number.
 fn fill_lane<S: Setup>(mesh: &mut Mesh<S>, lane: Lane, len: usize) -> u64 {
     let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
     send_until_full(mesh, shape, (1 << 22).min((1 << 30) / len as u64))
 }
 
-/// Sends numbered frames until none is accepted. Gives the number of accepted ones.
+/// Sends numbered frames until none is accepted. Returns the number of accepted ones.
 fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64 {
     let mut accepted = 0;
     loop {

@@ -1,4 +1,4 @@
-//! The prefix of eight bytes before each frame on a connection. Pure: no socket in here.
+//! The prefix of eight bytes before each frame on a connection. No code here uses a socket.
 //!
 //! | bytes | content |
 //! |---|---|

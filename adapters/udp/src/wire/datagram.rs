@@ -1,4 +1,4 @@
-//! The prefix of sixteen bytes before each frame. Pure: no socket in here.
+//! The prefix of sixteen bytes before each frame. No code here uses a socket.
 //!
 //! | bytes | content |
 //! |---|---|

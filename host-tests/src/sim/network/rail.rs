@@ -25,7 +25,7 @@ impl Net {
         (0..count).map(|rail| SimRail::new(self.clone(), node, rail)).collect()
     }
 
-    /// Restarts a node. Gives its new rails.
+    /// Restarts a node. Returns its new rails.
     pub fn revive(&self, node: u32) -> Vec<SimRail> {
         self.0.borrow_mut().revive(node);
         self.rails(node)
