@@ -104,7 +104,7 @@ pub fn run(data: &[u8]) {
 
 type Module<'m> = Btl<'m, ExposingRail<'m>>;
 
-/// Creates a module and adds all ends to it. Gives the module and the endpoint of each end, by its number.
+/// Creates a module and adds all ends to it. Returns the module and the endpoint of each end, by its number.
 fn module<'m>(
     hub: &'m Hub<'m>,
     me: u32,

@@ -44,7 +44,7 @@ fn example(name: &str) -> PathBuf {
     built().join("examples").join(name)
 }
 
-/// Runs a command that must succeed. Gives the lines of its output, sorted.
+/// Runs a command that must succeed. Returns the lines of its output, sorted.
 fn lines(command: &mut Command) -> Vec<String> {
     let output = command.output().unwrap();
     let text = both(&output);

@@ -332,7 +332,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
     let (mut lost, mut round) = (0, 0);
     // On a busy machine more or fewer of them are complete before they are interrupted.
     while round < 20 || lost < 20 {
-        assert!(round < 200, "{lost} of {} were under way", 4 * round);
+        assert!(round < 200, "{lost} of {} were in progress", 4 * round);
         assert_eq!(all.perform([0, 1], What::Get(sinks[0].part(0, 8)), &remote, 0, None), Ok(0));
         for (word, sink) in sinks.iter().enumerate() {
             all.begin([0, 1], What::Get(sink.part(0, LEN)), &remote, 0, Some(own[word]), word);

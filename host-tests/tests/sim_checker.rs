@@ -83,7 +83,7 @@ fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Re
     history.note(Record::Buffer(number, digest, true));
 }
 
-/// Falsifies a history at every position where `plant` can. Gives the checker's result for each.
+/// Falsifies a history at every position where `plant` can. Returns the checker's result for each.
 fn falsified(plant: impl Fn(&mut History, usize) -> bool) -> Vec<Option<Violation>> {
     let mut verdicts = vec![];
     for seed in 0..2 {

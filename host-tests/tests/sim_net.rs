@@ -10,7 +10,7 @@ use towline_host_tests::{pattern::patterned, random::Random};
 
 const FRAMES: u64 = 200;
 
-/// Sends frames from node 0 to node 1, one each microsecond. Gives the frames that arrived, in order, with events and
+/// Sends frames from node 0 to node 1, one each microsecond. Returns the frames that arrived, in order, with events and
 /// counts.
 fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
     traffic_by(RailParams::default(), faults)

@@ -8,7 +8,7 @@ use towline_host_tests::sim::seeds::{self, SingleFault};
 
 const SEEDS: u64 = 16;
 
-/// Runs jobs with this fault only. Gives the counts.
+/// Runs jobs with this fault only. Returns the counts.
 fn bear(fault: SingleFault) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..SEEDS {

@@ -28,7 +28,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Prints the information. Gives the exit status.
+/// Prints the information. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match gather() {
         Ok(info) => {

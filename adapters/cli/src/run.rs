@@ -83,7 +83,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the job. Gives its exit status.
+/// Runs the job. Returns its exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
     if arguments.agent {
         return launch::agent().into();

@@ -27,7 +27,7 @@ fn signal(child: &Child, signal: Signal) {
     rustix::process::kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
 }
 
-/// Waits for the process. Gives its exit status.
+/// Waits for the process. Returns its exit status.
 fn ended(child: &mut Child) -> Option<i32> {
     // Becomes readable when the process has ended.
     let pid = Pid::from_raw(child.id() as i32).unwrap();

@@ -260,7 +260,7 @@ fn flood(world: World) {
     world.finish().unwrap();
 }
 
-/// A rank that panics closes its rails, and yet has not finished in good order.
+/// A rank that panics closes its rails, and yet has not finished normally.
 fn panics(world: &World) {
     baseline(world);
     if world.rank() == VICTIM {

@@ -1,4 +1,4 @@
-//! Ranks over udp, as separate processes, that send a message and then do something else: the message arrives all the same.
+//! Ranks over udp, as separate processes, that send a message and then do something else: the message arrives nevertheless.
 
 #[path = "common/processes.rs"]
 #[allow(dead_code)]

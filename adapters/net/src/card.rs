@@ -1,6 +1,6 @@
 //! The business card of a rail with IP addresses: how a peer reaches it.
 //!
-//! The tcp rail publishes this card as it is; the card of the udp rail contains it. Pure: no socket in here.
+//! The tcp rail publishes this card as it is; the card of the udp rail contains it. No code here uses a socket.
 //!
 //! | bytes | content, little-endian |
 //! |---|---|

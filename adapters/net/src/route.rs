@@ -1,4 +1,4 @@
-//! Which addresses of a peer are tried, and in which order. Pure: no socket in here.
+//! Which addresses of a peer are tried, and in which order. No code here uses a socket.
 
 use std::net::{IpAddr, SocketAddr};
 

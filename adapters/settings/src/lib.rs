@@ -1,4 +1,4 @@
-//! Settings of Towline. Each setting stands in exactly one table: the table of its transport, or that of the whole library.
+//! Settings of Towline. Each setting is in exactly one table: the table of its transport, or that of the whole library.
 //!
 //! A row of a table gives the name, the variable of the environment, the type, the default, the unit and the help text. The
 //! macro [`settings!`] makes of the rows a struct with a documented field for each, its `Default`, and [`Table`], by which the

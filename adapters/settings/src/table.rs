@@ -44,8 +44,8 @@ pub fn entries(text: &str) -> Vec<String> {
 
 /// Makes a table of settings: a struct with a field for each row.
 ///
-/// `"prefix"` stands before the names of the rows in [`Setting::name`](crate::Setting::name). Behind the rows may stand fields
-/// that are tables themselves. The [crate's page](crate) has an example.
+/// `"prefix"` precedes the names of the rows in [`Setting::name`](crate::Setting::name). Fields that are tables
+/// themselves may follow the rows. The [crate's page](crate) has an example.
 #[macro_export]
 macro_rules! settings {
     (

@@ -479,7 +479,7 @@ fn b39_a_sleeping_peer_is_woken_only_by_signal_where_wake_on_demand_is_on() {
         assert!(is_woken(&mut right), "{lane:?}");
         let seen = frame(&mut right).unwrap();
         assert_eq!(whole(&mut right, &seen), bytes);
-        // Then only a signal wakes the peer; the frames arrive all the same.
+        // Then only a signal wakes the peer; the frames arrive nevertheless.
         left.wake_on_demand(true);
         sleeps(&mut right);
         send(&mut left, to_right, lane, &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The choice of a port and of one of its addresses, with the reason. Pure: no device in here.
+//! The choice of a port and of one of its addresses, with the reason. No code here calls a device.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@
 )]
 
 /// How often the device sends a packet that is not acknowledged, the first time included. Verbs allow eight times at most, but
-/// Soft-RoCE takes eight for "for ever".
+/// Soft-RoCE takes eight for "forever".
 pub(crate) const TRANSMISSIONS: u32 = 7;
 
 /// Bytes of the longest frame that takes an eager buffer; longer frames take a bulk buffer.

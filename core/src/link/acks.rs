@@ -47,7 +47,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame arrived that tells nothing new, and may be repeated for ever. An acknowledgement is due at once, but only one in the
+    /// A frame arrived that tells nothing new, and may be repeated forever. An acknowledgement is due at once, but only one in the
     /// usual delay: each costs a look at all awaited frames, and a peer that repeats a frame is not to be answered more often.
     pub(super) fn ack_duplicate(&mut self, at: u32) {
         let (now, delay) = (self.clock.now, self.retry_delay(0));

@@ -2,7 +2,7 @@
 
 use crate::time::Instant;
 
-/// Times in nanoseconds. The clock stands still between polls, and never goes back.
+/// Times in nanoseconds. The clock does not advance between polls, and never goes back.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// The time of the last poll.

@@ -77,7 +77,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return;
         }
         if !notice.is_of_senders_numbers() {
-            self.check_gaps(at); // otherwise two sides that tell each other their gaps would do so for ever
+            self.check_gaps(at); // otherwise two sides that tell each other their gaps would do so forever
         }
         match notice {
             Notice::Duplicates(count) => {

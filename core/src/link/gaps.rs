@@ -2,7 +2,8 @@
 //!
 //! A frame that migrates to another link leaves its number behind. The peer takes the number for received when the frame has
 //! arrived and claims it ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for the number. When the
-//! numbers of a whole window were given out after it, the link takes no more frames. In two cases it would stand still for ever.
+//! numbers of a whole window were given out after it, the link takes no more frames. In two cases it would never make progress
+//! again.
 //!
 //! First, a frame may migrate again, from a link that carried it for another one. It still names the first link as its origin, so
 //! no link would ever claim the number that it had on the second link. Such a number is a gap.

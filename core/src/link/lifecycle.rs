@@ -56,7 +56,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         path.report.reason = reason;
         self.counters.downs = self.counters.downs.wrapping_add(1);
-        // From now on the rail below touches no memory that was given for the peer, since the user may use it for something else.
+        // From now on the rail below accesses no memory that was given for the peer, since the user may use it for something else.
         self.delete_below(at);
         self.halt(at);
         self.queue_report(at);

@@ -118,7 +118,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A peer that answers no hello for a while may not be there. If another link hears the peer, then this link is out of order.
+    /// A peer that answers no hello for a while may not be there. If another link receives frames from the peer, then this link is
+    /// out of order.
     fn report_unanswered_hello(&mut self, at: u32) {
         let overdue = self.is_hello_overdue(at);
         if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|_| overdue) {
@@ -135,7 +136,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// When the hellos to a peer will not have been answered for so long.
     pub(super) fn hello_overdue_at(&self, at: u32) -> Option<u64> {
         let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
-        // As long as an established peer may be silent, unless that is for ever.
+        // As long as an established peer may be silent, unless that is forever.
         let timeout = (most / 16).max(silent.min(most / 2));
         let connecting = |path: &&Path| path.session.state == ConnState::Connecting;
         let path = self.peers.paths.get(at as usize).filter(connecting)?;
@@ -241,8 +242,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let silent = self.is_hello_overdue(at) || (was_up && due);
         let Some(path) = self.peers.paths.get_mut(at as usize).filter(|_| silent) else { return false };
         if (self.config.patient || !was_up) && path.liveness.doubted_at == 0 {
-            // Another link has heard the peer. But the peer may just have begun to answer, and may answer on this link next. So
-            // this link probes it once more, and the other link must hear it once more.
+            // Another link has received frames from the peer. But the peer may just have begun to answer, and may answer on this
+            // link next. So this link probes it once more, and the other link must receive from it once more.
             path.liveness.doubted_at = self.clock.now.max(1);
             self.send_probe(at);
             return false;

@@ -248,7 +248,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (last, first) = (path.send.sent.last(), path.send.sent.first());
         let beyond = path.send.queued[1].first().filter(|_| path.congestion.timeouts() >= MAX_SILENCES);
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
-        // The last frame is sent last again: if nothing is heard of it, it is the next probe, too.
+        // The last frame is sent last again: if it is not answered, it is the next probe, too.
         for slot in [first.filter(|_| first != last), last].into_iter().flatten() {
             if self.is_still_sending(at, slot) {
                 continue;

@@ -26,7 +26,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         most.saturating_sub(taken).min(free)
     }
 
-    /// A frame of a peer was refused for want of room. A frame that has room of its own, and must arrive again, may be missing.
+    /// A frame of a peer was refused for lack of room. A frame that has room of its own, and must arrive again, may be missing.
     pub(super) fn refuse(&mut self, at: u32) {
         self.counters.no_room = self.counters.no_room.wrapping_add(1);
         self.offer_room_later(at);

@@ -209,7 +209,7 @@ impl Due {
 pub(super) struct Liveness {
     /// When the last frame of the peer arrived.
     pub heard_at: u64,
-    /// When the peer last answered a probe. That proves that the peer hears this side, too.
+    /// When the peer last answered a probe. That proves that the peer receives frames of this side, too.
     pub answered_at: u64,
     /// Until when silence is excused: the peer's host answers, or the peer's frames may lie unread in the rail below.
     pub excused_until: u64,

@@ -41,7 +41,7 @@ pub(super) struct PendingDelivery {
     /// The frame as the rail below names it.
     pub raw: u64,
     pub sink: Span,
-    /// Bytes of the frame before those that belong into the sink.
+    /// Bytes of the frame before those that belong to the sink.
     pub skip: u64,
     pub cookie: u64,
     /// The peer.

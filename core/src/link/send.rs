@@ -194,7 +194,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         // SAFETY: HEADER + PREFIX + LINKED_HEAD bytes fit the head, and no slice reaches it.
         unsafe { core::ptr::copy_nonoverlapping(header.as_ptr(), head.wrapping_add(at), header.len()) };
         let at = at.wrapping_add(header.len());
-        // SAFETY: the caller vouches for the body; the head is writable up to HEAD.
+        // SAFETY: the caller guarantees that the body is valid; the head is writable up to HEAD.
         unsafe { body.pack(head.wrapping_add(at), HEAD.saturating_sub(at)) };
         let in_place = cookie.is_some() && body.len() > COPIED;
         frame.body = if in_place {
@@ -207,7 +207,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 self.free_frame(handle);
                 return Err(SendError::Busy);
             };
-            // SAFETY: the caller vouches for the body; the room is as long.
+            // SAFETY: the caller guarantees that the body is valid; the room is as long.
             unsafe { body.pack(room, body.len() as usize) };
             match self.send.frames.get_mut(handle) {
                 Some(frame) => frame.body = Span::contiguous(room, body.len() as usize),

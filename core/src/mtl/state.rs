@@ -19,11 +19,11 @@ pub(super) struct CommState<'m> {
     world: u32,
     /// Entries of the table.
     len: u32,
-    /// How many peers had rejoined when it was made.
+    /// Number of peers that had rejoined when the communicator was made.
     made_at: u32,
-    /// Its ranks are whichever peers are at their places now.
+    /// Each rank is the peer that is at the rank's place now, even if that peer has rejoined since.
     lasting: bool,
-    /// Null in a world.
+    /// The table of ranks. Null in a world.
     table: *const u32,
     /// The peer of the member that failed last.
     last_failed: OptSlot,
@@ -33,8 +33,8 @@ pub(super) struct CommState<'m> {
 }
 
 impl<'m> CommState<'m> {
-    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, whose ranks are whichever peers are there
-    /// now.
+    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, in which each rank is the peer that is at
+    /// its place now.
     pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
         let (size, table) = match group {
             Group::World { size } => (size, core::ptr::null()),

@@ -318,7 +318,7 @@ fn p7_a_rejoined_member_does_not_hide_another_that_has_failed() {
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (Some(Peer(1)), Some(Peer(1))));
     at_zero.add_peer(Peer(1), &params, reach(1)).unwrap();
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
-    // A peer that ended in good order has not failed.
+    // A peer that ended normally has not failed.
     at_zero.pml().lose_peer(Peer(1), Lost::Closed);
     at_zero.pml().lose_peer(Peer(2), Lost::Broken);
     at_zero.progress(Instant::ZERO);
@@ -386,7 +386,7 @@ fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     assert_eq!(send(zero, anew, 1), Err(Refusal::PeerFailed(Peer(1))));
     zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     assert_eq!([comm, anew].map(|comm| send(zero, comm, 1)), [Ok(Sending::Complete), Err(Refusal::Restarted(Peer(1)))]);
-    // It had ended in good order: others are not disturbed.
+    // It had ended normally: others are not disturbed.
     let mut last = [0; 4];
     let wide = receive(zero, anew, Source::Any, &mut last);
     assert_eq!(zero.test(wide), None);

@@ -444,7 +444,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// - For a rank: its peer, if it was lost, even if it has rejoined since the communicator was made.
     /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
     ///
-    /// A peer that ended in good order has not failed.
+    /// A peer that ended normally has not failed.
     pub fn failed(&self, comm: Comm, source: Source) -> Option<Peer> {
         let state = self.comms.get(comm.0)?;
         match source {

@@ -83,7 +83,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let (from, wanted) = (state.peer, state.wanted);
         let sink = state.span.window(0, wanted);
-        // SAFETY: the caller of `irecv` vouches for the sink until the request is done, which it is not before this.
+        // SAFETY: the caller of `irecv` guarantees that the sink is valid until the request is done, which it is not before this.
         let fetched = unsafe { self.read_from(from, rail, buffer, sink) };
         if !fetched {
             self.counters.single_copy_failures = self.counters.single_copy_failures.wrapping_add(1);

@@ -85,7 +85,7 @@ macro_rules! word {
         #[cfg(target_has_atomic = $bits)]
         unsafe fn $name(at: *mut $word, becomes: impl Fn($word) -> $word) -> $word {
             use core::sync::atomic::{Ordering, $atomic};
-            // SAFETY: the caller vouches for the word.
+            // SAFETY: the caller guarantees that the word is valid.
             let word = unsafe { $atomic::from_ptr(at) };
             let mut old = word.load(Ordering::Relaxed);
             while let Err(is) = word.compare_exchange_weak(old, becomes(old), Ordering::AcqRel, Ordering::Acquire) {
@@ -100,7 +100,7 @@ macro_rules! word {
         /// As [`apply_atomic`].
         #[cfg(not(target_has_atomic = $bits))]
         unsafe fn $name(at: *mut $word, becomes: impl Fn($word) -> $word) -> $word {
-            // SAFETY: the caller vouches for the word.
+            // SAFETY: the caller guarantees that the word is valid.
             let old = unsafe { at.read_volatile() };
             // SAFETY: the same.
             unsafe { at.write_volatile(becomes(old)) };

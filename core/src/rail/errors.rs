@@ -92,7 +92,7 @@ impl core::error::Error for Unreachable {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Lost {
-    /// The peer ended the connection in good order.
+    /// The peer ended the connection normally.
     Closed,
     /// The connection broke, or the peer's process has ended.
     Broken,

@@ -28,9 +28,9 @@ pub enum Event {
     Down(Peer, Lost),
     /// A link that was down is in order again.
     Up(Peer),
-    /// A link hears nothing of its peer. It would be out of order by now if the peer's host had not answered
-    /// ([`Liveness::ask_host`](crate::rail::Liveness::ask_host)): either the link is dead, or the peer's process stands still.
-    /// The event is repeated as long as that is so. A user that hears the peer by another link gives this one up
+    /// A link receives nothing from its peer. It would be out of order by now if the peer's host had not answered
+    /// ([`Liveness::ask_host`](crate::rail::Liveness::ask_host)): either the link is dead, or the peer's process makes no progress.
+    /// The event is repeated as long as that is so. A user that receives from the peer by another link gives this one up
     /// ([`Liveness::give_up`](crate::rail::Liveness::give_up)).
     ///
     /// A lossy rail reports this to its link when a host reports that no process is there. That may be false, so the link probes

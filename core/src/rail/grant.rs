@@ -65,7 +65,7 @@ impl Grant<'_> {
         if at > self.len {
             return;
         }
-        // SAFETY: the room is writable from `at` for the rest of `len`; the caller vouches for the body.
+        // SAFETY: the room is writable from `at` for the rest of `len`; the caller guarantees that the body is valid.
         unsafe { body.pack(self.room.add(at), self.len - at) };
     }
 

@@ -279,7 +279,7 @@ impl RailTrait for Rail<'_> {
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, _cookie: Cookie) -> Delivery {
         if let Some((_, bytes, len)) = self.held(frame) {
-            // SAFETY: the frame is readable from `skip` to its end; the caller vouches for the sink.
+            // SAFETY: the frame is readable from `skip` to its end; the caller guarantees that the sink is valid.
             unsafe { sink.unpack(bytes.wrapping_add(skip), len.saturating_sub(skip)) };
         }
         self.release(frame);

@@ -45,7 +45,7 @@ pub enum Claim {
     /// The frame arrived here in part. The link that asks has to deliver the rest, with the arguments of the call of
     /// [`Rail::deliver`](crate::rail::Rail::deliver) here. The cookie was not, and will not be, reported by this link.
     Awaited {
-        /// Bytes of the frame before those that belong into the sink.
+        /// Bytes of the frame before those that belong to the sink.
         skip: usize,
         /// Where the bytes belong.
         sink: Span,

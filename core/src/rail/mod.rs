@@ -8,7 +8,7 @@
 //! - A rail delivers each committed frame at most once, complete. A rail without `NEED_ACK` delivers it exactly once, or reports
 //!   the peer lost. Frames to one peer may overtake each other.
 //! - No method blocks. A full rail answers [`SendError::Busy`], and the caller tries again later. Room for [`Lane::Control`] is
-//!   apart from the others': bulk data cannot hold up control frames for ever.
+//!   apart from the others': bulk data cannot hold up control frames forever.
 //! - A frame that is not longer than [`HEAD`] is handed over completely in [`Frame::head`], and is released already. Any other
 //!   frame is held until `deliver` or `release`. While the caller holds [`Attributes::frames_kept`] frames, `poll` yields no more
 //!   frames.
@@ -17,7 +17,7 @@
 //! - A rail that answers [`SendError::Unreachable`] for an endpoint that it gave out, and that was not deleted, reports
 //!   [`Event::Lost`] for that peer: by polls alone, in bounded time, once, and after the frames of the peer that have arrived.
 //!   The answer itself ends nothing; the sender waits for the report.
-//! - After [`Event::Lost`] the rail touches no memory that was given for that peer, reports no event of it, and answers sends to
+//! - After [`Event::Lost`] the rail accesses no memory that was given for that peer, reports no event of it, and answers sends to
 //!   it with `Unreachable`.
 //! - Methods are called by one thread at a time.
 //!

@@ -12,7 +12,7 @@
 //!   completion earlier, the rail waits for the rest before it reports. So nothing has to be flushed, and such rails set
 //!   `RDMA_REMOTE_COMPLETION` and `RDMA_FLUSH`.
 //! - Operations may overtake each other and frames. No operation is done twice.
-//! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail touches no memory for operations with that peer, and
+//! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail accesses no memory for operations with that peer, and
 //!   reports none of them. Whether the target did an operation that was not over is unknown.
 //! - All native atomics on a word agree with each other, whichever side begins them. With atomics of the target's processor, and
 //!   so with emulated ones, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).

@@ -36,7 +36,7 @@ pub struct Tuned<R> {
 
 impl<R: FullRail> Tuned<R> {
     /// The rail with its attributes changed by `tune`. Limits may be lowered, not raised: the rail below refuses a longer frame
-    /// all the same.
+    /// nevertheless.
     pub fn new(rail: R, tune: impl FnOnce(&mut Attributes)) -> Self {
         let mut attributes = *rail.attributes();
         tune(&mut attributes);

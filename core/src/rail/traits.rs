@@ -32,7 +32,7 @@ pub trait Rail {
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable>;
 
     /// Deletes a peer, and frees everything that is kept for it. No event of the peer is reported afterwards, and the rail no
-    /// longer touches memory that was given for the peer. The peer may be added again.
+    /// longer accesses memory that was given for the peer. The peer may be added again.
     fn del_peer(&mut self, endpoint: Endpoint);
 
     /// Reserves room for one frame. A grant that is dropped is void: nothing is sent.
@@ -67,7 +67,7 @@ pub trait Rail {
         let _ = cookie;
         let mut grant = self.reserve(to, shape)?;
         grant.write(0, header);
-        // SAFETY: the caller vouches for the body until this returns.
+        // SAFETY: the caller guarantees that the body is valid until this returns.
         unsafe { grant.gather(header.len(), body) };
         let ticket = grant.finish();
         Ok(self.commit(ticket))
@@ -416,7 +416,7 @@ pub unsafe fn send_by_grant<R: Rail + ?Sized>(
     let (from, len) = (size_of_val(&header), (size_of_val(&header) as u32).wrapping_add(body.len() as u32));
     let mut grant = rail.reserve(to, Shape { tag, lane: Lane::Eager, header: from as u8, len })?;
     grant.write_words(0, header);
-    // SAFETY: the caller vouches for the body.
+    // SAFETY: the caller guarantees that the body is valid.
     unsafe { grant.gather(from, body) };
     let ticket = grant.finish();
     Ok(rail.commit(ticket))

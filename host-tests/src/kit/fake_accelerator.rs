@@ -25,7 +25,7 @@ impl FakeAccelerator {
 impl Accelerator for FakeAccelerator {
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
         self.copied.fetch_add(len as u64, Relaxed);
-        // SAFETY: the caller vouches for both sides, and `name` gives the accessible address of `from`.
+        // SAFETY: the caller guarantees that both sides are valid, and `name` gives the accessible address of `from`.
         unsafe { Self::name(from.cast_mut()).copy_to_nonoverlapping(to, len) };
     }
 

@@ -149,7 +149,7 @@ impl<S: Setup> World<S> {
         (&mut self.setup, &mut first[0], &mut second[0])
     }
 
-    /// Makes progress at every node once. Gives the number of events.
+    /// Makes progress at every node once. Returns the number of events.
     pub fn round(&mut self) -> u32 {
         let now = self.setup.now();
         self.nodes.iter_mut().map(|node| node.progress(now)).sum()

@@ -165,7 +165,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
     /// Registers memory with a module; for peers, as it comes to them.
     pub fn register(&mut self, at: usize, memory: Memory, access: Access) -> (Registration, RemoteMemory) {
         let Memory { base, len } = memory;
-        // SAFETY: it lives for ever, and is accessed by address when nothing is under way.
+        // SAFETY: it lives forever, and is accessed by address when nothing is in progress.
         let registration = unsafe { self.modules[at].register_mem(None, base, len, access) }.expect("a slot is free");
         let remote = self.modules[at].remote_memory(registration).expect("it was registered");
         (registration, RemoteMemory::from_bytes(&remote.to_bytes()).expect("it survives being sent"))
@@ -184,7 +184,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         let (to, callback) = (self.to(one, other), self.told[one] as RmaCallback<'static, S::Rail>);
         let params = RmaParams { registration, callback: Some(callback), context: [word, 0] };
         let module = &mut self.modules[one];
-        // SAFETY: test memory lives for ever, and is left alone until the operation is over.
+        // SAFETY: test memory lives forever, and is left alone until the operation is over.
         let begun = unsafe {
             match what {
                 What::Put(span) => module.put(to, span, remote, offset, params),
@@ -475,5 +475,5 @@ pub fn b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later<S: Setup<
             all.modules[1].deregister_mem(registration).expect("it is registered");
         }
     }
-    assert!(removed > 0, "none was under way");
+    assert!(removed > 0, "no operation was in progress");
 }

@@ -334,7 +334,7 @@ pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
         for frame in held.drain(stay..) {
             assert_eq!(frame.len as usize, len);
             if random.chance(500) {
-                // Reads without accepting further frames: the body of an eager frame arrives all the same.
+                // Reads without accepting further frames: the body of an eager frame arrives nevertheless.
                 let mut bytes = vec![0; len];
                 let mut idle = 0;
                 while mesh.ends[1].rail.read(frame.id, 0, &mut bytes) < len {
@@ -711,13 +711,13 @@ fn check_numbered(got: &mut Vec<Received>, count: u64) {
     assert!(seen.iter().all(|seen| *seen), "{} of {count} frames came", seen.iter().filter(|seen| **seen).count());
 }
 
-/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full. Gives their number.
+/// Sends frames of `len` bytes from end 0 to end 1, which is not polled, until the lane is full. Returns their number.
 fn fill_lane<S: Setup>(mesh: &mut Mesh<S>, lane: Lane, len: usize) -> u64 {
     let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
     send_until_full(mesh, shape, (1 << 22).min((1 << 30) / len as u64))
 }
 
-/// Sends numbered frames until none is accepted. Gives the number of accepted ones.
+/// Sends numbered frames until none is accepted. Returns the number of accepted ones.
 fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64 {
     let mut accepted = 0;
     loop {
@@ -749,7 +749,7 @@ fn try_for_a_while<S: Setup>(mesh: &mut Mesh<S>, mut attempt: impl FnMut(&mut Me
 /// # Safety
 /// The sink's memory is writable until this returns, and nothing else accesses it.
 unsafe fn deliver<S: Setup>(mesh: &mut Mesh<S>, frame: &Frame, skip: usize, sink: Span) {
-    // SAFETY: the caller vouches for the sink until this returns, which is after the delivery.
+    // SAFETY: the caller guarantees that the sink is valid until this returns, which is after the delivery.
     if unsafe { mesh.ends[1].rail.deliver(frame.id, skip, sink, Cookie(77)) } == Delivery::Done {
         return;
     }

@@ -265,7 +265,7 @@ impl Relay {
         lock(&self.controls)[place].open.retain(|(open, _)| *open != number);
     }
 
-    /// Waits while a direction is frozen. Gives the longest delay of a chunk, or `None` if the connection was cut.
+    /// Waits while a direction is frozen. Returns the longest delay of a chunk, or `None` if the connection was cut.
     fn wait_until_open(&self, (place, number, direction): (usize, u64, usize)) -> Option<Duration> {
         let (mut controls, mut held) = (lock(&self.controls), false);
         controls[place].counts.chunks += 1;

@@ -40,7 +40,7 @@ pub struct Goodput {
 }
 
 /// Transfers 16 MiB in messages of 256 KiB, up to eight at a time, over one rail with this loss. The other direction
-/// carries only acknowledgements, with the same loss. Gives the transfer of median speed.
+/// carries only acknowledgements, with the same loss. Returns the transfer of median speed.
 ///
 /// # Errors
 /// The error of the job.

@@ -1,4 +1,4 @@
-//! Fuzzes a server with callers of all kinds: strangers, honest ranks, and ranks that break the protocol.
+//! Fuzzes a server with callers of all kinds: processes without the key, honest ranks, and ranks that break the protocol.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

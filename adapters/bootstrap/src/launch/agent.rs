@@ -28,7 +28,7 @@ enum Event {
 }
 
 /// Runs an agent: takes a launcher's orders over standard input, and reports over standard output, until its ranks have
-/// ended. Gives the exit status. Handles this process's signals, so it must be called from the main thread.
+/// ended. Returns the exit status. Handles this process's signals, so it must be called from the main thread.
 pub fn agent() -> u8 {
     match serve() {
         Ok(()) => 0,

@@ -87,7 +87,7 @@ impl Children {
         started.map_err(|why| self.failure(&why))
     }
 
-    /// Starts no further rank. Gives the ranks that were not started.
+    /// Starts no further rank. Returns the ranks that were not started.
     pub(super) fn cancel_unstarted(&mut self) -> Vec<u32> {
         self.start.ranks.split_off(self.started)
     }

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::error::LaunchError;
 
-/// Spare files, for starts under way and connections of strangers.
+/// Spare files, for starts in progress and connections of processes without the key.
 const SPARE: u64 = 64;
 
 /// The limit with which this process was started, if it was raised. Ranks get this limit.

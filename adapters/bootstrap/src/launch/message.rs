@@ -108,7 +108,7 @@ pub(crate) fn read<M: DeserializeOwned>(from: &mut impl Read) -> io::Result<Opti
     if rest.is_empty() { Ok(Some(message)) } else { Err(io::Error::other("a message has bytes after its end")) }
 }
 
-/// Reads up to the end of the agent's mark. Gives the text before the mark, and whether the mark was found before the
+/// Reads up to the end of the agent's mark. Returns the text before the mark, and whether the mark was found before the
 /// stream ended.
 pub(crate) fn skip_to_mark(from: &mut impl Read) -> io::Result<(Vec<u8>, bool)> {
     const TEXT_MAX: usize = 1 << 16;

@@ -33,7 +33,7 @@
 //! Each rank runs in a process group of its own. The launcher forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT to the
 //! ranks, and they start the grace time; a second one kills the ranks. SIGUSR1 and SIGUSR2 are only forwarded. A shell
 //! starts background processes with SIGINT and SIGQUIT ignored, and other programs that start processes ignore or block
-//! further signals. The launcher handles these signals all the same, and its ranks start with no signal blocked or
+//! further signals. The launcher handles these signals nevertheless, and its ranks start with no signal blocked or
 //! ignored. SIGHUP is the exception: if it is ignored for the launcher, as under `nohup`, it stays ignored for launcher
 //! and ranks. If the launcher dies, the kernel kills the ranks. Rank 0 on this host reads the launcher's standard input
 //! unless that is a terminal. All other ranks have an empty standard input.

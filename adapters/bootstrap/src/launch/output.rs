@@ -81,7 +81,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Adds a piece. Gives the lines that are now complete, as they are to be printed.
+    /// Adds a piece. Returns the lines that are now complete, as they are to be printed.
     fn take(&mut self, rank: u32, source: Source, bytes: &[u8]) -> Vec<u8> {
         let partial = self.partial.entry((rank, source)).or_default();
         partial.extend_from_slice(bytes);

@@ -113,7 +113,7 @@ fn start_server(environment: &Environment, remote: bool, sender: mpsc::Sender<Ev
 }
 
 impl Launch {
-    /// Runs the job to its end. Gives the exit status for the launcher. Failures of the job are reported on standard
+    /// Runs the job to its end. Returns the exit status for the launcher. Failures of the job are reported on standard
     /// error. Handles this process's signals, so it must be called once, from the main thread, before other threads
     /// start.
     ///

@@ -36,7 +36,7 @@ pub(crate) enum Kind {
 
 /// The part number that stands for the whole rank.
 pub(crate) const WHOLE_RANK: u32 = DIED - 1;
-/// A flag in a part number: the part or rank failed instead of ending in good order.
+/// A flag in a part number: the part or rank failed instead of ending normally.
 pub(crate) const DIED: u32 = 1 << 31;
 
 impl Kind {

@@ -59,7 +59,7 @@ impl Stream {
         Ok(Self::Tcp(stream))
     }
 
-    /// Waits until the stream can be read, or written if `write` is set. Gives `false` at the deadline.
+    /// Waits until the stream can be read, or written if `write` is set. Returns `false` at the deadline.
     pub(crate) fn wait(&self, write: bool, deadline: Instant) -> io::Result<bool> {
         let flags = if write { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
         let mut fds = [PollFd::new(self, flags)];

@@ -129,7 +129,7 @@ fn open(environment: &Environment, rank: u32, address: &Address, deadline: Insta
     Ok(ServerConnection { stream, address: address.clone(), proof, session })
 }
 
-/// Checks the server's answer to an opening. Gives this rank's proof and the session key if the server accepts the
+/// Checks the server's answer to an opening. Returns this rank's proof and the session key if the server accepts the
 /// opening and proves that it holds the key.
 pub(crate) fn verify_answer(
     key: &JobKey,

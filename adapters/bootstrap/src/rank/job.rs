@@ -64,7 +64,7 @@ pub struct End {
     /// The rank's incarnation when this rank heard of the end: see [`Job::incarnation_of`]. 0 if nothing was known of
     /// it.
     pub incarnation: u32,
-    /// The rank or part failed instead of ending in good order.
+    /// The rank or part failed instead of ending normally.
     pub died: bool,
 }
 
@@ -351,7 +351,7 @@ impl Job {
     }
 
     /// Tells the launcher that a part of this rank has ended, for example one of several threads that peers address.
-    /// `died` says that it failed instead of ending in good order. Peers learn of it when they
+    /// `died` says that it failed instead of ending normally. Peers learn of it when they
     /// [ask](Self::ask_for_ends). Does not wait.
     ///
     /// # Errors
@@ -360,7 +360,7 @@ impl Job {
         self.send_number(Kind::PartEnded, if died { part | DIED } else { part })
     }
 
-    /// Asks the launcher which ranks and parts of ranks have ended since the last question, in good order or not. Does
+    /// Asks the launcher which ranks and parts of ranks have ended since the last question, normally or not. Does
     /// not wait: [`next_end`](Self::next_end) returns the answers.
     ///
     /// # Errors

@@ -130,7 +130,7 @@ impl EventLoop {
         })
     }
 
-    /// Carries out the launcher's orders. Gives `false` to stop, and then does not carry out the rest.
+    /// Carries out the launcher's orders. Returns `false` to stop, and then does not carry out the rest.
     pub(crate) fn run_orders(&mut self) -> bool {
         let mut bytes = [0; 1024];
         // The pipe only wakes the thread. The number of bytes in it does not matter.
@@ -189,7 +189,7 @@ impl EventLoop {
         true
     }
 
-    /// Adds a new connection. Gives its id.
+    /// Adds a new connection. Returns its id.
     pub(crate) fn admit(&mut self, stream: Stream, from: String) -> u64 {
         let state = State::Opening { read: Vec::new(), until: Instant::now() + HANDSHAKE_LIMIT };
         let id = self.next_id;

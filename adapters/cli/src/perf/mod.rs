@@ -67,7 +67,7 @@ pub struct Arguments {
     quick: bool,
 }
 
-/// Runs the measurements. Gives the exit status.
+/// Runs the measurements. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     match measure(arguments) {
         Ok(()) => ExitCode::SUCCESS,

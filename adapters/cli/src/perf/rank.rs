@@ -286,7 +286,7 @@ impl Pair {
         }
     }
 
-    /// Gives both ranks an order. Gives the measured value.
+    /// Gives both ranks an order. Returns the measured value.
     fn issue(&mut self, order: Order) -> Result<f64> {
         self.world.send(1, ORDERS, &order.encode())?;
         self.perform(order)

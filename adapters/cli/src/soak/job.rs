@@ -447,7 +447,7 @@ impl Job {
         Ok(self.report)
     }
 
-    /// Checks that one rank has received all that another sent, in an incarnation of the killed rank. Gives the number
+    /// Checks that one rank has received all that another sent, in an incarnation of the killed rank. Returns the number
     /// of messages.
     fn compare(&mut self, from: u32, to: u32, life: u32) -> Result<u64, String> {
         let (sent, received) = (self.sent.get(&(from, to, life)), self.received.get(&(from, to, life)));

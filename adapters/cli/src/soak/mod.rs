@@ -33,7 +33,7 @@ pub fn run(_: &Arguments) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Runs the jobs. Gives the exit status.
+/// Runs the jobs. Returns the exit status.
 #[cfg(feature = "sim")]
 pub fn run(arguments: &Arguments) -> ExitCode {
     if arguments.sim { simulator::run(arguments) } else { processes::run(arguments) }

@@ -17,7 +17,7 @@ const TOO_MANY: u64 = 10;
 /// Of this many jobs some must have killed and restarted a rank. The chance of none is one in ten thousand.
 const MANY_JOBS: u64 = 50;
 
-/// Runs the jobs. Gives the exit status.
+/// Runs the jobs. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let links = arguments.links.unwrap_or(if arguments.transport == "tcp" { 3 } else { 1 });
     let most = arguments.most.unwrap_or(if arguments.transport == "udp" { 1 << 20 } else { 4 << 20 });

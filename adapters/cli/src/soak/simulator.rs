@@ -10,7 +10,7 @@ use towline_host_tests::sim::soak::{Family, run_seed, soak};
 use super::arguments::Arguments;
 use crate::stdout::out;
 
-/// Runs the jobs. Gives the exit status.
+/// Runs the jobs. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let family = if arguments.reliable { Family::Reliable } else { Family::Faulty };
     if arguments.goodput {

@@ -23,7 +23,7 @@ pub(crate) struct RmaOps {
 }
 
 /// So many operations that complete immediately are followed by progress: a thread that waits for a word to change serves other
-/// ranks all the same, and finds out about failed ones. A power of two.
+/// ranks nevertheless, and finds out about failed ones. A power of two.
 const IMMEDIATE_PER_PROGRESS: u32 = 32;
 
 enum RmaOp {

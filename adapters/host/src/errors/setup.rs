@@ -12,7 +12,7 @@ use towline_core::pml::{self, TooFew};
 /// The largest number of contexts in a job, all ranks together.
 pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 
-/// Why a world did not come up, or did not finish in good order.
+/// Why a world did not come up, or did not finish normally.
 ///
 /// ```
 /// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();

@@ -1,4 +1,4 @@
-//! Contexts that have ended, in good order or not. A rail reports the loss of peers that it is connected to. The engine learns
+//! Contexts that have ended, normally or not. A rail reports the loss of peers that it is connected to. The engine learns
 //! about other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come
 //! from such a peer any more.
 

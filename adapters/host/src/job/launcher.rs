@@ -40,7 +40,7 @@ pub(crate) struct EndedContext {
     pub number: u32,
     /// The incarnation of its rank that it belonged to.
     pub incarnation: u32,
-    /// It did not finish in good order.
+    /// It did not finish normally.
     pub died: bool,
 }
 
@@ -59,7 +59,7 @@ impl Launcher {
         }))
     }
 
-    /// A context finished in good order. The last one of the process tells the launcher that this rank is done.
+    /// A context finished normally. The last one of the process tells the launcher that this rank is done.
     pub fn finish(&self, own: Address) -> Result<(), Error> {
         let mut state = self.lock();
         state.running_contexts = state.running_contexts.saturating_sub(1);

@@ -69,7 +69,7 @@
 //!
 //! There is no communicator of the survivors yet.
 //!
-//! # A process stands still
+//! # A process makes no progress
 //!
 //! | case | what happens |
 //! |---|---|
@@ -81,7 +81,7 @@
 //!
 //! # A link breaks
 //!
-//! With several links (`--links K`) the others carry on, including what the broken link had in hand.
+//! With several links (`--links K`) the others carry on, including the frames that the broken link had not delivered.
 //!
 //! | case | what happens | noticed after |
 //! |---|---|---|
@@ -116,9 +116,9 @@
 //! | no descriptor is left to connect, or to accept | the connection is tried again until `TOWLINE_TCP_CONNECT_TIMEOUT_MS`, then `PeerFailed` |
 //! | shared memory is full | an error that names the rank, at once; never a bus error |
 //! | smallest rings, socket buffers and staging; pools of one | slower |
-//! | as many operations as `TOWLINE_REQUESTS` are under way | [`Error::Busy`](crate::Error::Busy); the buffer comes back |
+//! | as many operations as `TOWLINE_REQUESTS` are in progress | [`Error::Busy`](crate::Error::Busy); the buffer comes back |
 //!
-//! # Somebody attacks
+//! # Attacks
 //!
 //! | case | what happens |
 //! |---|---|

@@ -23,7 +23,7 @@
 //! | capabilities | promises of a rail, as flags | `btl_flags` | `UCT_IFACE_FLAG_*` | `fi_info` caps and mode |
 //! | lane | first frames, bulk data or control: what a rail is chosen for | `btl_eager`, `btl_send`, `btl_rdma` lists | lane | - |
 //! | striping | a long message divided over several rails | striping (ob1) | multi-rail | multi-rail (mrail) |
-//! | failover | other links carry what a broken link had in hand | PML `bfo` (removed) | - | - |
+//! | failover | other links carry the undelivered frames of a broken link | PML `bfo` (removed) | - | - |
 //! | migrated frame | a frame that another link sends again after its first link broke | - | - | - |
 //! | loopback | the rail of a rank to itself | `self` | `self` | - |
 //! | frame | what a rail carries at once: a tag, a header, a body | fragment, descriptor | active message | packet |
@@ -47,7 +47,7 @@
 //! | rendezvous | a message of which a header is sent first | rendezvous, RNDV | rendezvous | rendezvous |
 //! | fragment | a part of a message | fragment | fragment | segment |
 //! | layout | which bytes of a buffer make a message, in which order | datatype, convertor | datatype, IOV | iov |
-//! | request | an operation under way | request | request | operation context |
+//! | request | an operation in progress | request | request | operation context |
 //! | handle | slot and generation of a request or registration: a stale one is refused | pointer | pointer | index (`ofi_indexer`) |
 //!
 //! # Memory of others

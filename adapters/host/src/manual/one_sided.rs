@@ -84,7 +84,7 @@
 //!
 //! # Faults
 //!
-//! Operations on a rank that dies end with [`Error::PeerFailed`](crate::Error::PeerFailed). Operations survive the death of a
-//! link if another link to the rank is left, and each is done once; what a *device* had in hand when its link broke ends as
-//! failed, since nobody can know whether it was done. After `rejoin` a window that was made before has no part of the new
-//! process: drop it and make a new one.
+//! Operations on a rank that dies end with [`Error::PeerFailed`](crate::Error::PeerFailed). Operations survive the death of a link
+//! if another link to the rank is left, and each is done once; an operation that a *device* had begun when its link broke ends as
+//! failed, since it is unknown whether it was done. After `rejoin` a window that was made before has no part of the new process:
+//! drop it and make a new one.

@@ -59,6 +59,7 @@
 //!
 //! # Flooding
 //!
-//! Each step with a stranger has a deadline and bounded memory. Replayed hellos of encrypted tcp connections are answered at
-//! most 50 times a second. udp sends nothing to a stranger that is larger than what came, but for a notice to the address of a
-//! peer that was forgotten, at most ten a second. Memory for unexpected messages is bounded: see [messages](super::messages).
+//! Each step with a process without the key has a deadline and bounded memory. Replayed hellos of encrypted tcp connections are
+//! answered at most 50 times a second. udp sends nothing to a process without the key that is larger than what came, but for a
+//! notice to the address of a peer that was forgotten, at most ten a second. Memory for unexpected messages is bounded: see
+//! [messages](super::messages).

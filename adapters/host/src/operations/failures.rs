@@ -50,7 +50,7 @@ impl<L: Threads> Communicator<L> {
     ///
     /// Without it they end with [`Error::PeerFailed`](crate::Error::PeerFailed), which names a rank that failed, unless their
     /// message has arrived already: the message might have been due from that rank. No message is lost by such an end. A further
-    /// failure ends them again, until that is acknowledged, too. A rank that finished in good order does not count as failed.
+    /// failure ends them again, until that is acknowledged, too. A rank that finished normally does not count as failed.
     ///
     /// **Gaps.** A message that was in transit from the failed rank may be lost, while a later message of that rank has arrived: a
     /// long message needs its sender to the end, and a shorter one after it does not. So a receive or a probe from any source that

@@ -62,7 +62,7 @@ impl<L: Threads> Communicator<L> {
         // SAFETY: only the operation uses the buffer from now on.
         let data = Span::of(unsafe { boxed.0.as_ref() }.bytes());
         let mut engine = self.handle.context.engine.lock();
-        // SAFETY: the buffer keeps its address, and nothing touches it, until its request is complete: see `Operation`.
+        // SAFETY: the buffer keeps its address, and no code accesses it, until its request is complete: see `Operation`.
         match no_unwind(|| unsafe { engine.mtl.isend(self.handle.comm, dest, tag, mode, data) }) {
             Ok(Sending::Complete) => Ok(SendRequest(Operation::complete(boxed, Ok(Status::EMPTY), &self.handle))),
             Ok(Sending::Pending(request)) => Ok(SendRequest(Operation::started(boxed, request, &self.handle))),
@@ -96,7 +96,7 @@ impl<L: Threads> Communicator<L> {
         let bytes = unsafe { boxed.0.as_mut() }.bytes_mut();
         let sink = Span::contiguous(bytes.as_mut_ptr(), bytes.len());
         let mut engine = self.handle.context.engine.lock();
-        // SAFETY: the buffer keeps its address, and nothing touches it, until its request is complete: see `Operation`.
+        // SAFETY: the buffer keeps its address, and no code accesses it, until its request is complete: see `Operation`.
         match no_unwind(|| unsafe { engine.mtl.irecv(self.handle.comm, source.core(), tag.core(), sink) }) {
             Ok(request) => Ok(RecvRequest(Operation::started(boxed, request, &self.handle))),
             Err(why) => {
@@ -111,7 +111,7 @@ impl<L: Threads> Communicator<L> {
 /// A send in progress that owns its buffer: made by [`isend`](Communicator::isend) and [`issend`](Communicator::issend). It can be
 /// waited for, or awaited as a future. Both return the buffer.
 ///
-/// If the request is dropped, the message is sent all the same, and the buffer is freed afterwards.
+/// If the request is dropped, the message is sent nevertheless, and the buffer is freed afterwards.
 ///
 /// ```
 /// let world = towline::init()?;

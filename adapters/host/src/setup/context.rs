@@ -118,7 +118,7 @@ impl<L: Threads> Drop for Context<L> {
         if std::thread::panicking() {
             prepared.state.launcher.report_lost(self.address);
         } else if let Err(why) = prepared.state.launcher.finish(self.address) {
-            log::warn!("{} did not finish in good order: {why}", self.address);
+            log::warn!("{} did not finish normally: {why}", self.address);
         }
     }
 }

@@ -351,7 +351,7 @@ impl<L: Threads> Drop for World<L> {
             return self.context().launcher.report_lost(self.address());
         }
         if let Err(why) = self.end() {
-            log::warn!("rank {} did not finish in good order: {why}", self.all.rank());
+            log::warn!("rank {} did not finish normally: {why}", self.all.rank());
         }
     }
 }

@@ -86,7 +86,7 @@ impl Rail {
         let ring = from.0 as usize * 2;
         let Some(incoming) = self.rings.get_mut(ring).map(|ring| &mut ring.incoming) else { return false };
         let (Some(reader), Some((base, len))) = (incoming.reader, sink.as_contiguous()) else { return false };
-        // SAFETY: the caller vouches for the sink.
+        // SAFETY: the caller guarantees that the sink is valid.
         match unsafe { reader.read(buffer, base, len) } {
             Ok(read) => read,
             Err(error) => {

@@ -126,7 +126,8 @@ impl RailTrait for Rail {
         if let Some((from, len)) = self.held_frame(frame)
             && skip < len
         {
-            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller vouches for the sink.
+            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller guarantees that the sink is
+            // valid.
             unsafe { sink.unpack(from.wrapping_add(skip), len - skip) };
         }
         self.release(frame);
@@ -179,7 +180,7 @@ impl FastPath for Rail {
         // SAFETY: as in `reserve`.
         let mut grant = unsafe { Grant::new(frame, len as usize, ticket) };
         grant.write_words(0, header);
-        // SAFETY: the caller vouches for the body.
+        // SAFETY: the caller guarantees that the body is valid.
         unsafe { grant.gather(size_of_val(&header), body) };
         // SAFETY: the mapping is the ring's, and is not given up in here.
         let first = unsafe { Slots::header_of(frame) };

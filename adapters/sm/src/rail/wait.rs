@@ -15,7 +15,7 @@ use crate::membarrier::heavy_fence;
 use crate::sleep;
 
 impl Rail {
-    /// Sleeps until an event may have come or `timeout` has passed; `None` is for ever. May return early. The caller sleeps no
+    /// Sleeps until an event may have come or `timeout` has passed; `None` is forever. May return early. The caller sleeps no
     /// longer than until [`poll_at`](towline_core::rail::Rail::poll_at), and polls afterwards. Sleeps on a futex, or on
     /// [`wait_fd`](Self::wait_fd) once that was asked for.
     pub fn wait(&mut self, timeout: Option<Duration>) {

@@ -1,5 +1,5 @@
 //! Memory for one-sided operations that peers map, so that they put, get and use atomics without any action by its owner. One of
-//! the three modules that touch mapped memory.
+//! the three modules that access mapped memory.
 //!
 //! A [`SharedRegion`] is a file without a name (`memfd`), whose descriptor its owner keeps open. A peer opens it through the
 //! owner's entry in `/proc`, at its first operation on the region. That needs the same user, a `/proc` that shows the owner, and

@@ -80,7 +80,7 @@ impl ControlSegment {
         }
     }
 
-    /// Tells peers that the owner sends no more: it has closed in good order if `cleanly`, else it failed.
+    /// Tells peers that the owner sends no more: it has closed normally if `cleanly`, else it failed.
     pub fn close(&self, cleanly: bool) {
         self.segment.word(CLOSED).store(if cleanly { 1 } else { 2 }, Ordering::Release);
     }

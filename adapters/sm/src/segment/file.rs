@@ -1,4 +1,4 @@
-//! A segment: a file in memory, mapped. One of the three modules that touch mapped memory.
+//! A segment: a file in memory, mapped. One of the three modules that access mapped memory.
 //!
 //! The first page of a segment holds words (see [`layout`](super::layout)), read and written as atomics only. The memory is
 //! reserved when the file is made, so that a full file system is an error then and not a bus error later. Files are readable by

@@ -1,4 +1,4 @@
-//! The slots of a mapped ring. One of the three modules that touch mapped memory.
+//! The slots of a mapped ring. One of the three modules that access mapped memory.
 
 use towline_core::rail::HEAD;
 

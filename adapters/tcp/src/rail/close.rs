@@ -29,7 +29,7 @@ impl Rail {
         self.events.push_back((endpoint, Event::Lost(peer, why)));
     }
 
-    /// Closes the connection to a peer and all attempts. The rail does not touch the memory of the peer's frames after this.
+    /// Closes the connection to a peer and all attempts. The rail does not access the memory of the peer's frames after this.
     pub(super) fn disconnect(&mut self, endpoint: u32) {
         let Some(entry) = self.peers.get_mut(endpoint) else { return };
         (entry.ready, entry.sending) = (false, false);
@@ -95,7 +95,7 @@ impl Rail {
 
 impl Drop for Rail {
     fn drop(&mut self) {
-        // A thread that panics has not ended in good order: peers are to take the end for a failure.
+        // A thread that panics has not ended normally: peers are to take the end for a failure.
         if std::thread::panicking() {
             return;
         }

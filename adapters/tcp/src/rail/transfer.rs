@@ -123,16 +123,16 @@ impl RailTrait for Rail {
             && whole
             && let Some((base, len)) = body.as_contiguous()
         {
-            // SAFETY: the caller vouches for the body until its completion is reported.
+            // SAFETY: the caller guarantees that the body is valid until its completion is reported.
             return unsafe { self.send_in_place(to, shape, header, Body { base, len, summed: false }, cookie) };
         }
         if whole && PREFIX + shape.len as usize <= self.config.control_staging_bytes as usize / 2 {
-            // SAFETY: the caller vouches for the body until this returns.
+            // SAFETY: the caller guarantees that the body is valid until this returns.
             return unsafe { self.send_short(to, shape, header, body) };
         }
         let mut grant = self.reserve(to, shape)?;
         grant.write(0, header);
-        // SAFETY: the caller vouches for the body until this returns.
+        // SAFETY: the caller guarantees that the body is valid until this returns.
         unsafe { grant.gather(header.len(), body) };
         let ticket = grant.finish();
         Ok(self.commit(ticket))
@@ -151,7 +151,7 @@ impl RailTrait for Rail {
             && header.len() as u64 + body.len() == u64::from(shape.len)
             && let Some((base, len)) = body.as_contiguous()
         {
-            // SAFETY: the caller vouches for the body until its completion is reported.
+            // SAFETY: the caller guarantees that the body is valid until its completion is reported.
             return unsafe { self.send_in_place(to, shape, header, Body { base, len, summed: true }, cookie) };
         }
         // SAFETY: passed on from the caller.
@@ -181,7 +181,7 @@ impl RailTrait for Rail {
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
-        // SAFETY: the caller vouches for the sink until the delivery is reported.
+        // SAFETY: the caller guarantees that the sink is valid until the delivery is reported.
         unsafe { self.finish_held(frame, skip, sink, Some(cookie)) }
     }
 
@@ -279,7 +279,7 @@ impl Rail {
         let mut sent = 0;
         let (mut channel, _, outbox) = connection.parts();
         if outbox.is_empty() {
-            // SAFETY: the caller vouches for the bytes.
+            // SAFETY: the caller guarantees that the bytes are valid.
             let moved = unsafe { channel.send(base, len) };
             outbox.record_waits = channel.has_unsent_record();
             match moved {
@@ -434,7 +434,7 @@ impl Rail {
         let Some(endpoint) = self.held.filter(|held| u64::from(*held) == frame.0) else { return Delivery::Done };
         self.held = None;
         let Some(connection) = self.connection(endpoint) else { return Delivery::Done };
-        // SAFETY: the caller vouches for the sink.
+        // SAFETY: the caller guarantees that the sink is valid.
         let done = unsafe { connection.inbox.deliver(skip, sink, cookie) };
         if !done || connection.records.as_ref().is_some_and(|records| records.holds_input()) {
             // The rest of the frame is still missing; or the frame filled the staging buffer, and the bytes behind it lie in records

@@ -196,7 +196,7 @@ impl Inbox {
         let Some((len, _)) = self.held() else { return true };
         let skip = skip.min(len as usize) as u32;
         self.state = ReadState::Delivering(Sink { sink, at: 0, skip, rest: len, cookie });
-        // SAFETY: the caller vouches for the sink.
+        // SAFETY: the caller guarantees that the sink is valid.
         unsafe { self.unstage() }.is_some()
     }
 
@@ -211,8 +211,8 @@ impl Inbox {
         let (from, count) = (self.start + skipped, here - skipped);
         if count != 0 && sink.at < sink.sink.len() {
             let part = sink.sink.window(sink.at, count as u64);
-            // SAFETY: `count` received bytes are staged from `from` on; the caller vouches for the sink, which is user memory and so
-            // does not overlap the staging buffer.
+            // SAFETY: `count` received bytes are staged from `from` on; the caller vouches for the sink, which is user memory and
+            // so does not overlap the staging buffer.
             sink.at += unsafe { part.unpack(self.staging.at(from), count) } as u64;
         }
         sink.skip -= skipped as u32;
@@ -264,7 +264,7 @@ impl Inbox {
             let received = unsafe { channel.receive(self.staging.at(0), room) };
             return self.account(received, room, channel, |inbox, bytes| {
                 inbox.end = bytes;
-                // SAFETY: the caller of `deliver` vouches for the sink until the delivery is reported.
+                // SAFETY: the caller of `deliver` guarantees that the sink is valid until the delivery is reported.
                 unsafe { inbox.unstage() }.map_or(ReadResult::Some, ReadResult::Delivered)
             });
         }
@@ -274,7 +274,8 @@ impl Inbox {
             count += 1;
             asked += self.read_size;
         }
-        // SAFETY: the caller of `deliver` vouches for the sink until the delivery is reported; the staging buffer is empty.
+        // SAFETY: the caller of `deliver` guarantees that the sink is valid until the delivery is reported; the staging buffer is
+        // empty.
         let received = unsafe { channel.receive_pieces(&mut pieces[..count]) };
         self.account(received, asked, channel, |inbox, bytes| {
             let body = bytes.min(direct);

@@ -208,7 +208,8 @@ impl Outbox {
         if self.sent == 0 || channel.records.is_some() || (pipe.holds(token) == 0 && rest < pipe.threshold(token)) {
             return None;
         }
-        // SAFETY: the sender vouches for the body until its completion is reported, and has said that the body has a checksum.
+        // SAFETY: the sender guarantees that the body is valid until its completion is reported, and has said that the body has a
+        // checksum.
         let moved = unsafe { pipe.push(token, channel.socket, body.wrapping_add(at), rest) };
         if let Some(Transfer::Bytes(bytes)) = moved {
             counters.spliced_bytes += bytes as u64;

@@ -233,7 +233,7 @@ impl<'p> Pieces<'p> {
             let wanted = len.min(gathered.len() - count);
             if count == 0 && (wanted == gathered.len() || rest.is_empty()) {
                 self.advance(wanted, len);
-                // SAFETY: the caller vouches for the memory.
+                // SAFETY: the caller guarantees that the memory is valid.
                 return unsafe { std::slice::from_raw_parts(base, wanted) };
             }
             // SAFETY: as above; `gathered` is a buffer of the record layer.

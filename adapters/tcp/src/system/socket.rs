@@ -33,7 +33,7 @@ pub(crate) const fn piece(base: *mut u8, len: usize) -> iovec {
 /// The memory is writable for `len` bytes.
 #[inline]
 pub(crate) unsafe fn receive(socket: RawFd, into: *mut u8, len: usize) -> Transfer {
-    // SAFETY: the caller vouches for the memory.
+    // SAFETY: the caller guarantees that the memory is valid.
     transferred(unsafe { libc::recv(socket, into.cast(), len, libc::MSG_DONTWAIT) })
 }
 
@@ -43,7 +43,7 @@ pub(crate) unsafe fn receive(socket: RawFd, into: *mut u8, len: usize) -> Transf
 /// The memory of each piece is writable.
 #[inline]
 pub(crate) unsafe fn receive_pieces(socket: RawFd, pieces: &mut [iovec]) -> Transfer {
-    // SAFETY: the pieces are a slice, and the caller vouches for their memory.
+    // SAFETY: the pieces are a slice, and the caller guarantees that their memory is valid.
     transferred(unsafe { libc::readv(socket, pieces.as_ptr(), pieces.len() as i32) })
 }
 
@@ -53,7 +53,7 @@ pub(crate) unsafe fn receive_pieces(socket: RawFd, pieces: &mut [iovec]) -> Tran
 /// The memory is readable for `len` bytes.
 #[inline]
 pub(crate) unsafe fn send(socket: RawFd, from: *const u8, len: usize) -> Transfer {
-    // SAFETY: the caller vouches for the memory.
+    // SAFETY: the caller guarantees that the memory is valid.
     transferred(unsafe { libc::send(socket, from.cast(), len, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
@@ -67,7 +67,7 @@ pub(crate) unsafe fn send_pieces(socket: RawFd, pieces: &mut [iovec]) -> Transfe
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = pieces.as_mut_ptr();
     message.msg_iovlen = pieces.len() as _;
-    // SAFETY: the message refers to the slice of pieces only, and the caller vouches for their memory.
+    // SAFETY: the message refers to the slice of pieces only, and the caller guarantees that their memory is valid.
     transferred(unsafe { libc::sendmsg(socket, &message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) })
 }
 
@@ -93,7 +93,8 @@ pub(crate) fn pipe(bytes: u32) -> io::Result<[OwnedFd; 2]> {
 /// The memory is readable for `len` bytes.
 pub(crate) unsafe fn vmsplice(pipe: RawFd, base: *mut u8, len: usize) -> Transfer {
     let piece = piece(base, len);
-    // SAFETY: there is one piece, and the caller vouches for its memory; the kernel holds references to the pages itself.
+    // SAFETY: there is one piece, and the caller guarantees that its memory is valid; the kernel holds references to the pages
+    // itself.
     transferred(unsafe { libc::vmsplice(pipe, &piece, 1, libc::SPLICE_F_NONBLOCK) })
 }
 

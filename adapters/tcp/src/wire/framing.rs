@@ -1,4 +1,4 @@
-//! The prefix of eight bytes before each frame on a connection. Pure: no socket in here.
+//! The prefix of eight bytes before each frame on a connection. No code here uses a socket.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -29,7 +29,7 @@ pub enum Announced {
         /// Bytes of the header.
         header: u8,
     },
-    /// The peer ends the connection in good order and sends nothing more.
+    /// The peer ends the connection normally and sends nothing more.
     Goodbye,
 }
 

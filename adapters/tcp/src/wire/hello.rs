@@ -1,4 +1,4 @@
-//! The hello: how two ends prove to each other that they belong to one job. Pure: no socket in here.
+//! The hello: how two ends prove to each other that they belong to one job. No code here uses a socket.
 //!
 //! ```text
 //! initiator                                   acceptor

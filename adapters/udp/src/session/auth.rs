@@ -1,4 +1,4 @@
-//! How the datagrams of a session are authenticated. Pure: no socket in here.
+//! How the datagrams of a session are authenticated. No code here uses a socket.
 //!
 //! Each direction has a secret of its own: HMAC-SHA256 under the job's key over ranks, instances and nonces of sender and receiver, in
 //! this order, little-endian. The first eight bytes of the secret are the token of the direction. Or the secret is the key of a MAC

@@ -1,4 +1,4 @@
-//! The business card of a rail: how a peer reaches it. Pure: no socket in here.
+//! The business card of a rail: how a peer reaches it. No code here uses a socket.
 //!
 //! | bytes | content |
 //! |---|---|

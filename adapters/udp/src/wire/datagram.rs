@@ -1,4 +1,4 @@
-//! The prefix of sixteen bytes before each frame. Pure: no socket in here.
+//! The prefix of sixteen bytes before each frame. No code here uses a socket.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -81,7 +81,7 @@ pub enum Content {
         /// Bytes of the header.
         header: u8,
     },
-    /// The sender ends the session in good order and sends nothing more.
+    /// The sender ends the session normally and sends nothing more.
     Goodbye,
 }
 

@@ -1,4 +1,4 @@
-//! The hello: how two ends prove to each other that they belong to one job and are there now. Pure: no socket in here.
+//! The hello: how two ends prove to each other that they belong to one job and are there now. No code here uses a socket.
 //!
 //! Either end may begin, or both. There is one kind of hello, and each hello stands for itself.
 //!

@@ -18,7 +18,7 @@ pub(crate) struct KnownConnection {
 pub(crate) enum HelloAction {
     /// None: the hello is an old one.
     Ignore,
-    /// The peer has closed in good order.
+    /// The peer has closed normally.
     Closed,
     /// The peer does not know a connection that was in use: the peer is lost.
     Broken,
@@ -53,7 +53,7 @@ impl HelloAction {
             _ if old => Self::Ignore,
             (_, None) if hello.echo != 0 || last_heard == Some((sender, hello.number)) => Self::RejectUnknown,
             (_, None) => Self::Accept,
-            // It names a connection of ours that has ended: its sender would wait for ever.
+            // It names a connection of ours that has ended: its sender would wait forever.
             (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => Self::RejectUnknown,
             (_, Some((_, 0))) => Self::Connect,
             (_, Some((_, theirs))) if theirs == hello.number => Self::Confirm,

@@ -21,7 +21,7 @@ pub(super) fn checked(answer: libc::c_int) -> io::Result<()> {
 /// # Safety
 /// The descriptor is open, and the caller's.
 pub(super) unsafe fn set_nonblocking(fd: RawFd) -> io::Result<()> {
-    // SAFETY: the caller vouches for the descriptor.
+    // SAFETY: the caller guarantees that the descriptor is valid.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     // SAFETY: as above.
     if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {

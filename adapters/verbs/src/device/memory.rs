@@ -151,7 +151,7 @@ impl UserRegion {
             (access.contains(Access::REMOTE_ATOMIC), flags::IBV_ACCESS_REMOTE_ATOMIC),
         ];
         let rights = rights.iter().filter(|(asked, _)| *asked).fold(0, |all, (_, flag)| all | flag.0);
-        // SAFETY: a live domain; the caller vouches for the memory.
+        // SAFETY: a live domain; the caller guarantees that the memory is valid.
         let registered = unsafe { ffi::ibv_reg_mr(domain.as_ptr(), base.cast(), len, rights as libc::c_int) };
         let registered = NonNull::new(registered).ok_or_else(io::Error::last_os_error)?;
         Ok(Self { registered, base: base.addr() as u64, len: len as u64, domain: Arc::clone(domain) })

@@ -85,7 +85,7 @@ impl ReliableQueuePair {
         let to_send = |to: &mut ffi::ibv_qp_attr| {
             to.timeout = path.ack_timeout;
             to.retry_cnt = (TRANSMISSIONS - 1) as u8;
-            to.rnr_retry = 7; // for ever: the peer's process may compute for long
+            to.rnr_retry = 7; // forever: the peer's process may compute for long
             to.sq_psn = path.first_packet_out;
             to.max_rd_atomic = path.reads_out;
         };
@@ -190,7 +190,7 @@ impl ReliableQueuePair {
         unsafe { self.pair.post(&mut request, Some(old)) }
     }
 
-    /// Posts a marker: a write of no bytes, which the peer's device acknowledges all the same. The device reports the completion.
+    /// Posts a marker: a write of no bytes, which the peer's device acknowledges nevertheless. The device reports the completion.
     pub fn post_marker(&self, id: u64) -> io::Result<()> {
         let mut request = empty_request();
         request.wr_id = id;

@@ -85,7 +85,7 @@ impl Rail {
             {
                 resources.operations.complete(id, Err(NativeError::Refused));
             }
-            connection.send_queue.complete(number, resources); // the device does not use its resource any more all the same
+            connection.send_queue.complete(number, resources); // the device does not use its resource any more in this case, too
             if lists.add_failed(endpoint) {
                 log::debug!("verbs: a work request has failed: status {}", completion.status);
             }

@@ -1,5 +1,5 @@
 //! The hello: a datagram by which the two ends of a connection tell each other of the queue pairs that are to be connected. Hellos
-//! are datagrams of verbs, and may get lost. Pure: no device in here.
+//! are datagrams of verbs, and may get lost. No code here calls a device.
 //!
 //! Either end may begin, or both: there is one kind of handshake. Each end makes a queue pair of its own and gives its connection a
 //! number, higher than any before.
@@ -51,7 +51,7 @@ pub enum HelloKind {
     Reply = 0,
     /// The sender wants a reply.
     Request = 1,
-    /// The sender has closed in good order.
+    /// The sender has closed normally.
     Goodbye = 2,
     /// The sender does not have the connection that the hello names, or not any more.
     Unknown = 3,

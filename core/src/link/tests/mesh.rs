@@ -129,7 +129,7 @@ impl Mesh {
                 Err(error) => panic!("{error}: {:?} {:?}", self.ends[from].reports, self.ends[from].link.counters()),
             }
         }
-        panic!("busy for ever: {:?}", self.ends[from].link.counters());
+        panic!("busy forever: {:?}", self.ends[from].link.counters());
     }
 
     /// Polls one end once, and takes the event.

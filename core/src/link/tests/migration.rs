@@ -402,7 +402,7 @@ fn p14_b37_claims_tell_new_duplicate_and_awaited_frames_apart() {
 }
 
 /// A migrated frame names the link that it was given to first. If it migrates again, it leaves a number on the link between,
-/// which no frame claims. Without gaps, that link would be full for ever when it had given out the numbers of a whole window.
+/// which no frame claims. Without gaps, that link would be full forever when it had given out the numbers of a whole window.
 #[test]
 fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_it_is_up() {
     const SECOND: u64 = 1_000_000_000;

@@ -165,7 +165,7 @@ fn p15_a_peer_that_asks_for_anything_gets_no_more_than_the_window_in_a_round_tri
     mesh.check(0, 1, (0..sent + 40).collect());
 }
 
-/// A peer repeats a frame for ever, which is unread here or refused. It is answered once in the delay of an acknowledgement.
+/// A peer repeats a frame forever, which is unread here or refused. It is answered once in the delay of an acknowledgement.
 #[test]
 fn p15_b34_a_peer_that_repeats_a_frame_gets_no_more_nacks_than_acknowledgements() {
     const TIMES: u64 = 10_000;

@@ -93,7 +93,7 @@ fn b18_operations_of_a_device_go_through_a_link() {
 
 /// A frame that another link has brought is claimed while the rail below writes the body of its first arrival. That rail has
 /// to delete the peer, and with it the operations of its device. Then the link goes down; otherwise a user would wait for the
-/// operation for ever.
+/// operation forever.
 #[test]
 fn b18_p14_a_claim_that_ends_operations_of_a_device_ends_the_link() {
     let (mut links, script) = ends();

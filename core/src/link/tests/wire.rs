@@ -372,7 +372,7 @@ impl Rail for Wire {
         }
         let mut bytes = header.to_vec();
         bytes.resize(shape.len as usize, 0);
-        // SAFETY: the caller vouches for the body.
+        // SAFETY: the caller guarantees that the body is valid.
         unsafe { body.pack(bytes[header.len()..].as_mut_ptr(), body.len() as usize) };
         let packet = self.packet(to, shape, bytes);
         self.shared.borrow_mut().launch(packet);
@@ -478,7 +478,7 @@ impl Rail for Wire {
             return Delivery::Pending;
         }
         let bytes = packet.bytes.get(skip..).unwrap_or(&[]);
-        // SAFETY: the caller vouches for the sink.
+        // SAFETY: the caller guarantees that the sink is valid.
         unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
         Delivery::Done
     }

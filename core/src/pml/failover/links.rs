@@ -41,9 +41,9 @@ impl<R: Rails> Pml<'_, R> {
         self.migrating = true;
     }
 
-    /// A rail hears nothing of a peer but its host, and should have heard by the time `due`. If another link hears the peer, this
-    /// link is dead, and its frames go on by the other one. If none does, the peer may be stopped, and is not lost. Returns whether
-    /// the link was given up.
+    /// A rail receives nothing from a peer but answers of its host, and should have received by the time `due`. If another link
+    /// receives frames from the peer, this link is dead, and its frames go on by the other one. If none does, the peer may be
+    /// stopped, and is not lost. Returns whether the link was given up.
     pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
             return false;

@@ -135,11 +135,11 @@ impl<R: Rails> Pml<'_, R> {
     fn deliver_rest(&mut self, rail: usize, frame: &Frame, skip: usize, sink: Span, cookie: Cookie) {
         let delivery = if frame.is_whole() {
             let bytes = frame.head().get(skip..).unwrap_or_default();
-            // SAFETY: the caller of the first delivery vouches for the sink until the end of the delivery is reported.
+            // SAFETY: the caller of the first delivery guarantees that the sink is valid until the end of the delivery is reported.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             Delivery::Done
         } else if let Some(rail) = self.rails.rail_mut(rail) {
-            // SAFETY: as above; the link that gave the sink away does not touch it any more.
+            // SAFETY: as above; the link that gave the sink away does not access it any more.
             unsafe { rail.deliver(frame.id, skip, sink, cookie) }
         } else {
             return;

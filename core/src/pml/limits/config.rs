@@ -15,7 +15,7 @@ use crate::rma;
 pub struct Config {
     /// Most peers, this process included if it sends to itself.
     pub peers: u32,
-    /// Most sends and receives under way. A completed one counts until its outcome is taken. A held-back message that a matched
+    /// Most sends and receives in progress. A completed one counts until its outcome is taken. A held-back message that a matched
     /// probe took counts, too.
     pub requests: u32,
     /// Envelopes for messages that arrive before their receive.
@@ -25,7 +25,7 @@ pub struct Config {
     /// Bytes of a payload unit. No longer message is sent eagerly to this engine.
     pub unit_bytes: u32,
     /// Envelopes beyond all credit, at least 1. They are for messages that their sender holds back, that a probe asked for, and
-    /// that are not yet received. With few of them, probes for several messages wait for each other; none waits for ever. A message
+    /// that are not yet received. With few of them, probes for several messages wait for each other; none waits forever. A message
     /// that [`improbe`](crate::pml::Pml::improbe) takes moves to a request and frees its envelope: so `requests` bounds the
     /// messages that are taken and not received.
     pub probes: u32,

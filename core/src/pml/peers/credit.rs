@@ -14,9 +14,9 @@ pub(crate) struct SendCredit {
     /// Short messages before this number may go at once: nothing is held back, and there is credit of both kinds. Never behind
     /// `next_out`.
     open_until: u16,
-    /// The next message may not reach this number, for want of envelopes.
+    /// The next message may not reach this number, for lack of envelopes.
     envelope_limit: u16,
-    /// The next message may not reach this number, for want of payload units, if each message took one.
+    /// The next message may not reach this number, for lack of payload units, if each message took one.
     unit_limit: u16,
     /// All envelopes that the peer grants to us: no more than these can come back.
     pub quota_envelopes: u16,

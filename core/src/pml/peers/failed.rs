@@ -19,7 +19,7 @@ impl<R: Rails> Pml<'_, R> {
         self.peers.get(peer.0 as usize).is_some_and(|state| state.status == PeerStatus::Lost)
     }
 
-    /// Whether a peer is lost and did not end in good order.
+    /// Whether a peer is lost and did not end normally.
     pub(crate) fn is_failed(&self, peer: Peer) -> bool {
         self.why_lost(peer).is_some_and(|why| why != Lost::Closed)
     }
@@ -37,7 +37,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The next peer that failed and was not reported yet. Each failure is reported once. A peer that ended in good order has not
+    /// The next peer that failed and was not reported yet. Each failure is reported once. A peer that ended normally has not
     /// failed.
     #[cold]
     pub(crate) fn next_failed(&mut self) -> Option<Peer> {

@@ -10,7 +10,7 @@ use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
     /// Forgets a peer. Requests to it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), its messages are dropped,
-    /// and its rails touch none of their memory any more. It may be added again.
+    /// and its rails access none of their memory any more. It may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);
         self.end_one_sided(peer, rma::Failure::Removed);
@@ -23,7 +23,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Declares a peer lost, of which the caller knows by other means that it failed: as if its rails had reported it. It may be a
     /// peer that was never added, because it could not be reached.
     pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
-        // No rail knows an unknown peer, and no operation with it is under way.
+        // No rail knows an unknown peer, and no operation with it is in progress.
         if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Unknown) {
             state.status = PeerStatus::Up;
         }
@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set_lost(lost_code(why));
         }
-        // A peer that ended in good order has sent all that it had to send. Its end is no failure.
+        // A peer that ended normally has sent all that it had to send. Its end is no failure.
         if why != Lost::Closed {
             self.note_failed(peer);
         }

@@ -58,7 +58,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(peer);
     }
 
-    /// Makes all rails forget a peer. `lost`: it did not end in good order.
+    /// Makes all rails forget a peer. `lost`: it did not end normally.
     pub(in crate::pml) fn forget_links(&mut self, peer: u32, lost: bool) {
         for place in 0..self.rails.count() {
             let Some(link) = self.peer_links(peer).nth(place).copied() else { break };

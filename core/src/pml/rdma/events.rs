@@ -146,7 +146,7 @@ impl<R: Rails> Pml<'_, R> {
         self.activate(slot);
     }
 
-    /// A link is down, and its device touches no memory any more.
+    /// A link is down, and its device accesses no memory any more.
     pub(in crate::pml) fn drop_pieces(&mut self, rail: usize, peer: Peer) {
         for place in 0..self.rdma.pieces.touched() {
             let Some(at) = self.rdma.pieces.handle(place) else { continue };

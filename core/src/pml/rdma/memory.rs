@@ -8,7 +8,7 @@ use crate::rma::Access;
 
 impl<R: Rails> Pml<'_, R> {
     /// To be called before memory is unmapped, or otherwise becomes other memory: none of it stays registered for later messages
-    /// ([`Config::kept_pins`](super::config::Config::kept_pins)). No message may be under way from it or into it.
+    /// ([`Config::kept_pins`](super::config::Config::kept_pins)). No message may be in progress from it or into it.
     pub fn forget_memory(&mut self, base: *mut u8, len: usize) {
         self.rdma.pins.forget(&mut self.rails, base, len as u64);
     }

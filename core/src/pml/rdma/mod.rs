@@ -18,7 +18,7 @@
 //!   piece once more, in frames: the same bytes to the same place, and the receiver counts only reported bytes. A receiver whose
 //!   device was interrupted reports that, and the sender's memory stays valid until then.
 //! - **Memory ends with the request**: when a request is over, its memory is not registered any more, so a late write finds
-//!   nothing. [Kept](Config::kept_pins) registrations are of pieces that were moved and reported in good order.
+//!   nothing. [Kept](Config::kept_pins) registrations are of pieces that were moved and reported in order.
 //!
 //! Neither side waits for a slot: a message that finds none goes in frames. A hostile peer can make its messages hold all slots;
 //! other messages are slower then. It can do no more.

@@ -98,8 +98,8 @@ impl<R: Rails> Pml<'_, R> {
         let native = Native { work, key: Key(piece.key), offset: 0 };
         let Some(endpoint) = self.link_in_use(peer, piece.rail) else { return self.fall_back(slot, at) };
         let rail = self.rails.rail_mut(piece.rail.into())?;
-        // SAFETY: the caller of `isend` or `irecv` vouches for the memory until the request is over. It is not over before the
-        // device has reported, or the link is down or the peer lost (`inflight`).
+        // SAFETY: the caller of `isend` or `irecv` guarantees that the memory is valid until the request is over. It is not over
+        // before the device has reported, or the link is down or the peer lost (`inflight`).
         let begun = unsafe { rail.perform(endpoint, &native, request_cookie(handle)) };
         let told = match begun {
             Ok(told) => told,

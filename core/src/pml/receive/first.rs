@@ -51,7 +51,8 @@ impl<R: Rails> Pml<'_, R> {
         }
         if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
-            // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the frame is a copy of ours.
+            // SAFETY: the caller of `irecv` guarantees that the sink is valid until the request is done; the frame is a copy of
+            // ours.
             unsafe { state.span.unpack(bytes.as_ptr(), bytes.len()) };
         } else if let Some(rail) = self.rails.rail_mut(rail) {
             // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.

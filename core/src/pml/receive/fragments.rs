@@ -31,7 +31,7 @@ impl<R: Rails> Pml<'_, R> {
         state.moved = state.moved.saturating_add(body);
         if frame.is_whole() {
             let bytes = frame.head().get(size_of::<wire::Fragment>()..).unwrap_or_default();
-            // SAFETY: the caller of `irecv` vouches for the sink until the request is done.
+            // SAFETY: the caller of `irecv` guarantees that the sink is valid until the request is done.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
         } else if let Some(rail) = self.rails.rail_mut(rail) {
             // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.

@@ -25,7 +25,8 @@ impl<R: Rails> Pml<'_, R> {
         {
             self.matcher.take_only();
             self.counters.expected = self.counters.expected.wrapping_add(1);
-            // SAFETY: the caller of `irecv` vouches for the sink until the request is done; the rail was not called since.
+            // SAFETY: the caller of `irecv` guarantees that the sink is valid until the request is done; the rail was not called
+            // since.
             unsafe { state.receive(short.from, header.tag, short.body) };
             state.succeed();
             peer.took_message(short.body.len() != 0);

@@ -108,7 +108,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None` while
-    /// it is under way.
+    /// it is in progress.
     #[inline]
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
         self.take_outcome(request)

@@ -1,4 +1,4 @@
-//! Requests: one slot of a pool for each operation under way.
+//! Requests: one slot of a pool for each operation in progress.
 
 pub(super) mod active;
 pub(super) mod complete;

@@ -20,7 +20,7 @@ pub enum Mode {
     Complete,
 }
 
-/// Names an operation under way, until its outcome is taken. A stale or forged one is refused wherever it is used.
+/// Names an operation in progress, until its outcome is taken. A stale or forged one is refused wherever it is used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Request(pub(crate) Handle);
@@ -60,6 +60,6 @@ pub struct Status {
 pub enum Sending {
     /// The send is over: the memory may be reused. It took no request.
     Complete,
-    /// The send is under way: the memory must stay as it is until the request's outcome is taken.
+    /// The send is in progress: the memory must stay as it is until the request's outcome is taken.
     Pending(Request),
 }

@@ -146,7 +146,7 @@ impl Attachment {
     }
 }
 
-/// One operation under way.
+/// One operation in progress.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct RequestState {

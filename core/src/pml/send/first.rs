@@ -26,8 +26,8 @@ impl<R: Rails> Pml<'_, R> {
         let mut header = wire::Match::new(state.context, state.tag, peer.credit.next_out);
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
-        // SAFETY: the caller of `isend` vouches for the memory until the request is done. While the rail reads it in place
-        // (`inflight`) the request is not done.
+        // SAFETY: the caller of `isend` guarantees that the memory is valid until the request is done. While the rail reads it in
+        // place (`inflight`) the request is not done.
         let sent = unsafe { ptl::first(rail, endpoint, &header, state.span, request_cookie(handle), extra) }?;
         peer.sent();
         peer.sent_message(state.total != 0);

@@ -179,7 +179,7 @@ impl Churn {
         }
         assert!(
             self.pending.iter().all(|(.., sink)| sink.is_some()),
-            "a send waits for ever: {:?}",
+            "a send waits forever: {:?}",
             self.engines.each_ref().map(|engine| *engine.counters())
         );
         self.progress(200); // the last messages arrive

@@ -61,7 +61,7 @@ impl Pair {
             let (peer, params) = (Peer(1 - at), engines[1 - at as usize].params());
             engines[at as usize].add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).unwrap();
         }
-        // SAFETY: the memory stays for ever, and is read when nothing is under way.
+        // SAFETY: the memory stays forever, and is read when nothing is in progress.
         let registration = unsafe { engines[1].register(base, LEN, access, None) }.unwrap();
         let remote = engines[1].remote_memory(registration).unwrap();
         Self { engines, base, remote }
@@ -83,7 +83,7 @@ impl Pair {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        // SAFETY: memory of that length; nothing is under way.
+        // SAFETY: memory of that length; nothing is in progress.
         unsafe { core::slice::from_raw_parts(self.base, LEN) }.to_vec()
     }
 
@@ -176,7 +176,7 @@ fn b18_p14_operations_of_a_device_whose_link_goes_down_are_lost_and_later_ones_t
         pair.turn();
         assert_eq!((pair.ends(), pair.performed().len()), (vec![ends[0]], pieces));
         assert_eq!(pair.engines[0].rma_counters().by_device, pieces as u64, "as many as the device got");
-        // A later operation is done all the same.
+        // A later operation is done nevertheless.
         pair.begin(Transfer::Put(Span::of(data(3))), 200);
         pair.turn();
         assert_eq!(pair.ends(), [ends[1]]);

@@ -22,7 +22,7 @@ struct Fault {
     how: WireFailure,
     restored_after: Option<u64>,
     then_other_fails: bool,
-    /// The hosts answer all the same.
+    /// The hosts answer nevertheless.
     hosts_answer: bool,
 }
 
@@ -394,7 +394,7 @@ fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
     }
 }
 
-/// An end in good order is no failure, however early it comes, and does not wait for a link that is still connecting.
+/// A normal end is no failure, however early it comes, and does not wait for a link that is still connecting.
 #[test]
 fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     for turns in 0..60 {

@@ -38,7 +38,7 @@ fn p13_p27_held_back_sends_do_not_wait_for_a_stream() {
     assert_eq!((engines[0].test(sending), engines[1].test(whole)), (None, None), "the stream was over before");
 }
 
-/// The other way round: many messages are held back for want of room, and the stream has its turns.
+/// The other way round: many messages are held back for lack of room, and the stream has its turns.
 #[test]
 fn p13_a_stream_does_not_wait_for_held_back_sends() {
     let (mut engines, _, whole) = stream(Config { unexpected: 1024, units: 1024, ..WIDE }, 40_000);

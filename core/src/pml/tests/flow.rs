@@ -1,4 +1,4 @@
-//! Messages that are held back for want of credit: which side asks, and that the asking ends.
+//! Messages that are held back for lack of credit: which side asks, and that the asking ends.
 
 use std::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::time::Instant;
 /// No envelope for anybody: every message is held back.
 const NONE: Config = Config { unexpected: 0, units: 0, ..WIDE };
 
-/// Two engines must not talk for ever about a receive that nothing can match.
+/// Two engines must not talk forever about a receive that nothing can match.
 #[test]
 fn p27_an_ask_that_found_nothing_is_not_repeated() {
     let mut engines = engines(2, NONE, 8, 512);
@@ -48,7 +48,7 @@ fn m12_p27_probes_that_find_nothing_ask_seldom() {
         let asks = engines[1].counters().asks_sent;
         assert!((1..=most).contains(&asks), "{tags:?}: {asks} asks");
         assert!(!sleeps || slept > 2900, "slept {slept} times of 3000");
-        // A message that is held back from now on is found all the same.
+        // A message that is held back from now on is found nevertheless.
         let wanted = pending(send(&mut engines[0], 1, tags[0], Mode::Standard, &data));
         let found = (0..2000).any(|turn| {
             engines.iter_mut().for_each(|engine| {
@@ -194,7 +194,7 @@ fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     }
 }
 
-/// A probe that is not repeated leaves its answer behind: other probes get through all the same.
+/// A probe that is not repeated leaves its answer behind: other probes get through nevertheless.
 #[test]
 fn m12_p27_an_answer_that_no_probe_looks_for_any_more_is_sent_back() {
     let mut engines = engines(2, NONE, 8, 512);

@@ -1,4 +1,4 @@
-//! What a hostile peer may send: it is counted, touches no memory, and ends no operation of others.
+//! What a hostile peer may send: it is counted, accesses no memory, and ends no operation of others.
 
 use std::{boxed::Box, vec};
 

@@ -35,7 +35,7 @@ impl Sides {
         let mut pair = Pair::<Cables>::new(CONFIG, 2, seed);
         let mut memory = [0, 1].map(|_| vec![0u64; 64].into_boxed_slice());
         let registered = [0, 1].map(|at| {
-            // SAFETY: the memory outlives the engine, and is looked at when nothing is under way.
+            // SAFETY: the memory outlives the engine, and is looked at when nothing is in progress.
             unsafe { pair.engines[at].register(memory[at].as_mut_ptr().cast(), 512, Access::ANY, None) }.unwrap()
         });
         let remote = [0, 1].map(|at| pair.engines[at].remote_memory(registered[at]).unwrap());

@@ -47,7 +47,7 @@ fn turn(engines: &mut [Engine], times: u32) {
 }
 
 fn send(engine: &mut Engine, to: u32, tag: u32, mode: Mode, data: &'static [u8]) -> Sending {
-    // SAFETY: the memory is there for ever.
+    // SAFETY: the memory is there forever.
     unsafe { engine.isend(Peer(to), 1, tag, mode, Span::of(data)) }.unwrap()
 }
 

@@ -109,7 +109,7 @@ fn p13_the_rest_is_striped_by_bandwidth_and_p2_each_rail_is_scheduled_by_the_eng
     }
 }
 
-/// With queues of a few slots every rail is busy most of the time. Rails accept only parts, and everything arrives all the same.
+/// With queues of a few slots every rail is busy most of the time. Rails accept only parts, and everything arrives nevertheless.
 #[test]
 fn p20_p23_short_accepts_are_resumed() {
     let (mut engines, _) = pair(CONFIG, 3, |_, _| {});

@@ -49,7 +49,7 @@ impl Pair {
     }
 
     fn send(&mut self, tag: u32, mode: Mode, data: &'static [u8]) -> Request {
-        // SAFETY: the memory is there for ever.
+        // SAFETY: the memory is there forever.
         match unsafe { self.0[0].isend(Peer(1), 1, tag, mode, Span::of(data)) }.unwrap() {
             Sending::Pending(request) => request,
             Sending::Complete => panic!("a lent message takes a request"),
@@ -260,7 +260,7 @@ fn p22_remote_buffers_that_are_forged_or_find_no_room_are_dropped() {
 fn short_messages_and_those_without_credit_are_not_exposed() {
     let config = Config { unexpected: 2, units: 2, ..CONFIG }; // one of each for each peer
     let mut pair = Pair::new(config);
-    // SAFETY: the memory is there for ever.
+    // SAFETY: the memory is there forever.
     assert_eq!(unsafe { pair.0[0].isend(Peer(1), 1, 1, Mode::Standard, Span::of(data(8, 1))) }, Ok(Sending::Complete));
     let send = pair.send(7, Mode::Standard, data(LONG, 3));
     pair.turn();
@@ -301,7 +301,7 @@ fn b19_b25_b43_one_sided_bytes_are_read_by_single_copy_too() {
     let rma = rma::Config { regions: 2, operations: 2, window: 4 };
     let (mut pair, data) = (Pair::new(Config { rma, ..CONFIG }), data(2000, 7));
     let (mut memory, mut sink) = (vec![0u8; 2000], vec![0u8; 2000]);
-    // SAFETY: the memory outlives the engines, and is read when nothing is under way.
+    // SAFETY: the memory outlives the engines, and is read when nothing is in progress.
     let registered = unsafe { pair.0[1].register(memory.as_mut_ptr(), 2000, Access::ANY, None) }.unwrap();
     let remote = pair.0[1].remote_memory(registered).unwrap();
     for refused in [false, true] {

@@ -229,7 +229,7 @@ fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it
     assert_eq!(engines[0].test(waits), Some(Err(Failure::PeerFailed(Peer(VICTIM)))));
 }
 
-/// Stopped in a receive from any source, without a stall time-out of its own: to be given up is no end in good order for it.
+/// Stopped in a receive from any source, without a stall time-out of its own: to be given up is no normal end for it.
 #[test]
 fn p7_a_peer_that_was_given_up_learns_it_as_a_failure() {
     let mut engines = patient(2);

@@ -34,7 +34,7 @@ impl<R: Rails> Pml<'_, R> {
             let (buffer, rail) = self.kept_remote_buffer(envelope.unit);
             self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
-            // SAFETY: the unit was filled and is ours; the caller of `irecv` vouches for the sink.
+            // SAFETY: the unit was filled and is ours; the caller of `irecv` guarantees that the sink is valid.
             unsafe { state.span.unpack(base, len) };
             self.counters.copied = self.counters.copied.wrapping_add(len as u64);
         }

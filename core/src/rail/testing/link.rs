@@ -468,7 +468,7 @@ impl Failover for Link {
         header[..bytes.len()].copy_from_slice(bytes);
         let in_place = cookie.is_some() && body.len() > self.copied;
         let mut copied: Box<[u8]> = std::vec![0; if in_place { 0 } else { body.len() as usize }].into();
-        // SAFETY: the caller vouches for the body until this returns.
+        // SAFETY: the caller guarantees that the body is valid until this returns.
         unsafe { body.pack(copied.as_mut_ptr(), copied.len()) };
         let body = if in_place { body } else { Span::of(&copied) };
         self.keep(HeldFrame {

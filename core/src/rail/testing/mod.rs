@@ -112,7 +112,7 @@ impl Far {
 
 impl Accelerator for Far {
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller vouches for both sides, and `from` is memory with another address.
+        // SAFETY: the caller guarantees that both sides are valid, and `from` is memory with another address.
         unsafe { Self::name(from.cast_mut()).copy_to_nonoverlapping(to, len) };
     }
 
@@ -270,7 +270,7 @@ impl Rail for Scripted {
         }
         let mut grant = self.reserve(to, shape)?;
         grant.write(0, header);
-        // SAFETY: the caller vouches for the body.
+        // SAFETY: the caller guarantees that the body is valid.
         unsafe { grant.gather(header.len(), body) };
         let ticket = grant.finish();
         Ok(self.commit(ticket))

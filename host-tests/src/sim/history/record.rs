@@ -70,7 +70,7 @@ pub struct History {
 }
 
 impl History {
-    /// Records a posted send. Gives its number.
+    /// Records a posted send. Returns its number.
     pub fn send(&mut self, message: Message) -> u32 {
         self.records.push(Record::Send(message));
         self.sends += 1;
@@ -91,14 +91,14 @@ impl History {
         sends.into_iter().nth(number as usize)
     }
 
-    /// Records a posted receive. Gives its number.
+    /// Records a posted receive. Returns its number.
     pub fn recv(&mut self, receive: Receive) -> u32 {
         self.records.push(Record::Recv(receive));
         self.receives += 1;
         self.receives - 1
     }
 
-    /// Records a window. Gives its number.
+    /// Records a window. Returns its number.
     pub fn window(&mut self, window: Window) -> u32 {
         self.records.push(Record::Window(window));
         self.windows += 1;
@@ -110,7 +110,7 @@ impl History {
         self.rma_ops
     }
 
-    /// Records a one-sided operation that was begun. Gives its number.
+    /// Records a one-sided operation that was begun. Returns its number.
     pub fn rma_op(&mut self, op: RmaOp) -> u32 {
         self.records.push(Record::RmaBegun(op));
         self.rma_ops += 1;

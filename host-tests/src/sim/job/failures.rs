@@ -188,7 +188,7 @@ impl Job<'_> {
     }
 
     /// No rail leads from a node to another one. A node that restarted while the other was dead does not know it, and
-    /// would wait for it for ever, since no engine gives up an unknown peer.
+    /// would wait for it forever, since no engine gives up an unknown peer.
     pub fn lose_unknown_peer(&mut self, node: u32, peer: u32) {
         let node = &mut self.nodes[node as usize];
         if node.alive && !node.introduced.contains(&peer) {

@@ -145,7 +145,7 @@ impl Net {
     }
 
     /// Sets whether a node has given another one up. If hosts answer, its rails then refuse frames from that node:
-    /// otherwise a link that missed the goodbye would be excused for ever.
+    /// otherwise a link that missed the goodbye would be excused forever.
     pub fn set_given_up(&self, node: u32, peer: u32, given_up: bool) {
         let mut state = self.0.borrow_mut();
         if given_up {

@@ -25,7 +25,7 @@ impl Net {
         (0..count).map(|rail| SimRail::new(self.clone(), node, rail)).collect()
     }
 
-    /// Restarts a node. Gives its new rails.
+    /// Restarts a node. Returns its new rails.
     pub fn revive(&self, node: u32) -> Vec<SimRail> {
         self.0.borrow_mut().revive(node);
         self.rails(node)
@@ -55,7 +55,7 @@ const CARD: usize = 12;
 /// let ticket = grant.finish();
 /// left.commit(ticket);
 ///
-/// assert!(right.poll(Instant::ZERO).is_none(), "it is still under way");
+/// assert!(right.poll(Instant::ZERO).is_none(), "it is still in flight");
 /// let arrival = right.poll_at().unwrap();
 /// let Some(Event::Frame(frame)) = right.poll(arrival) else { panic!() };
 /// assert_eq!(frame.head(), b"hello");
@@ -382,7 +382,7 @@ impl Rail for SimRail {
         let mut bytes = vec![0xdd; shape.len as usize];
         bytes[..header.len()].copy_from_slice(header);
         let rest = &mut bytes[header.len()..];
-        // SAFETY: the caller vouches for the body until this returns; the new vector is elsewhere.
+        // SAFETY: the caller guarantees that the body is valid until this returns; the new vector is elsewhere.
         unsafe { body.pack(rest.as_mut_ptr(), rest.len()) };
         Ok(self.submit(state, to, shape, bytes, None))
     }
@@ -539,7 +539,7 @@ impl SingleCopy for SimRail {
             state.counts.unreadable += 1;
             // The read may have begun.
             let begun = [0xbb; 64];
-            // SAFETY: the caller vouches for the sink.
+            // SAFETY: the caller guarantees that the sink is valid.
             unsafe { sink.unpack(begun.as_ptr(), begun.len()) };
             return false;
         };

@@ -162,7 +162,7 @@ impl State {
         there && !self.random.chance(self.faults.drop) && !self.random.chance(self.faults.drop)
     }
 
-    /// Asks the host of a node whether it is alive. Gives the time of the latest request that it has answered.
+    /// Asks the host of a node whether it is alive. Returns the time of the latest request that it has answered.
     pub fn ask_host(&mut self, from: u32, of: u32, rail: u32) -> Option<u64> {
         if !self.faults.hosts_answer || self.faults.planted == Some(PlantedBug::HostsSilent) {
             return None;
