@@ -42,11 +42,8 @@ impl Side {
         if let Some(name) = &namespace {
             let file = std::fs::File::open(format!("/var/run/netns/{name}")).expect("a network namespace");
             // SAFETY: the descriptor is open, and only this thread changes its namespace.
-            assert_eq!(
-                unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) },
-                0,
-                "the network namespace cannot be entered"
-            );
+            let entered = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
+            assert_eq!(entered, 0, "the network namespace cannot be entered");
         }
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
         config.within_host = namespace.is_none();
