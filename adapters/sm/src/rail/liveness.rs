@@ -16,7 +16,7 @@ impl Rail {
     /// Whether the death of a process can be seen from here. Not that of this process, nor that of a process of another
     /// container, whose death is noticed by other rails only.
     pub(super) fn can_watch(&self, process: &Process) -> bool {
-        *process != self.me && process.pid_namespace == self.me.pid_namespace
+        *process != self.identity.process && process.pid_namespace == self.identity.process.pid_namespace
     }
 
     /// A descriptor (pidfd) that becomes ready when a process ends. `Ok(None)` where the end of the process cannot be seen, and
@@ -31,7 +31,7 @@ impl Rail {
         let pid = process.raw_pid().ok_or(Unreachable::BadCard)?;
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             // The process id may have been given to another process before it was opened.
-            Ok(pidfd) if process.is_running(&self.me) != Some(false) => Ok(Some(pidfd)),
+            Ok(pidfd) if process.is_running(&self.identity.process) != Some(false) => Ok(Some(pidfd)),
             Ok(_) | Err(rustix::io::Errno::SRCH) => {
                 log::warn!("process {} has ended already", process.pid);
                 Err(Unreachable::System)
@@ -73,7 +73,7 @@ impl Rail {
                         peer.pidfd = Some(pidfd);
                     }
                 }
-                Ok(None) => return process.has_ended(&self.me),
+                Ok(None) => return process.has_ended(&self.identity.process),
                 Err(_) => return true,
             }
         }
@@ -105,7 +105,7 @@ impl Rail {
                 outgoing.len_bound = 0;
             }
         }
-        (self.polls_left, self.turns_left) = (0, 0);
+        (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
     }
 
     /// Reports one lost peer: a peer that violated the protocol at once, any other when all its frames have been read.
@@ -195,7 +195,7 @@ mod tests {
     fn poll(rail: &mut Rail, now: &mut Instant, checks: u32) -> Option<Event> {
         (0..checks).find_map(|_| {
             *now = *now + towline_core::time::Duration::from_millis(1000);
-            (rail.polls_left, rail.turns_left) = (0, 0); // the next poll checks processes
+            (rail.schedule.polls_left, rail.schedule.turns_left) = (0, 0); // the next poll checks processes
             rail.poll(*now)
         })
     }
@@ -208,7 +208,10 @@ mod tests {
         assert!(rail.peers[to.0 as usize].pidfd.take().is_some());
         let before = exhaust_descriptors();
         let process = rail.peers[to.0 as usize].process;
-        assert_eq!((process.is_running(&rail.me), process.has_ended(&rail.me)), (None, false));
+        assert_eq!(
+            (process.is_running(&rail.identity.process), process.has_ended(&rail.identity.process)),
+            (None, false)
+        );
         assert!(rail.poll_at().is_some() && poll(&mut rail, &mut now, 10).is_none());
         assert!(rail.peers[to.0 as usize].pidfd.is_none());
         // As soon as there are descriptors again, the peer has a pidfd.
@@ -229,8 +232,8 @@ mod tests {
         setrlimit(Resource::Nofile, before).unwrap();
         child.wait().unwrap();
         exhaust_descriptors();
-        assert!(process.has_ended(&rail.me));
-        assert!(!rail.me.has_ended(&rail.me));
+        assert!(process.has_ended(&rail.identity.process));
+        assert!(!rail.identity.process.has_ended(&rail.identity.process));
     }
 
     #[test]

@@ -17,11 +17,11 @@ impl Rail {
     #[cold]
     #[inline(never)]
     pub(super) fn maintain(&mut self, now: Instant) -> Option<Event> {
-        let woken = self.armed;
+        let woken = self.waiting.armed;
         if woken {
             self.end_sleep();
         }
-        if doorbell::has_rung(self.control.doorbell(), self.doorbell_seen) {
+        if doorbell::has_rung(self.control.doorbell(), self.doorbell.seen) {
             self.map_announced();
         }
         let due = now >= self.next_liveness_check;
@@ -35,41 +35,41 @@ impl Rail {
         if due {
             self.unmap_withdrawn_regions();
         }
-        if self.locks != 0 {
+        if self.ring_locks.held != 0 {
             self.unlock_rings();
         }
         self.sort_rings();
         if self.failing == 0 {
             return None;
         }
-        self.turns_left = 0;
+        self.schedule.turns_left = 0;
         self.report_loss()
     }
 
     /// Moves rings that have frames to the active list, and quiet ones off it.
     fn sort_rings(&mut self) {
         let mut at = 0;
-        while let Some(&ring) = self.quiet.get(at) {
+        while let Some(&ring) = self.schedule.quiet.get(at) {
             if self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame) {
-                self.quiet.swap_remove(at);
-                self.active.push(ring);
+                self.schedule.quiet.swap_remove(at);
+                self.schedule.active.push(ring);
             } else {
                 at += 1;
             }
         }
-        self.maintenance_rounds = self.maintenance_rounds.wrapping_add(1);
-        if !self.maintenance_rounds.is_multiple_of(SORTING_ROUNDS) {
+        self.schedule.maintenance_rounds = self.schedule.maintenance_rounds.wrapping_add(1);
+        if !self.schedule.maintenance_rounds.is_multiple_of(SORTING_ROUNDS) {
             return;
         }
         let mut at = 0;
-        while let Some(&ring) = self.active.get(at) {
+        while let Some(&ring) = self.schedule.active.get(at) {
             let Some(incoming) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.incoming) else { break };
             let quiet = incoming.position_when_sorted == incoming.receiver.position();
             incoming.position_when_sorted = incoming.receiver.position();
-            if quiet && self.active.len() > ALWAYS_ACTIVE {
-                self.active.swap_remove(at);
-                self.fast_ring = NO_RING;
-                self.quiet.push(ring);
+            if quiet && self.schedule.active.len() > ALWAYS_ACTIVE {
+                self.schedule.active.swap_remove(at);
+                self.schedule.fast_ring = NO_RING;
+                self.schedule.quiet.push(ring);
             } else {
                 at += 1;
             }

@@ -44,10 +44,11 @@ impl Rail {
     /// # Safety
     /// As [`perform`](towline_core::rail::DeviceMemory::perform).
     pub(super) unsafe fn perform_on(&mut self, on: Endpoint, native: &Native) -> Result<Option<u64>, NativeError> {
-        let Self { peers, me, .. } = self;
+        let Self { peers, identity, .. } = self;
         let peer = peers.get_mut(on.0 as usize).filter(|peer| peer.status == PeerStatus::Connected);
         let peer = peer.ok_or(NativeError::Unreachable)?;
-        let memory = peer.regions.find(&native.key, &peer.process, me).ok_or(NativeError::NotAvailable)?;
+        let memory =
+            peer.regions.find(&native.key, &peer.process, &identity.process).ok_or(NativeError::NotAvailable)?;
         let (len, writes) = match native.work {
             Work::Put(local) => (local.len, true),
             Work::Get(local) => (local.len, false),

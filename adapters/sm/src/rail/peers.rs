@@ -20,10 +20,10 @@ impl Rail {
     /// Adds a peer by its card.
     pub(super) fn add(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
         let card = Card::decode(card)?;
-        if card.host != self.card.host {
+        if card.host != self.identity.card.host {
             return Err(Unreachable::OtherHost);
         }
-        if card.job != self.card.job || card.user != self.card.user {
+        if card.job != self.identity.card.job || card.user != self.identity.card.user {
             log::warn!("rank {} belongs to another job or another user", card.rank);
             return Err(Unreachable::System);
         }
@@ -39,7 +39,7 @@ impl Rail {
             self.forget(endpoint);
         }
         let (control, pidfd) = self.open_control(&card)?;
-        let needs_fence = !(self.has_membarrier && control.has_barrier());
+        let needs_fence = !(self.waiting.has_membarrier && control.has_barrier());
         let state = PeerState {
             rank: card.rank,
             peer,
@@ -63,8 +63,8 @@ impl Rail {
                 self.peers.push(state);
                 self.rings.extend([RingPair::none(), RingPair::none()]);
                 // Lists never grow on the message path.
-                self.active.reserve(self.rings.len());
-                self.quiet.reserve(self.rings.len());
+                self.schedule.active.reserve(self.rings.len());
+                self.schedule.quiet.reserve(self.rings.len());
                 self.peers.len() - 1
             }
         } as u32;
@@ -77,8 +77,8 @@ impl Rail {
 
     /// Maps a peer's control segment, and gets a descriptor for its process.
     fn open_control(&self, card: &Card) -> Result<(ControlSegment, Option<OwnedFd>), Unreachable> {
-        let path = self.names.control(card.rank);
-        let control = ControlSegment::open(&path, self.card.rank).map_err(|error| {
+        let path = self.identity.names.control(card.rank);
+        let control = ControlSegment::open(&path, self.identity.card.rank).map_err(|error| {
             log::warn!("rank {} cannot be added: {error}", card.rank);
             match error {
                 OpenError::Malformed(_) => Unreachable::BadCard,
@@ -125,7 +125,7 @@ impl Rail {
                 && incoming.exists()
             {
                 incoming.peer = peer;
-                self.active.push(ring);
+                self.schedule.active.push(ring);
             }
         }
         self.map_announced();
@@ -162,9 +162,9 @@ impl Rail {
                     exposure.revoke();
                 }
             }
-            self.active.retain(|active| *active != ring);
-            self.fast_ring = NO_RING;
-            self.quiet.retain(|quiet| *quiet != ring);
+            self.schedule.active.retain(|active| *active != ring);
+            self.schedule.fast_ring = NO_RING;
+            self.schedule.quiet.retain(|quiet| *quiet != ring);
         }
     }
 
@@ -192,9 +192,13 @@ impl Rail {
             if let Some(RingPair { incoming, outgoing }) = self.rings.get_mut(ring as usize) {
                 if outgoing.exists() {
                     // Usually removed already: the peer removes it when it maps the ring.
-                    let _ = std::fs::remove_file(self.names.ring(self.card.rank, rank, (ring & 1) as usize));
+                    let _ = std::fs::remove_file(self.identity.names.ring(
+                        self.identity.card.rank,
+                        rank,
+                        (ring & 1) as usize,
+                    ));
                 }
-                self.locks -= u32::from(outgoing.exposure.as_ref().is_some_and(Exposure::is_locked));
+                self.ring_locks.held -= u32::from(outgoing.exposure.as_ref().is_some_and(Exposure::is_locked));
                 (*outgoing, *incoming) = (Outgoing::none(), Incoming::none());
             }
         }
@@ -215,8 +219,9 @@ impl Drop for Rail {
         // Rings that were announced to us and never mapped.
         self.take_doorbell_bits();
         for bit in 0..doorbell_words(self.config.ranks) * 64 {
-            if self.announced.get(bit / 64).is_some_and(|word| word & 1 << (bit % 64) != 0) {
-                let _ = std::fs::remove_file(self.names.ring((bit / 2) as u32, self.card.rank, bit % 2));
+            if self.doorbell.announced.get(bit / 64).is_some_and(|word| word & 1 << (bit % 64) != 0) {
+                let _ =
+                    std::fs::remove_file(self.identity.names.ring((bit / 2) as u32, self.identity.card.rank, bit % 2));
             }
         }
         for endpoint in 0..self.peers.len() as u32 {
@@ -228,13 +233,13 @@ impl Drop for Rail {
             for class in 0..2 {
                 let outgoing = self.rings.get(endpoint as usize * 2 + class).map(|ring| &ring.outgoing);
                 if gone && outgoing.is_some_and(Outgoing::exists) {
-                    let _ = std::fs::remove_file(self.names.ring(self.card.rank, peer.rank, class));
+                    let _ = std::fs::remove_file(self.identity.names.ring(self.identity.card.rank, peer.rank, class));
                 }
             }
         }
-        let _ = std::fs::remove_file(self.names.control(self.card.rank));
-        if self.pipe.is_some() {
-            let _ = std::fs::remove_file(self.names.pipe(self.card.rank));
+        let _ = std::fs::remove_file(self.identity.names.control(self.identity.card.rank));
+        if self.waiting.pipe.is_some() {
+            let _ = std::fs::remove_file(self.identity.names.pipe(self.identity.card.rank));
         }
     }
 }

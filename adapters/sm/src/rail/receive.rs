@@ -40,19 +40,19 @@ impl Rail {
         if self.held.is_full() {
             return None;
         }
-        let mut at = self.next_active;
-        for _ in 0..self.active.len() {
-            at = if at < self.active.len() { at } else { 0 };
-            if let Some(&ring) = self.active.get(at)
+        let mut at = self.schedule.next_active;
+        for _ in 0..self.schedule.active.len() {
+            at = if at < self.schedule.active.len() { at } else { 0 };
+            if let Some(&ring) = self.schedule.active.get(at)
                 && self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame)
             {
-                (self.next_active, self.fast_ring) = (at, ring);
+                (self.schedule.next_active, self.schedule.fast_ring) = (at, ring);
                 return self.take(ring);
             }
             at += 1;
         }
-        self.next_active = at; // no ring is looked at twice before all others
-        self.fast_ring = self.active.get(at).copied().unwrap_or(NO_RING);
+        self.schedule.next_active = at; // no ring is looked at twice before all others
+        self.schedule.fast_ring = self.schedule.active.get(at).copied().unwrap_or(NO_RING);
         self.poll_idle()
     }
 
@@ -60,12 +60,12 @@ impl Rail {
     #[cold]
     #[inline(never)]
     pub(super) fn end_turn(&mut self, now: Instant) -> Option<Event> {
-        self.polls_left = POLLS_PER_TURN;
-        self.next_active = self.next_active.wrapping_add(1);
-        match self.turns_left.checked_sub(1) {
-            Some(turns) => self.turns_left = turns,
+        self.schedule.polls_left = POLLS_PER_TURN;
+        self.schedule.next_active = self.schedule.next_active.wrapping_add(1);
+        match self.schedule.turns_left.checked_sub(1) {
+            Some(turns) => self.schedule.turns_left = turns,
             None => {
-                self.turns_left = MAINTENANCE_TURNS;
+                self.schedule.turns_left = MAINTENANCE_TURNS;
                 if let Some(event) = self.maintain(now) {
                     return Some(event);
                 }
@@ -77,37 +77,38 @@ impl Rail {
     /// No active ring had a frame: looks at the doorbell, and at one quiet ring.
     #[inline]
     fn poll_idle(&mut self) -> Option<Event> {
-        if doorbell::has_rung(self.control.doorbell(), self.doorbell_seen) {
+        if doorbell::has_rung(self.control.doorbell(), self.doorbell.seen) {
             return self.poll_after_doorbell();
         }
-        if self.quiet.is_empty() { None } else { self.poll_quiet() }
+        if self.schedule.quiet.is_empty() { None } else { self.poll_quiet() }
     }
 
     #[cold]
     fn poll_after_doorbell(&mut self) -> Option<Event> {
         self.map_announced();
-        (0..self.active.len()).find_map(|at| {
-            let ring = *self.active.get(at)?;
+        (0..self.schedule.active.len()).find_map(|at| {
+            let ring = *self.schedule.active.get(at)?;
             self.take(ring)
         })
     }
 
     #[cold]
     fn poll_quiet(&mut self) -> Option<Event> {
-        self.next_quiet = if self.next_quiet + 1 < self.quiet.len() { self.next_quiet + 1 } else { 0 };
-        let &ring = self.quiet.get(self.next_quiet)?;
+        self.schedule.next_quiet =
+            if self.schedule.next_quiet + 1 < self.schedule.quiet.len() { self.schedule.next_quiet + 1 } else { 0 };
+        let &ring = self.schedule.quiet.get(self.schedule.next_quiet)?;
         if !self.rings.get(ring as usize).map(|ring| &ring.incoming)?.has_frame() {
             return None;
         }
-        self.quiet.swap_remove(self.next_quiet);
-        self.active.push(ring);
+        self.schedule.quiet.swap_remove(self.schedule.next_quiet);
+        self.schedule.active.push(ring);
         self.take(ring)
     }
 
     /// Takes the doorbell's bits, to be acted on by [`map_announced`](Self::map_announced).
     pub(super) fn take_doorbell_bits(&mut self) {
-        let (announced, control) = (&mut self.announced, &self.control);
-        doorbell::take_bits(control.doorbell(), control.doorbell_bits(), &mut self.doorbell_seen, |bit| {
+        let (announced, control) = (&mut self.doorbell.announced, &self.control);
+        doorbell::take_bits(control.doorbell(), control.doorbell_bits(), &mut self.doorbell.seen, |bit| {
             if let Some(word) = announced.get_mut(bit / 64) {
                 *word |= 1 << (bit % 64);
             }
@@ -119,8 +120,8 @@ impl Rail {
     #[inline(never)]
     pub(super) fn map_announced(&mut self) {
         self.take_doorbell_bits();
-        for word in 0..self.announced.len() {
-            let mut bits = self.announced.get(word).copied().unwrap_or(0);
+        for word in 0..self.doorbell.announced.len() {
+            let mut bits = self.doorbell.announced.get(word).copied().unwrap_or(0);
             while bits != 0 {
                 let bit = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
@@ -140,10 +141,10 @@ impl Rail {
         }
         let ring = endpoint as usize * 2 + class;
         let exists = self.rings.get(ring).map(|ring| &ring.incoming).is_some_and(Incoming::exists);
-        let path = self.names.ring(peer.rank, self.card.rank, class);
+        let path = self.identity.names.ring(peer.rank, self.identity.card.rank, class);
         let holder =
             (class == EAGER && !exists && self.config.single_copy_bytes != 0).then(|| single_copy::holder(&path));
-        let opened = Incoming::open(&path, peer.nonce, self.card.nonce, peer.peer);
+        let opened = Incoming::open(&path, peer.nonce, self.identity.card.nonce, peer.peer);
         match opened {
             Ok(None) => return, // of another incarnation: its card is still to come
             Ok(Some(mut opened)) => {
@@ -160,7 +161,7 @@ impl Rail {
                 let _ = std::fs::remove_file(&path);
                 if let (false, Some(incoming)) = (exists, self.rings.get_mut(ring).map(|ring| &mut ring.incoming)) {
                     *incoming = opened;
-                    self.active.push(ring as u32);
+                    self.schedule.active.push(ring as u32);
                 }
             }
             Err(OpenError::System { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -172,7 +173,7 @@ impl Rail {
                 self.fail(endpoint, lost);
             }
         }
-        if let Some(word) = self.announced.get_mut(bit / 64) {
+        if let Some(word) = self.doorbell.announced.get_mut(bit / 64) {
             *word &= !(1 << (bit % 64));
         }
     }

@@ -49,7 +49,7 @@ impl Rail {
         outgoing.sender.pad(&outgoing.slots, slots, reserved);
         if outgoing.sender.reserve(slots, reserved).is_none() {
             outgoing.wants_credit = true;
-            self.wants_credit = true;
+            self.waiting.wants_credit = true;
             return Err(SendError::Busy);
         }
         // There is room now without any of the above.
@@ -62,10 +62,10 @@ impl Rail {
             EAGER => (self.config.eager_ring_bytes, self.config.eager_limit_bytes, self.config.control_slots()),
             _ => (self.config.bulk_ring_bytes, self.config.bulk_limit_bytes, 0),
         };
-        let me = (self.me, self.card.nonce);
+        let me = (self.identity.process, self.identity.card.nonce);
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return Ok(()) };
         let Some(control) = &peer.control else { return Ok(()) };
-        let path = self.names.ring(self.card.rank, peer.rank, class);
+        let path = self.identity.names.ring(self.identity.card.rank, peer.rank, class);
         // An earlier process of our rank may have left a ring for a receiver that never came.
         let _ = std::fs::remove_file(&path);
         let ends = Ends { from: me, to: (peer.process, peer.nonce) };
@@ -83,7 +83,7 @@ impl Rail {
         let Some(control) = self.peers.get(endpoint as usize).and_then(|peer| peer.control.as_ref()) else {
             return Ok(());
         };
-        doorbell::ring(control.doorbell(), control.doorbell_bits(), self.card.rank as usize * 2 + class);
+        doorbell::ring(control.doorbell(), control.doorbell_bits(), self.identity.card.rank as usize * 2 + class);
         if let Some(outgoing) = self.rings.get_mut(endpoint as usize * 2 + class).map(|ring| &mut ring.outgoing) {
             *outgoing = made;
         }
@@ -114,7 +114,7 @@ impl Rail {
             Some(_) => {
                 if peer.pipe.is_none() {
                     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-                    let path = self.names.pipe(peer.rank);
+                    let path = self.identity.names.pipe(peer.rank);
                     peer.pipe = OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open(path).ok();
                 }
                 // A full pipe is readable, so it wakes as well.

@@ -30,32 +30,32 @@ impl Rail {
 
     /// How many rings were made without single copy because [too many locks](SingleCopyState::LockLimit) were held.
     pub fn rings_over_lock_limit(&self) -> u32 {
-        self.over_lock_limit
+        self.ring_locks.over_limit
     }
 
     /// The state that exposing memory through a ring takes, for a ring that was made just now. `None` where that does not work.
     pub(super) fn new_exposure(&mut self, endpoint: u32, path: &Path) -> Option<Exposure> {
-        if self.locks >= MAX_LOCKS {
+        if self.ring_locks.held >= MAX_LOCKS {
             // Some receivers may have looked since the last maintenance.
             self.unlock_rings();
         }
-        let over_limit = self.locks >= MAX_LOCKS;
+        let over_limit = self.ring_locks.held >= MAX_LOCKS;
         let peer = self.peers.get_mut(endpoint as usize)?;
         peer.over_lock_limit = over_limit;
         if over_limit {
-            if self.over_lock_limit == 0 {
+            if self.ring_locks.over_limit == 0 {
                 log::warn!(
                     "long messages to rank {} are copied, as to each rank whose ring is made while {MAX_LOCKS} other ranks \
                      have not looked at theirs; this is logged once",
                     peer.rank
                 );
             }
-            self.over_lock_limit = self.over_lock_limit.saturating_add(1);
+            self.ring_locks.over_limit = self.ring_locks.over_limit.saturating_add(1);
             return None;
         }
         let exposure = Exposure::new(path);
         match exposure {
-            Some(_) => self.locks += 1,
+            Some(_) => self.ring_locks.held += 1,
             None => log::info!("long messages to rank {} are copied: its ring cannot be locked", peer.rank),
         }
         exposure
@@ -124,7 +124,7 @@ impl Rail {
                 && let Some(exposure) = &mut outgoing.exposure
                 && exposure.unlock()
             {
-                self.locks -= 1;
+                self.ring_locks.held -= 1;
             }
         }
     }

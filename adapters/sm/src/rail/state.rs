@@ -21,7 +21,7 @@ use crate::segment::layout::doorbell_words;
 use crate::segment::names::SegmentNames;
 use crate::segment::stale::remove_stale;
 
-/// In [`Rail::fast_ring`]: no ring. There are fewer rings than that.
+/// In [`PollSchedule::fast_ring`]: no ring. There are fewer rings than that.
 pub(super) const NO_RING: u32 = u32::MAX;
 
 /// The path from one rank to the other processes of its host. A rail is used by one thread at a time.
@@ -48,57 +48,105 @@ pub(super) const NO_RING: u32 = u32::MAX;
 /// ```
 #[derive(Debug)]
 pub struct Rail {
-    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]: `poll` finds it, and it is an active one.
-    pub(super) fast_ring: u32,
-    /// Polls until `poll` begins with another ring.
-    pub(super) polls_left: u32,
-    /// Turns of [`polls_left`](Self::polls_left) until maintenance is due.
-    pub(super) turns_left: u32,
-    /// Index in `active` of the ring that `poll` looks at first.
-    pub(super) next_active: usize,
-    /// Numbers of the incoming rings that are polled each time.
-    pub(super) active: Vec<u32>,
+    pub(super) schedule: PollSchedule,
     /// Two for each endpoint: see [`RingPair`].
     pub(super) rings: Vec<RingPair>,
     pub(super) held: HeldFrames,
     pub(super) control: ControlSegment,
-    /// The doorbell's counter when its bits were last taken.
-    pub(super) doorbell_seen: u32,
-    /// Numbers of the incoming rings that have been quiet: one of them is looked at in each idle poll, all in maintenance.
-    pub(super) quiet: Vec<u32>,
-    pub(super) next_quiet: usize,
-    pub(super) maintenance_rounds: u32,
+    pub(super) doorbell: DoorbellState,
     /// By endpoint.
     pub(super) peers: Vec<PeerState>,
     /// Endpoint of each rank, plus one; 0 for a rank that is not known.
     pub(super) endpoints: Box<[u32]>,
-    /// Bits of the doorbell that are still to be acted on, such as those of ranks that are not added yet.
-    pub(super) announced: Box<[u64]>,
     /// Number of peers whose loss is still to be reported.
     pub(super) failing: u32,
-    /// Number of rings whose files are locked until their receivers have looked.
-    pub(super) locks: u32,
-    /// Number of rings that were made without a lock, because too many were held.
-    pub(super) over_lock_limit: u32,
-    /// Whether the engine got `Busy` since the last `arm`.
-    pub(super) wants_credit: bool,
-    /// Whether sleep may be announced in the control segment.
-    pub(super) armed: bool,
+    pub(super) ring_locks: RingLocks,
+    pub(super) waiting: WaitState,
     /// Whether frames wake a peer only on demand, by `signal`.
     pub(super) wake_on_demand: bool,
-    /// Whether this process is registered for the barriers of receivers that go to sleep.
-    pub(super) has_membarrier: bool,
-    /// The pipe that wakes us, once it was asked for.
-    pub(super) pipe: Option<OwnedFd>,
     /// Our memory that peers may map.
     pub(super) regions: OwnRegions,
     pub(super) next_liveness_check: Instant,
-    pub(super) me: Process,
-    pub(super) card: Card,
-    pub(super) card_bytes: [u8; card::LEN],
-    pub(super) names: SegmentNames,
+    pub(super) identity: Identity,
     pub(super) config: Config,
     pub(super) attributes: Attributes,
+}
+
+/// Which rings a poll looks at, and when maintenance is due.
+#[derive(Debug)]
+pub(super) struct PollSchedule {
+    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]: `poll` finds it, and it is an active one.
+    pub fast_ring: u32,
+    /// Polls until `poll` begins with another ring.
+    pub polls_left: u32,
+    /// Turns of [`polls_left`](Self::polls_left) until maintenance is due.
+    pub turns_left: u32,
+    /// Index in `active` of the ring that `poll` looks at first.
+    pub next_active: usize,
+    /// Numbers of the incoming rings that are polled each time.
+    pub active: Vec<u32>,
+    /// Numbers of the incoming rings that have been quiet: one of them is looked at in each idle poll, all in maintenance.
+    pub quiet: Vec<u32>,
+    /// Index in `quiet` of the ring that was looked at last.
+    pub next_quiet: usize,
+    pub maintenance_rounds: u32,
+}
+
+impl PollSchedule {
+    fn new() -> Self {
+        Self {
+            fast_ring: NO_RING,
+            polls_left: 0,
+            turns_left: 0,
+            next_active: 0,
+            active: Vec::new(),
+            quiet: Vec::new(),
+            next_quiet: 0,
+            maintenance_rounds: 0,
+        }
+    }
+}
+
+/// What the doorbell has said. Peers ring it in the control segment when they make a ring.
+#[derive(Debug)]
+pub(super) struct DoorbellState {
+    /// The doorbell's counter when its bits were last taken.
+    pub seen: u32,
+    /// Bits of the doorbell that are still to be acted on, such as those of ranks that are not added yet.
+    pub announced: Box<[u64]>,
+}
+
+/// Locks on the files of rings, which a sender holds until the receivers have looked.
+#[derive(Default, Debug)]
+pub(super) struct RingLocks {
+    /// Number of rings whose files are locked.
+    pub held: u32,
+    /// Number of rings that were made without a lock, because too many were held.
+    pub over_limit: u32,
+}
+
+/// How this rank waits for frames and for credit.
+#[derive(Debug)]
+pub(super) struct WaitState {
+    /// Whether the engine got `Busy` since the last `arm`.
+    pub wants_credit: bool,
+    /// Whether sleep may be announced in the control segment.
+    pub armed: bool,
+    /// Whether this process is registered for the barriers of receivers that go to sleep.
+    pub has_membarrier: bool,
+    /// The pipe that wakes us, once it was asked for.
+    pub pipe: Option<OwnedFd>,
+}
+
+/// This rank, as its peers see it.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub process: Process,
+    pub card: Card,
+    /// The card, encoded.
+    pub card_bytes: [u8; card::LEN],
+    /// The names of the job's files.
+    pub names: SegmentNames,
 }
 
 impl Rail {
@@ -109,44 +157,30 @@ impl Rail {
     /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.check()?;
-        let me = Process::current();
-        remove_stale(&config.directory, &me);
+        let process = Process::current();
+        remove_stale(&config.directory, &process);
         let host = HostId::of(&config.directory).map_err(|error| system_error("look at", &config.directory, error))?;
         let names = SegmentNames::new(&config.directory, config.job);
         let (nonce, has_membarrier) = (host::nonce(), membarrier::register());
-        let control = ControlSegment::create(&names.control(config.rank), config.ranks, &me, nonce, has_membarrier)?;
+        let control =
+            ControlSegment::create(&names.control(config.rank), config.ranks, &process, nonce, has_membarrier)?;
         let user = rustix::process::geteuid().as_raw();
-        let card = Card { host, user, rank: config.rank, job: config.job, nonce, process: me };
+        let card = Card { host, user, rank: config.rank, job: config.job, nonce, process };
         Ok(Self {
-            fast_ring: NO_RING,
-            polls_left: 0,
-            turns_left: 0,
-            next_active: 0,
-            active: Vec::new(),
+            schedule: PollSchedule::new(),
             rings: Vec::new(),
             held: HeldFrames::new(config.frames_kept),
             control,
-            doorbell_seen: 0,
-            quiet: Vec::new(),
-            next_quiet: 0,
-            maintenance_rounds: 0,
+            doorbell: DoorbellState { seen: 0, announced: vec![0; doorbell_words(config.ranks)].into() },
             peers: Vec::new(),
             endpoints: vec![0; config.ranks as usize].into(),
-            announced: vec![0; doorbell_words(config.ranks)].into(),
             failing: 0,
-            locks: 0,
-            over_lock_limit: 0,
-            wants_credit: false,
-            armed: false,
+            ring_locks: RingLocks::default(),
+            waiting: WaitState { wants_credit: false, armed: false, has_membarrier, pipe: None },
             wake_on_demand: false,
-            has_membarrier,
-            pipe: None,
             regions: OwnRegions::default(),
             next_liveness_check: Instant::ZERO,
-            me,
-            card,
-            card_bytes: card.encode(),
-            names,
+            identity: Identity { process, card, card_bytes: card.encode(), names },
             attributes: attributes(&config),
             config,
         })

@@ -58,7 +58,7 @@ impl RailTrait for Rail {
     }
 
     fn card(&self) -> &[u8] {
-        &self.card_bytes
+        &self.identity.card_bytes
     }
 
     fn add_peer(&mut self, peer: Peer, card: &[u8]) -> Result<Endpoint, Unreachable> {
@@ -108,8 +108,8 @@ impl RailTrait for Rail {
     }
 
     fn poll(&mut self, now: Instant) -> Option<Event> {
-        let Some(polls_left) = self.polls_left.checked_sub(1) else { return self.end_turn(now) };
-        self.polls_left = polls_left;
+        let Some(polls_left) = self.schedule.polls_left.checked_sub(1) else { return self.end_turn(now) };
+        self.schedule.polls_left = polls_left;
         self.poll_rings()
     }
 
@@ -193,13 +193,13 @@ impl FastPath for Rail {
 
     #[inline(always)]
     fn poll_short(&mut self, tag: u8) -> Option<Short> {
-        let (left, over) = self.polls_left.overflowing_sub(1);
-        self.polls_left = left;
+        let (left, over) = self.schedule.polls_left.overflowing_sub(1);
+        self.schedule.polls_left = left;
         if over {
-            self.polls_left = 0;
+            self.schedule.polls_left = 0;
             return None;
         }
-        let RingPair { incoming, outgoing } = self.rings.get_mut(self.fast_ring as usize)?;
+        let RingPair { incoming, outgoing } = self.rings.get_mut(self.schedule.fast_ring as usize)?;
         let position = incoming.receiver.position();
         let frame = incoming.slots.frame(position);
         // SAFETY: the mapping is the ring's, and is not given up in here.
@@ -214,7 +214,7 @@ impl FastPath for Rail {
     }
 
     fn poll_again(&mut self) -> Option<Frame> {
-        let incoming = self.rings.get(self.fast_ring as usize).map(|ring| &ring.incoming)?;
+        let incoming = self.rings.get(self.schedule.fast_ring as usize).map(|ring| &ring.incoming)?;
         let ReceivedFrame { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
         // SAFETY: as in `take`.
         let head = unsafe { Slots::head(incoming.slots.frame(position)) };

@@ -27,7 +27,7 @@ impl Rail {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         // The next poll finds the event that ended the sleep.
-        if let Some(pipe) = &self.pipe {
+        if let Some(pipe) = &self.waiting.pipe {
             let _ = rustix::event::poll(&mut [PollFd::new(pipe, PollFlags::IN)], timeout.as_ref());
         } else {
             let _ = futex::wait(self.control.sleep(), futex::Flags::empty(), sleep::ON_FUTEX, timeout.as_ref());
@@ -41,16 +41,16 @@ impl Rail {
     /// # Errors
     /// [`OpenError`] where the pipe cannot be made.
     pub fn wait_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        let pipe = match self.pipe.take() {
+        let pipe = match self.waiting.pipe.take() {
             Some(pipe) => pipe,
             None => self.make_pipe()?,
         };
-        let pipe: &OwnedFd = self.pipe.insert(pipe);
+        let pipe: &OwnedFd = self.waiting.pipe.insert(pipe);
         Ok(pipe.as_fd())
     }
 
     fn make_pipe(&self) -> Result<OwnedFd, OpenError> {
-        let path = self.names.pipe(self.card.rank);
+        let path = self.identity.names.pipe(self.identity.card.rank);
         let refused = |error: rustix::io::Errno| system_error("make the pipe", &path, error.into());
         // An earlier process of our rank may have left one.
         let _ = std::fs::remove_file(&path);
@@ -64,10 +64,10 @@ impl Rail {
     /// Announces sleep unless there is work. Returns whether it is announced.
     pub(super) fn announce_sleep(&mut self) -> bool {
         // The next poll begins with maintenance, which withdraws the announcement.
-        self.armed = true;
-        (self.polls_left, self.turns_left) = (0, 0);
-        let how = if self.pipe.is_some() { sleep::ON_FD } else { sleep::ON_FUTEX };
-        let barrier = self.has_membarrier;
+        self.waiting.armed = true;
+        (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
+        let how = if self.waiting.pipe.is_some() { sleep::ON_FD } else { sleep::ON_FUTEX };
+        let barrier = self.waiting.has_membarrier;
         sleep::announce(self.control.sleep(), how, || heavy_fence(barrier));
         if self.has_work() {
             sleep::withdraw(self.control.sleep());
@@ -79,31 +79,32 @@ impl Rail {
     fn has_work(&mut self) -> bool {
         let has_frame =
             |ring: &u32| self.rings.get(*ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame);
-        let frames = !self.held.is_full() && (self.active.iter().any(has_frame) || self.quiet.iter().any(has_frame));
+        let frames = !self.held.is_full()
+            && (self.schedule.active.iter().any(has_frame) || self.schedule.quiet.iter().any(has_frame));
         frames
             || self.failing != 0
-            || doorbell::has_rung(self.control.doorbell(), self.doorbell_seen)
-            || (self.wants_credit && self.credit_came())
+            || doorbell::has_rung(self.control.doorbell(), self.doorbell.seen)
+            || (self.waiting.wants_credit && self.credit_came())
     }
 
     /// Whether a ring that was full has room again, or will never have any.
     fn credit_came(&mut self) -> bool {
         let mut came = false;
-        self.wants_credit = false;
+        self.waiting.wants_credit = false;
         let outgoing = self.rings.iter_mut().map(|ring| &mut ring.outgoing);
         for outgoing in outgoing.filter(|outgoing| outgoing.wants_credit) {
             outgoing.wants_credit = matches!(outgoing.sender.refresh(&outgoing.slots), Ok(false));
             came |= !outgoing.wants_credit;
-            self.wants_credit |= outgoing.wants_credit;
+            self.waiting.wants_credit |= outgoing.wants_credit;
         }
         came
     }
 
     /// Withdraws the announcement of sleep, and empties the pipe.
     pub(super) fn end_sleep(&mut self) {
-        self.armed = false;
+        self.waiting.armed = false;
         sleep::withdraw(self.control.sleep());
-        if let Some(pipe) = &self.pipe {
+        if let Some(pipe) = &self.waiting.pipe {
             let mut bytes = [0; 64];
             while matches!(rustix::io::read(pipe, &mut bytes), Ok(64)) {}
         }

@@ -25,112 +25,148 @@ use super::violation::{Summary, Violation};
 /// # Errors
 /// The first violation that was found.
 pub fn check(history: &History) -> Result<Summary, Violation> {
-    let (mut sends, mut receives) = (Vec::<Posted<Message>>::new(), Vec::<Posted<Receive>>::new());
-    let mut outcomes: Vec<Option<Outcome>> = vec![];
-    let mut rooms: HashMap<u32, (u64, bool)> = HashMap::new();
-    let (mut incarnations, mut failed, mut rma) = (Incarnations::default(), 0, RmaChecker::default());
+    let mut checker = Checker::default();
     for (at, record) in history.records.iter().enumerate() {
+        checker.read(at, record)?;
+    }
+    checker.finish()
+}
+
+/// What the records so far say.
+#[derive(Default)]
+struct Checker {
+    sends: Vec<Posted<Message>>,
+    receives: Vec<Posted<Receive>>,
+    /// By receive.
+    outcomes: Vec<Option<Outcome>>,
+    /// By receive: the digest of its buffer, and whether the bytes around the message are intact.
+    rooms: HashMap<u32, (u64, bool)>,
+    incarnations: Incarnations,
+    /// Number of operations that failed with reason.
+    failed: u64,
+    rma: RmaChecker,
+}
+
+impl Checker {
+    /// Reads record number `at`.
+    fn read(&mut self, at: usize, record: &Record) -> Result<(), Violation> {
         match record {
             Record::Send(message) => {
                 let Message { comm, from, to, .. } = *message;
-                let stream = Stream { comm, from: incarnations.of(from), to: incarnations.known(from, to) };
-                sends.push(Posted { what: *message, at, end: None, void: false, failed: false, stream });
+                let stream = Stream { comm, from: self.incarnations.of(from), to: self.incarnations.known(from, to) };
+                self.sends.push(posted(*message, at, stream));
             }
             Record::Recv(receive) => {
-                receives.push(Posted {
-                    what: *receive,
-                    at,
-                    end: None,
-                    void: false,
-                    failed: false,
-                    stream: Stream::default(),
-                });
-                outcomes.push(None);
+                self.receives.push(posted(*receive, at, Stream::default()));
+                self.outcomes.push(None);
             }
-            Record::Sent(send, error) => {
-                let posted = end(&mut sends, "send", *send, at)?;
-                posted.failed = error.is_some();
-                let message = posted.what;
-                match error {
-                    None => {}
-                    Some(SendFailure::Peer(node))
-                        if *node == message.to && incarnations.failed(message.from, *node) =>
-                    {
-                        failed += 1
-                    }
-                    Some(error) => return Err(Violation::SendFailed(*send, error.clone())),
-                }
-            }
-            Record::Received(receive, outcome) => {
-                let posted = end(&mut receives, "receive", *receive, at)?;
-                let Receive { at, comm, source, .. } = posted.what;
-                match outcome {
-                    Outcome::Received { source, .. } => {
-                        posted.stream = Stream { comm, from: incarnations.known(at, *source), to: incarnations.of(at) };
-                    }
-                    Outcome::PeerFailed(node)
-                        if source.is_some_and(|one| one != *node) || !incarnations.failed(at, *node) =>
-                    {
-                        return Err(Violation::FalseFailure(*receive, posted.what, *node));
-                    }
-                    Outcome::PeerFailed(_) => failed += 1,
-                    Outcome::Cancelled => {}
-                }
-                outcomes[*receive as usize] = Some(*outcome);
-            }
-            Record::Died(node) => {
-                rma.forget(*node);
-                let life = incarnations.of(*node);
-                incarnations.died.insert(life);
-                incarnations.now.insert(*node, life.1 + 1);
-                incarnations.known.retain(|(by, _), _| by != node);
-                let mine = sends.iter_mut().filter(|send| send.what.from == *node && send.end.is_none());
-                mine.for_each(|send| (send.end, send.void) = (Some(at), true));
-                let mine = receives.iter_mut().filter(|receive| receive.what.at == *node && receive.end.is_none());
-                mine.for_each(|receive| (receive.end, receive.void) = (Some(at), true));
-            }
+            Record::Sent(send, error) => self.sent(at, *send, error.as_ref())?,
+            Record::Received(receive, outcome) => self.received(at, *receive, *outcome)?,
+            Record::Died(node) => self.died(at, *node),
             Record::Disconnected(one, other) => {
-                incarnations.disconnected.insert((*one.min(other), *one.max(other)));
+                self.incarnations.disconnected.insert((*one.min(other), *one.max(other)));
             }
-            Record::Refused { node, peer } if !incarnations.failed(*node, *peer) => {
-                return Err(Violation::FalseRefusal(*node, *peer));
-            }
-            Record::Refused { .. } => {}
-            Record::Introduced { node, peer } => {
-                incarnations.known.insert((*node, *peer), incarnations.of(*peer).1);
-            }
-            Record::Window(window) => rma.open(*window),
-            Record::WindowClosed(window) => rma.close(*window),
-            Record::Memory(window, memory) => rma.look(*window, memory)?,
-            Record::RmaBegun(ask) => rma.ask(*ask),
-            Record::RmaEnded(number, ended) => {
-                let Some([from, to]) = rma.target(*number) else {
-                    return Err(Violation::NotCompleted("operation", *number));
-                };
-                if *ended == RmaOutcome::Lost {
-                    if !incarnations.failed(from, to) {
-                        return Err(Violation::OneSided(rma.false_loss(*number)));
-                    }
-                    failed += 1;
+            Record::Refused { node, peer } => {
+                if !self.incarnations.failed(*node, *peer) {
+                    return Err(Violation::FalseRefusal(*node, *peer));
                 }
-                rma.end(*number, *ended)?;
             }
+            Record::Introduced { node, peer } => {
+                self.incarnations.known.insert((*node, *peer), self.incarnations.of(*peer).1);
+            }
+            Record::Window(window) => self.rma.open(*window),
+            Record::WindowClosed(window) => self.rma.close(*window),
+            Record::Memory(window, memory) => self.rma.look(*window, memory)?,
+            Record::RmaBegun(ask) => self.rma.ask(*ask),
+            Record::RmaEnded(number, outcome) => self.rma_ended(*number, *outcome)?,
             Record::Buffer(receive, digest, intact) => {
-                rooms.insert(*receive, (*digest, *intact));
+                self.rooms.insert(*receive, (*digest, *intact));
             }
-            Record::Level { node, what, before, after } if before != after => {
-                return Err(Violation::Leaked(*node, what, *before, *after));
+            Record::Level { node, what, before, after } => {
+                if before != after {
+                    return Err(Violation::Leaked(*node, what, *before, *after));
+                }
             }
-            Record::Level { .. } => {}
         }
+        Ok(())
     }
-    all_ended(&sends, "send")?;
-    all_ended(&receives, "receive")?;
-    let mut summary = Matching::new(&sends, &incarnations).check(&receives, &outcomes, &rooms)?;
-    rma.check()?;
-    [summary.one_sided, summary.denied] = rma.counts;
-    summary.failed = failed;
-    Ok(summary)
+
+    fn sent(&mut self, at: usize, send: u32, error: Option<&SendFailure>) -> Result<(), Violation> {
+        let posted = end(&mut self.sends, "send", send, at)?;
+        posted.failed = error.is_some();
+        let message = posted.what;
+        match error {
+            None => {}
+            Some(SendFailure::Peer(node)) if *node == message.to && self.incarnations.failed(message.from, *node) => {
+                self.failed += 1;
+            }
+            Some(error) => return Err(Violation::SendFailed(send, error.clone())),
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, at: usize, receive: u32, outcome: Outcome) -> Result<(), Violation> {
+        let posted = end(&mut self.receives, "receive", receive, at)?;
+        let Receive { at: node, comm, source, .. } = posted.what;
+        match outcome {
+            Outcome::Received { source, .. } => {
+                let from = self.incarnations.known(node, source);
+                posted.stream = Stream { comm, from, to: self.incarnations.of(node) };
+            }
+            Outcome::PeerFailed(peer)
+                if source.is_some_and(|one| one != peer) || !self.incarnations.failed(node, peer) =>
+            {
+                return Err(Violation::FalseFailure(receive, posted.what, peer));
+            }
+            Outcome::PeerFailed(_) => self.failed += 1,
+            Outcome::Cancelled => {}
+        }
+        self.outcomes[receive as usize] = Some(outcome);
+        Ok(())
+    }
+
+    /// The operations that a node has in progress when it dies end without an outcome.
+    fn died(&mut self, at: usize, node: u32) {
+        self.rma.forget(node);
+        let life = self.incarnations.of(node);
+        self.incarnations.died.insert(life);
+        self.incarnations.now.insert(node, life.1 + 1);
+        self.incarnations.known.retain(|(by, _), _| *by != node);
+        let open = self.sends.iter_mut().filter(|send| send.what.from == node && send.end.is_none());
+        open.for_each(|send| (send.end, send.void) = (Some(at), true));
+        let open = self.receives.iter_mut().filter(|receive| receive.what.at == node && receive.end.is_none());
+        open.for_each(|receive| (receive.end, receive.void) = (Some(at), true));
+    }
+
+    fn rma_ended(&mut self, number: u32, outcome: RmaOutcome) -> Result<(), Violation> {
+        let Some([from, to]) = self.rma.target(number) else {
+            return Err(Violation::NotCompleted("operation", number));
+        };
+        if outcome == RmaOutcome::Lost {
+            if !self.incarnations.failed(from, to) {
+                return Err(Violation::OneSided(self.rma.false_loss(number)));
+            }
+            self.failed += 1;
+        }
+        self.rma.end(number, outcome)?;
+        Ok(())
+    }
+
+    /// Checks what only the complete history shows.
+    fn finish(self) -> Result<Summary, Violation> {
+        all_ended(&self.sends, "send")?;
+        all_ended(&self.receives, "receive")?;
+        let matching = Matching::new(&self.sends, &self.incarnations);
+        let mut summary = matching.check(&self.receives, &self.outcomes, &self.rooms)?;
+        self.rma.check()?;
+        [summary.one_sided, summary.denied] = self.rma.counts;
+        summary.failed = self.failed;
+        Ok(summary)
+    }
+}
+
+fn posted<T>(what: T, at: usize, stream: Stream) -> Posted<T> {
+    Posted { what, at, end: None, void: false, failed: false, stream }
 }
 
 fn end<'p, T>(
