@@ -85,6 +85,12 @@ impl List {
         self.head
     }
 
+    /// The slot of the last item.
+    #[inline]
+    pub const fn last(&self) -> OptSlot {
+        self.tail
+    }
+
     /// The slot after `slot`.
     pub fn after<T: Linked + FromZeros + Copy>(pool: &Pool<'_, T>, slot: u32) -> OptSlot {
         pool.at(slot).map_or(OptSlot::NONE, |item| item.links().next)
@@ -158,6 +164,7 @@ mod tests {
                 }
                 let walk = core::iter::successors(list.first().get(), |slot| List::after(&pool, *slot).get());
                 prop_assert_eq!(walk.collect::<Vec<_>>(), model.clone());
+                prop_assert_eq!(list.last().get(), model.last().copied());
                 prop_assert_eq!(list.is_empty(), model.is_empty());
             }
         }

@@ -1,10 +1,10 @@
-//! Frames that the link keeps until the peer has acknowledged them: the record of a frame, its flags, and lists of such records.
+//! Frames that the link keeps until the peer has acknowledged them: the record of a frame, and its flags.
 
 use zerocopy::FromZeros;
 
 use super::header::{HEADER, MIGRATED, PREFIX};
 use crate::convertor::Span;
-use crate::pool::Pool;
+use crate::list::{Linked, Links};
 use crate::rail::{HEAD, Lane};
 
 /// Bytes at the start of each slot: the first bytes of the frame, as the rail below gets them.
@@ -41,10 +41,8 @@ pub(super) struct InFlightFrame {
     pub cookie: u64,
     /// The peer.
     pub path: u32,
-    /// The frame before this one in its list, as a slot plus one.
-    pub previous: u32,
-    /// The frame behind this one in its list, as a slot plus one.
-    pub next: u32,
+    /// The frames before and after this one in its list: those in flight, or those of a lane that wait for a transmission.
+    pub links: Links,
     /// Bytes of the frame as the rail below counts them.
     pub len: u32,
     pub body_check: u32,
@@ -68,56 +66,20 @@ impl InFlightFrame {
     }
 }
 
+impl Linked for InFlightFrame {
+    fn links(&self) -> Links {
+        self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
 /// The window entry of a frame that migrated here from another link, and then to a third one. Nothing will arrive with its number.
 pub(super) const GAP: u32 = u32::MAX;
 /// The window entry of a frame that migrated to another link. The peer has the frame by that link, or has yet to get it.
 pub(super) const MIGRATED_ENTRY: u32 = u32::MAX - 1;
-
-/// A doubly linked list of frames, as slots plus one.
-#[derive(FromZeros, Clone, Copy, Debug)]
-pub(super) struct FrameList {
-    head: u32,
-    tail: u32,
-}
-
-impl FrameList {
-    pub fn push(&mut self, pool: &mut Pool<'_, InFlightFrame>, slot: u32) {
-        let name = slot.wrapping_add(1);
-        match pool.at_mut(self.tail.wrapping_sub(1)) {
-            Some(last) if self.tail != 0 => last.next = name,
-            _ => self.head = name,
-        }
-        if let Some(frame) = pool.at_mut(slot) {
-            (frame.previous, frame.next) = (self.tail, 0);
-        }
-        self.tail = name;
-    }
-
-    pub fn remove(&mut self, pool: &mut Pool<'_, InFlightFrame>, slot: u32) {
-        let Some(frame) = pool.at(slot) else { return };
-        let (previous, next) = (frame.previous, frame.next);
-        match pool.at_mut(previous.wrapping_sub(1)) {
-            Some(frame) if previous != 0 => frame.next = next,
-            _ => self.head = next,
-        }
-        match pool.at_mut(next.wrapping_sub(1)) {
-            Some(frame) if next != 0 => frame.previous = previous,
-            _ => self.tail = previous,
-        }
-    }
-
-    pub fn first(&self) -> Option<u32> {
-        self.head.checked_sub(1)
-    }
-
-    pub fn last(&self) -> Option<u32> {
-        self.tail.checked_sub(1)
-    }
-
-    pub const fn is_empty(&self) -> bool {
-        self.head == 0
-    }
-}
 
 /// The result of a transmission.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -155,7 +155,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     fn find_lost(&mut self, at: u32) {
         let reorder = u64::from(self.config.reorder);
         while let Some(path) = self.peers.paths.get_mut(at as usize)
-            && let Some(frame) = path.send.sent.first().and_then(|slot| self.send.frames.at(slot))
+            && let Some(frame) = path.send.sent.first().get().and_then(|slot| self.send.frames.at(slot))
             && frame.transmission < path.loss.latest
         {
             let least = path.estimator.least();
@@ -175,7 +175,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The oldest frame in flight counts as lost.
     fn mark_first_lost(&mut self, at: u32) {
-        let Some(slot) = self.peers.paths.get(at as usize).and_then(|path| path.send.sent.first()) else { return };
+        let Some(slot) = self.peers.paths.get(at as usize).and_then(|path| path.send.sent.first().get()) else {
+            return;
+        };
         if !self.is_still_sending(at, slot) {
             self.unlist(slot);
             if let Some(frame) = self.send.frames.at_mut(slot) {
@@ -204,12 +206,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// When a frame in flight counts as lost, or a tail loss probe is due, if nothing arrives until then.
     pub(super) fn resend_at(&self, at: u32) -> Option<u64> {
         let path = self.peers.paths.get(at as usize)?;
-        let first = self.send.frames.at(path.send.sent.first()?)?;
+        let first = self.send.frames.at(path.send.sent.first().get()?)?;
         if first.transmission < path.loss.latest {
             let window = path.loss.reordering.window(path.estimator.least());
             return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window));
         }
-        let last = self.send.frames.at(path.send.sent.last()?)?;
+        let last = self.send.frames.at(path.send.sent.last().get()?)?;
         let early = path.loss.reordering.early_timeouts();
         let times = u32::from(path.congestion.timeouts()).saturating_add(early.into());
         let timeout = path.estimator.timeout(self.timeout_bounds(), times);
@@ -225,7 +227,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// The time of [`resend_at`](Self::resend_at) has come.
     pub(super) fn on_loss_timer(&mut self, at: u32) {
         let Some(path) = self.peers.paths.get(at as usize) else { return };
-        let Some(first) = path.send.sent.first().and_then(|slot| self.send.frames.at(slot)) else { return };
+        let Some(first) = path.send.sent.first().get().and_then(|slot| self.send.frames.at(slot)) else { return };
         if first.transmission < path.loss.latest {
             self.find_lost(at);
         } else {
@@ -245,8 +247,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         path.loss.probed_at = now;
         path.congestion.on_timeout();
-        let (last, first) = (path.send.sent.last(), path.send.sent.first());
-        let beyond = path.send.queued[1].first().filter(|_| path.congestion.timeouts() >= MAX_SILENCES);
+        let (last, first) = (path.send.sent.last().get(), path.send.sent.first().get());
+        let beyond = path.send.queued[1].first().get().filter(|_| path.congestion.timeouts() >= MAX_SILENCES);
         self.counters.timeouts = self.counters.timeouts.wrapping_add(1);
         // The last frame is sent last again: if it is not answered, it is the next probe, too.
         for slot in [first.filter(|_| first != last), last].into_iter().flatten() {

@@ -5,9 +5,9 @@ use zerocopy::FromZeros;
 use super::ack_parts::AckParts;
 use super::congestion::CongestionWindow;
 use super::estimator::Estimator;
-use super::in_flight::FrameList;
 use super::numbers::widen;
 use super::reordering::Reordering;
+use crate::list::List;
 use crate::rail::{Endpoint, Lost};
 
 /// The link towards one peer.
@@ -111,9 +111,9 @@ pub(super) struct SendWindow {
     /// The length of `sent`.
     pub in_flight: u32,
     /// The unacknowledged frames that are in flight, in the order of their last transmission.
-    pub sent: FrameList,
+    pub sent: List,
     /// The unacknowledged frames that wait for a transmission: control frames, others.
-    pub queued: [FrameList; 2],
+    pub queued: [List; 2],
 }
 
 impl SendWindow {

@@ -4,10 +4,11 @@ use zerocopy::FromZeros;
 
 use super::checksum::{Checksum, sum_span};
 use super::header::{HEADER, MIGRATED, PREFIX, Prefix, TAG};
-use super::in_flight::{FrameList, HEAD_ROOM, IN_PLACE, InFlightFrame, Transmit, rest};
+use super::in_flight::{HEAD_ROOM, IN_PLACE, InFlightFrame, Transmit, rest};
 use super::path::{ConnState, Path};
 use super::state::Link;
 use crate::convertor::Span;
+use crate::list::List;
 use crate::pool::Handle;
 use crate::rail::{
     COPIED, Cookie, Endpoint, FullRail, Grant, HEAD, LINKED_HEAD, Lane, Origin, SendError, Sent, Shape, Ticket,
@@ -32,7 +33,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         let reserve_free = self.config.peers > 1 && self.send.reserve_slot == Handle::NONE;
         let full = self.is_full(path, lane, reserve_free);
-        let waits = lane != Lane::Control && !path.send.queued.iter().all(FrameList::is_empty);
+        let waits = lane != Lane::Control && !path.send.queued.iter().all(List::is_empty);
         if !self.window_has_room(path, lane)
             || waits
             || (lane != Lane::Control && !path.has_room())

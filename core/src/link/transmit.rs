@@ -3,9 +3,7 @@
 use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
 use super::header::{Header, MIGRATED, head_check};
-use super::in_flight::{
-    FrameList, IN_FLIGHT, InFlightFrame, QUEUED, READING, RETRANSMITTED, SENT, Transmit, lane_of, rest,
-};
+use super::in_flight::{IN_FLIGHT, InFlightFrame, QUEUED, READING, RETRANSMITTED, SENT, Transmit, lane_of, rest};
 use super::path::{ConnState, Path};
 use super::state::Link;
 use crate::convertor::Span;
@@ -100,13 +98,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// How many frames in flight were sent after that time; no more are counted than may be in flight.
     pub(super) fn in_flight_since(&self, path: &Path, time: u64) -> u32 {
-        let (mut count, mut last) = (0u32, path.send.sent.last());
+        let (mut count, mut last) = (0u32, path.send.sent.last().get());
         while count < path.congestion.allowed()
             && let Some(frame) = last.and_then(|slot| self.send.frames.at(slot))
             && frame.sent_at > time
         {
             count = count.wrapping_add(1);
-            last = frame.previous.checked_sub(1);
+            last = frame.links.prev.get();
         }
         count
     }
@@ -148,7 +146,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 if path.session.state != ConnState::Up {
                     return false;
                 }
-                let Some(slot) = path.send.queued.get(lane).and_then(FrameList::first) else { break };
+                let Some(slot) = path.send.queued.get(lane).and_then(|list| list.first().get()) else { break };
                 if lane == 1 && !path.has_room() {
                     return false; // goes on with the next acknowledgement
                 }

@@ -55,7 +55,7 @@ pub enum Refusal {
     /// Something that it needs is missing; the text names it.
     Missing(&'static str),
     /// A setting has a value that it cannot use; the text names the setting.
-    BadTunable(&'static str),
+    BadSetting(&'static str),
     /// It cannot work with the threads that were asked for.
     Threads,
     /// It has more rails than there is room for.
@@ -70,7 +70,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(what) => write!(f, "{what} is missing"),
-            Self::BadTunable(which) => write!(f, "the value of {which} is not usable: change the setting"),
+            Self::BadSetting(which) => write!(f, "the value of {which} is not usable: change the setting"),
             Self::Threads => f.write_str("it cannot work with the threads that were asked for"),
             Self::NoRoom => f.write_str("it has more rails than there is room for"),
             Self::Unpublished(error) => write!(f, "its cards could not be published: {error}"),

@@ -266,11 +266,11 @@ macro_rules! forward_rail {
         unsafe fn read_exposed(
             &mut self,
             from: $crate::rail::Endpoint,
-            loan: &$crate::rail::RemoteBuffer,
+            buffer: &$crate::rail::RemoteBuffer,
             sink: $crate::convertor::Span,
         ) -> bool {
             // SAFETY: passed on from the caller.
-            $via!(self, rail => unsafe { rail.read_exposed(from, loan, sink) })
+            $via!(self, rail => unsafe { rail.read_exposed(from, buffer, sink) })
         }
     };
     (@ read_limit $via:ident []) => {

@@ -21,7 +21,7 @@ pub struct Counts {
     pub lost: u32,
 }
 
-struct State {
+struct TraceState {
     bytes: Deque<u8, CAPACITY>,
     encoder: defmt::Encoder,
     /// Bytes of the frame that is being written.
@@ -33,12 +33,12 @@ struct State {
     section: Option<RestoreState>,
 }
 
-struct Shared(UnsafeCell<State>);
+struct Shared(UnsafeCell<TraceState>);
 
 // SAFETY: the state is accessed inside critical sections only.
 unsafe impl Sync for Shared {}
 
-static STATE: Shared = Shared(UnsafeCell::new(State {
+static STATE: Shared = Shared(UnsafeCell::new(TraceState {
     bytes: Deque::new(),
     encoder: defmt::Encoder::new(),
     frame: 0,
@@ -47,7 +47,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     section: None,
 }));
 
-impl State {
+impl TraceState {
     /// Calls `work` with the encoder, and puts the encoded bytes into the ring.
     fn encode(&mut self, work: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
         let Self { bytes, encoder, frame, overrun, .. } = self;

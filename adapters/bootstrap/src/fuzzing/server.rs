@@ -11,7 +11,7 @@ use crate::protocol::channel::{Channel, Kind, Side};
 use crate::protocol::handshake::{ANSWER, OPENING, Opening};
 use crate::protocol::stream::Stream;
 use crate::rank::connect::verify_answer;
-use crate::server::connection::State;
+use crate::server::connection::ConnState;
 use crate::server::event_loop::{EventLoop, Orders};
 use crate::server::{Config, Event};
 
@@ -97,9 +97,9 @@ fn connect(event_loop: &mut EventLoop) -> Option<Caller> {
 fn check(event_loop: &EventLoop) {
     for (rank, id) in &event_loop.by_rank {
         let state = event_loop.connections.get(id).map(|connection| &connection.state);
-        assert!(matches!(state, Some(State::Joined { rank: of, .. }) if of == rank), "rank {rank} has no connection");
+        assert!(matches!(state, Some(ConnState::Joined { rank: of, .. }) if of == rank), "rank {rank} has no connection");
     }
-    let open = event_loop.connections.values().filter(|it| matches!(it.state, State::Joined { .. })).count();
+    let open = event_loop.connections.values().filter(|it| matches!(it.state, ConnState::Joined { .. })).count();
     assert_eq!(open, event_loop.by_rank.len());
     assert_eq!(event_loop.handshakes(), event_loop.connections.len() - open);
 }

@@ -14,12 +14,12 @@ pub(crate) const OUTPUT_MAX: usize = 1 << 20;
 pub(crate) struct Connection {
     pub(crate) stream: Stream,
     pub(crate) from: String,
-    pub(crate) state: State,
+    pub(crate) state: ConnState,
     /// Bytes of the handshake that are still to be written.
     pub(crate) handshake_output: Vec<u8>,
 }
 
-pub(crate) enum State {
+pub(crate) enum ConnState {
     /// Waiting for the opening.
     Opening { read: Vec<u8>, until: Instant },
     /// Waiting for the rank's proof.
@@ -33,8 +33,10 @@ pub(crate) enum State {
 impl Connection {
     pub(crate) fn until(&self) -> Option<Instant> {
         match &self.state {
-            State::Opening { until, .. } | State::Proof { until, .. } | State::Refused { until } => Some(*until),
-            State::Joined { .. } => None,
+            ConnState::Opening { until, .. } | ConnState::Proof { until, .. } | ConnState::Refused { until } => {
+                Some(*until)
+            }
+            ConnState::Joined { .. } => None,
         }
     }
 
@@ -42,20 +44,20 @@ impl Connection {
     /// rank that does not read the answers.
     pub(crate) fn may_read(&self) -> bool {
         match &self.state {
-            State::Opening { .. } | State::Proof { .. } => true,
-            State::Refused { .. } => false,
-            State::Joined { channel, .. } => channel.output().len() < OUTPUT_MAX,
+            ConnState::Opening { .. } | ConnState::Proof { .. } => true,
+            ConnState::Refused { .. } => false,
+            ConnState::Joined { channel, .. } => channel.output().len() < OUTPUT_MAX,
         }
     }
 
     /// Whether a whole frame has been received that can be handled now.
     pub(crate) fn has_frames(&self) -> bool {
-        self.may_read() && matches!(&self.state, State::Joined { channel, .. } if channel.has_frame())
+        self.may_read() && matches!(&self.state, ConnState::Joined { channel, .. } if channel.has_frame())
     }
 
     pub(crate) fn has_output(&self) -> bool {
         !self.handshake_output.is_empty()
-            || matches!(&self.state, State::Joined { channel, .. } if !channel.output().is_empty())
+            || matches!(&self.state, ConnState::Joined { channel, .. } if !channel.output().is_empty())
     }
 
     /// Writes as much output as possible without waiting.
@@ -63,7 +65,7 @@ impl Connection {
         loop {
             let bytes = match &self.state {
                 _ if !self.handshake_output.is_empty() => &self.handshake_output[..],
-                State::Joined { channel, .. } => channel.output(),
+                ConnState::Joined { channel, .. } => channel.output(),
                 _ => &[],
             };
             if bytes.is_empty() {
@@ -72,7 +74,7 @@ impl Connection {
             match self.stream.write(bytes) {
                 Ok(count) if !self.handshake_output.is_empty() => drop(self.handshake_output.drain(..count)),
                 Ok(count) => {
-                    if let State::Joined { channel, .. } = &mut self.state {
+                    if let ConnState::Joined { channel, .. } = &mut self.state {
                         channel.wrote(count);
                     }
                 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::config::{Config, Event};
-use super::connection::{Close, Connection, State, is_probe, take_exactly};
+use super::connection::{Close, ConnState, Connection, is_probe, take_exactly};
 use super::job_state::{Effect, JobState, Message};
 use super::listener::Listener;
 use crate::protocol::channel::{Channel, Kind, Side};
@@ -191,7 +191,7 @@ impl EventLoop {
 
     /// Adds a new connection. Returns its id.
     pub(crate) fn admit(&mut self, stream: Stream, from: String) -> u64 {
-        let state = State::Opening { read: Vec::new(), until: Instant::now() + HANDSHAKE_LIMIT };
+        let state = ConnState::Opening { read: Vec::new(), until: Instant::now() + HANDSHAKE_LIMIT };
         let id = self.next_id;
         self.connections.insert(id, Connection { stream, from, state, handshake_output: Vec::new() });
         self.next_id += 1;
@@ -211,14 +211,14 @@ impl EventLoop {
     fn flush(&mut self, id: u64) -> Result<(), Close> {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         connection.flush()?;
-        if matches!(connection.state, State::Refused { .. }) && !connection.has_output() {
+        if matches!(connection.state, ConnState::Refused { .. }) && !connection.has_output() {
             return Err(Close::Quietly);
         }
         Ok(())
     }
 
     fn read(&mut self, id: u64) -> Result<(), Close> {
-        if let Some(Connection { state: State::Joined { rank, .. }, .. }) = self.connections.get(&id) {
+        if let Some(Connection { state: ConnState::Joined { rank, .. }, .. }) = self.connections.get(&id) {
             self.handle_frames(id, *rank)?; // frames that had to wait
         }
         let mut bytes = vec![0; 1 << 16];
@@ -228,7 +228,7 @@ impl EventLoop {
                 return Ok(());
             }
             match connection.stream.read(&mut bytes) {
-                Ok(0) if matches!(&connection.state, State::Proof { opening, .. } if is_probe(opening)) => {
+                Ok(0) if matches!(&connection.state, ConnState::Proof { opening, .. } if is_probe(opening)) => {
                     return Err(Close::Quietly);
                 }
                 Ok(0) => return Err(Close::Because("it closed the connection".into())),
@@ -246,20 +246,20 @@ impl EventLoop {
         while !bytes.is_empty() {
             let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
             match &mut connection.state {
-                State::Opening { read, until } => {
+                ConnState::Opening { read, until } => {
                     let until = *until;
                     if let Some(opening) = take_exactly::<OPENING>(read, &mut bytes) {
                         self.handle_opening(id, opening, until)?;
                     }
                 }
-                State::Proof { read, opening, nonce, .. } => {
+                ConnState::Proof { read, opening, nonce, .. } => {
                     if let Some(proof) = take_exactly::<PROOF>(read, &mut bytes) {
                         let (opening, nonce) = (*opening, *nonce);
                         self.handle_proof(id, &opening, &nonce, &proof)?;
                     }
                 }
-                State::Refused { .. } => return Ok(()),
-                State::Joined { rank, channel } => {
+                ConnState::Refused { .. } => return Ok(()),
+                ConnState::Joined { rank, channel } => {
                     let rank = *rank;
                     channel.feed(bytes);
                     bytes = &[];
@@ -285,7 +285,7 @@ impl EventLoop {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         if let Err(refusal) = checked {
             connection.handshake_output.extend(handshake::answer(refusal as u32, &[0; 32], &[0; PROOF]));
-            connection.state = State::Refused { until };
+            connection.state = ConnState::Refused { until };
             let from = connection.from.clone();
             let why = match refusal {
                 Refusal::Foreign => "it uses another protocol",
@@ -302,7 +302,7 @@ impl EventLoop {
         let exchange = Exchange { key: &self.config.key, opening: &bytes, nonce: &nonce };
         let answer: [u8; ANSWER] = handshake::answer(0, &nonce, &exchange.server_proof());
         connection.handshake_output.extend(answer);
-        connection.state = State::Proof { read: Vec::new(), until, opening: bytes, nonce };
+        connection.state = ConnState::Proof { read: Vec::new(), until, opening: bytes, nonce };
         Ok(())
     }
 
@@ -319,7 +319,7 @@ impl EventLoop {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         match joined {
             Ok(()) => {
-                connection.state = State::Joined { rank, channel };
+                connection.state = ConnState::Joined { rank, channel };
                 self.by_rank.insert(rank, id);
                 (self.on_event)(Event::Joined { rank });
                 self.send_all(out);
@@ -327,7 +327,7 @@ impl EventLoop {
             Err(why) => {
                 channel.send(Kind::Refuse, why.as_bytes());
                 connection.handshake_output.extend_from_slice(channel.output());
-                connection.state = State::Refused { until: Instant::now() + HANDSHAKE_LIMIT };
+                connection.state = ConnState::Refused { until: Instant::now() + HANDSHAKE_LIMIT };
                 let from = connection.from.clone();
                 (self.on_event)(Event::Refused { from, why });
             }
@@ -340,7 +340,7 @@ impl EventLoop {
             let Some(connection) = self.connections.get_mut(&id).filter(|connection| connection.may_read()) else {
                 return Ok(());
             };
-            let State::Joined { channel, .. } = &mut connection.state else { return Ok(()) };
+            let ConnState::Joined { channel, .. } = &mut connection.state else { return Ok(()) };
             let Some((kind, payload)) = channel.next().map_err(Close::Because)? else { return Ok(()) };
             let mut out = Vec::new();
             match self.job.frame(rank, kind, &payload, &mut out).map_err(Close::Because)? {
@@ -358,7 +358,7 @@ impl EventLoop {
         let mut touched: Vec<u64> = Vec::new();
         for note in notes {
             let Some(id) = self.by_rank.get(&note.to) else { continue };
-            if let Some(Connection { state: State::Joined { channel, .. }, .. }) = self.connections.get_mut(id) {
+            if let Some(Connection { state: ConnState::Joined { channel, .. }, .. }) = self.connections.get_mut(id) {
                 channel.send(note.kind, &note.payload);
                 touched.push(*id);
             }
@@ -386,7 +386,7 @@ impl EventLoop {
             Close::Quietly => None,
         };
         match connection.state {
-            State::Joined { rank, .. } => {
+            ConnState::Joined { rank, .. } => {
                 self.by_rank.remove(&rank);
                 self.job.disconnected(rank);
                 if self.config.disconnect_ends_rank {
@@ -395,8 +395,8 @@ impl EventLoop {
                 (self.on_event)(Event::Disconnected { rank, why: why.unwrap_or_default() });
             }
             // The refusal was reported when it happened.
-            State::Refused { .. } => {}
-            State::Opening { .. } | State::Proof { .. } => {
+            ConnState::Refused { .. } => {}
+            ConnState::Opening { .. } | ConnState::Proof { .. } => {
                 if let Some(why) = why {
                     (self.on_event)(Event::Refused { from: connection.from, why });
                 }

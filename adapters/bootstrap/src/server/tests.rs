@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 
 use super::config::Config;
-use super::connection::{Connection, OUTPUT_MAX, State};
+use super::connection::{ConnState, Connection, OUTPUT_MAX};
 use super::event_loop::{EventLoop, Orders, READS_PER_TURN};
 use crate::protocol::channel::{Channel, Kind, PAYLOAD_MAX, Side};
 use crate::protocol::handshake::ANSWER;
@@ -36,7 +36,7 @@ fn join(event_loop: &mut EventLoop, rank: u32) -> (u64, UnixStream, Channel) {
     let key = || JobKey::new([7; 32]);
     event_loop.job.join(rank, &mut Vec::new()).unwrap();
     event_loop.connections.get_mut(&id).unwrap().state =
-        State::Joined { rank, channel: Channel::new(key(), Side::Server) };
+        ConnState::Joined { rank, channel: Channel::new(key(), Side::Server) };
     event_loop.by_rank.insert(rank, id);
     (id, end, Channel::new(key(), Side::Rank))
 }
@@ -68,7 +68,7 @@ fn one_connection_gets_a_bounded_number_of_reads_per_turn() {
     rustix::net::sockopt::set_socket_send_buffer_size(&end, 4 << 20).unwrap();
     let written = (&end).write(channel.output()).unwrap();
     event_loop.serve(id);
-    let Some(Connection { state: State::Joined { channel, .. }, .. }) = event_loop.connections.get(&id) else {
+    let Some(Connection { state: ConnState::Joined { channel, .. }, .. }) = event_loop.connections.get(&id) else {
         panic!("closed")
     };
     println!("{} of {written} bytes were read", channel.unread());
@@ -89,7 +89,7 @@ fn output_for_a_rank_that_does_not_read_is_bounded_and_complete() {
     }
     end.write_all(channel.output()).unwrap();
     let output = |event_loop: &EventLoop| match &event_loop.connections[&id].state {
-        State::Joined { channel, .. } => channel.output().len(),
+        ConnState::Joined { channel, .. } => channel.output().len(),
         _ => panic!("not open"),
     };
     let (mut answers, mut bytes) = (0, vec![0; 1 << 16]);

@@ -34,7 +34,7 @@ impl Churn {
         let mut ends = rails(2).into_iter();
         let engines = [0, 1].map(|_| {
             let rail = ends.next().unwrap();
-            rail.script.borrow_mut().lends = true;
+            rail.script.borrow_mut().exposes = true;
             Pml::new(CONFIG, &mut Arena::new(memory(CONFIG.bytes(&[rail.attributes()]))), [rail]).unwrap()
         });
         let datas = LENS.map(|len| bytes(len, 5));

@@ -30,7 +30,7 @@ impl Pair {
         let mut ends = rails(2).into_iter();
         let mut engines = [0, 1].map(|_| {
             let rail = ends.next().unwrap();
-            rail.script.borrow_mut().lends = true;
+            rail.script.borrow_mut().exposes = true;
             Pml::new(config, &mut Arena::new(memory(config.bytes(&[rail.attributes()]))), [rail]).unwrap()
         });
         for at in 0..2u32 {
@@ -52,7 +52,7 @@ impl Pair {
         // SAFETY: the memory is there forever.
         match unsafe { self.0[0].isend(Peer(1), 1, tag, mode, Span::of(data)) }.unwrap() {
             Sending::Pending(request) => request,
-            Sending::Complete => panic!("a lent message takes a request"),
+            Sending::Complete => panic!("an exposed message takes a request"),
         }
     }
 
@@ -177,8 +177,8 @@ fn p20_a_message_that_cannot_be_read_comes_in_fragments() {
         let receive = receive.unwrap_or_else(|| pair.recv(7, &mut into));
         pair.turn();
         assert!(pair.ended(send, receive) && into == data);
-        let [lent, fetched, unfetched, fragments] = pair.counts();
-        assert_eq!([lent, fetched, unfetched], [1, 0, 1]);
+        let [exposed, fetched, unfetched, fragments] = pair.counts();
+        assert_eq!([exposed, fetched, unfetched], [1, 0, 1]);
         assert!(fragments > 0);
     }
 }

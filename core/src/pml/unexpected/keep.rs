@@ -32,8 +32,8 @@ impl<R: Rails> Pml<'_, R> {
             true => body == 0,
             false => peer.granted.kept_envelopes < quota.0 && (body == 0 || peer.granted.kept_units < quota.1),
         });
-        let lent = first.flags & wire::FLAG_EXPOSED != 0;
-        if !room || body > self.unit_bytes || (lent && self.unit_bytes < KEPT_BUFFER_BYTES) {
+        let exposed = first.flags & wire::FLAG_EXPOSED != 0;
+        if !room || body > self.unit_bytes || (exposed && self.unit_bytes < KEPT_BUFFER_BYTES) {
             return self.credit_violation(rail, frame);
         }
         let unit = if body == 0 {
@@ -70,7 +70,7 @@ impl<R: Rails> Pml<'_, R> {
             peer.granted.keep(body != 0);
         }
         let place = self.unit_span(kept, body);
-        if lent {
+        if exposed {
             let buffer = remote_buffer_of(frame);
             if !self.read_into_unit(handle, rail, first, &buffer) {
                 self.keep_remote_buffer(kept, rail, &buffer);

@@ -52,8 +52,8 @@ pub struct Script {
     pub unmet: bool,
     pub events: VecDeque<Event>,
     /// Bodies are exposed. Each is noted: address and length.
-    pub lends: bool,
-    pub lent: Vec<(usize, u64)>,
+    pub exposes: bool,
+    pub exposed: Vec<(usize, u64)>,
     /// Whether exposed bodies can be read: the next answers; after those always.
     pub fetches: VecDeque<bool>,
     /// How many times the exposed bodies were revoked.
@@ -92,7 +92,7 @@ pub struct Scripted {
     staged: bool,
     /// All exposed bodies of all rails: owner, memory, and whether it was revoked.
     end: u32,
-    loans: Rc<RefCell<Vec<(u32, Span, bool)>>>,
+    exposed: Rc<RefCell<Vec<(u32, Span, bool)>>>,
     /// The memory that the device of any rail reaches.
     memory: Rc<RefCell<Vec<Option<Memory>>>>,
     performing: VecDeque<(Endpoint, Native, Cookie)>,
@@ -138,7 +138,7 @@ pub fn rails(count: u32) -> Vec<Scripted> {
     let block = vec![0u8; Hub::cost(count, 16, 128)].leak();
     let hub: &'static Hub<'static> = Box::leak(Box::new(Hub::new(&mut Arena::new(block), count, 16, 128).unwrap()));
     let memory: Rc<RefCell<Vec<Option<Memory>>>> = Rc::default();
-    let loans: Rc<RefCell<Vec<(u32, Span, bool)>>> = Rc::default();
+    let exposed: Rc<RefCell<Vec<(u32, Span, bool)>>> = Rc::default();
     (0..count)
         .map(|end| {
             let inner = hub.rail(end).unwrap();
@@ -159,7 +159,7 @@ pub fn rails(count: u32) -> Vec<Scripted> {
                 overtaken: VecDeque::new(),
                 staged: false,
                 end,
-                loans: loans.clone(),
+                exposed: exposed.clone(),
                 memory: memory.clone(),
                 performing: VecDeque::new(),
             }
@@ -368,22 +368,22 @@ impl Rail for Scripted {
 impl SingleCopy for Scripted {
     fn expose(&mut self, _: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let mut script = self.script.borrow_mut();
-        let (base, _) = body.as_contiguous().filter(|_| script.lends)?;
-        script.lent.push((base as usize, body.len()));
-        let mut loans = self.loans.borrow_mut();
-        loans.push((self.end, *body, false));
-        let mut loan = [0x55; REMOTE_BUFFER_BYTES];
-        loan[..8].copy_from_slice(&(loans.len() as u64).to_le_bytes());
-        Some(RemoteBuffer(loan))
+        let (base, _) = body.as_contiguous().filter(|_| script.exposes)?;
+        script.exposed.push((base as usize, body.len()));
+        let mut exposed = self.exposed.borrow_mut();
+        exposed.push((self.end, *body, false));
+        let mut buffer = [0x55; REMOTE_BUFFER_BYTES];
+        buffer[..8].copy_from_slice(&(exposed.len() as u64).to_le_bytes());
+        Some(RemoteBuffer(buffer))
     }
 
-    unsafe fn read_exposed(&mut self, _: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
+    unsafe fn read_exposed(&mut self, _: Endpoint, buffer: &RemoteBuffer, sink: Span) -> bool {
         let mut script = self.script.borrow_mut();
-        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte])) as usize;
-        let lent = number.checked_sub(1).and_then(|at| self.loans.borrow().get(at).copied());
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| buffer.0[byte])) as usize;
+        let found = number.checked_sub(1).and_then(|at| self.exposed.borrow().get(at).copied());
         // A forged or revoked buffer yields nothing.
-        let lent = lent.filter(|(_, body, recalled)| !recalled && sink.len() <= body.len());
-        let Some((_, body, _)) = lent.filter(|_| script.fetches.pop_front() != Some(false)) else {
+        let found = found.filter(|(_, body, recalled)| !recalled && sink.len() <= body.len());
+        let Some((_, body, _)) = found.filter(|_| script.fetches.pop_front() != Some(false)) else {
             // SAFETY: the sink is writable, as promised to this function; it may have been written in part.
             unsafe { sink.unpack([0xbb; 16].as_ptr(), 16) };
             return false;
@@ -397,12 +397,12 @@ impl SingleCopy for Scripted {
     }
 
     fn read_limit(&self, _: Endpoint) -> u64 {
-        if self.script.borrow().lends { MOST_FETCHED } else { 0 }
+        if self.script.borrow().exposes { MOST_FETCHED } else { 0 }
     }
 
     fn revoke_exposed(&mut self) {
         self.script.borrow_mut().recalls += 1;
-        self.loans.borrow_mut().iter_mut().filter(|loan| loan.0 == self.end).for_each(|loan| loan.2 = true);
+        self.exposed.borrow_mut().iter_mut().filter(|buffer| buffer.0 == self.end).for_each(|buffer| buffer.2 = true);
     }
 }
 

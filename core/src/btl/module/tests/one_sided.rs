@@ -149,14 +149,14 @@ proptest! {
         answers in proptest::collection::vec(prop_oneof![Just(Answer::Busy), Just(Answer::Pass), Just(Answer::InPlace)], 0..40),
         slow in any::<bool>(),
         (which, device) in device(),
-        lends in any::<[bool; 2]>(),
+        exposes in any::<[bool; 2]>(),
         fetches in proptest::collection::vec(any::<bool>(), 0..12),
     ) {
         let mut mesh = mesh_of(2, small(window), DEVICES[which]);
         mesh.scripts[0].borrow_mut().device.extend(device);
-        for (script, lends) in mesh.scripts.iter().zip(lends) {
+        for (script, exposes) in mesh.scripts.iter().zip(exposes) {
             let mut script = script.borrow_mut();
-            script.lends = lends;
+            script.exposes = exposes;
             script.fetches.extend(&fetches);
         }
         let results = Results::new();
@@ -238,10 +238,10 @@ proptest! {
     #[test]
     fn b25_forged_frames_touch_nothing(
         frames in proptest::collection::vec((proptest::collection::vec(any::<u8>(), 0..128), 0u8..11, any::<bool>()), 1..20),
-        lends in any::<bool>(),
+        exposes in any::<bool>(),
     ) {
         let mut mesh = mesh(2, small(2));
-        mesh.scripts.iter().for_each(|script| script.borrow_mut().lends = lends);
+        mesh.scripts.iter().for_each(|script| script.borrow_mut().exposes = exposes);
         let here = memory(64);
         let (_, remote) = register(&mut mesh.modules[1], here, Access::REMOTE_READ);
         let results = Results::new();

@@ -13,7 +13,7 @@ use std::{vec, vec::Vec};
 /// Two modules over rails that expose memory.
 fn exposing(window: u16) -> Mesh {
     let mesh = mesh(2, small(window));
-    mesh.scripts.iter().for_each(|script| script.borrow_mut().lends = true);
+    mesh.scripts.iter().for_each(|script| script.borrow_mut().exposes = true);
     mesh
 }
 
@@ -98,7 +98,7 @@ fn b25_deregistered_memory_is_not_read() {
     let sink = memory(300);
     get(&mut mesh, [0, 1], Span::contiguous(sink.0, 300), &remote, 0, params(results));
     mesh.modules[1].progress(Instant::ZERO);
-    assert_eq!(mesh.scripts[1].borrow().lent.len(), 1);
+    assert_eq!(mesh.scripts[1].borrow().exposed.len(), 1);
     mesh.modules[1].deregister_mem(registration).unwrap();
     mesh.drive();
     assert_eq!(results.only(), Err(Failure::Denied(Denied::NoMemory)));
