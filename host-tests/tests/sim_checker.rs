@@ -66,7 +66,7 @@ fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Re
             && receive.source.is_none_or(|source| source == message.from)
             && receive.tag.is_none_or(|tag| tag == message.tag)
     };
-    let at = queue.iter().position(fits).expect("made to match one");
+    let at = queue.iter().position(fits).expect("the history has a message for each receive");
     let (message, what) = queue.remove(at).expect("just found");
     let delivered = what.len.min(receive.room);
     let outcome = Outcome::Received {

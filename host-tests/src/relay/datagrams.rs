@@ -237,7 +237,11 @@ mod tests {
             from
         };
         say(&a, 1, 1);
-        assert_eq!(hear(&b, 1), relay.advertised().address(0), "as if from where the other is said to be");
+        assert_eq!(
+            hear(&b, 1),
+            relay.advertised().address(0),
+            "the datagram seems to come from the address that the sender advertises"
+        );
         relay.set(DatagramFaults { duplicate: 1000, ..DatagramFaults::default() });
         say(&a, 1, 2);
         hear(&b, 2);

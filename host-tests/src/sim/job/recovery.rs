@@ -29,7 +29,7 @@ impl Job<'_> {
                 continue;
             }
             match tries % 4 {
-                // For ever longer times if no time-out is running, since requested messages may take many rounds.
+                // The wait grows while no time-out is running, since requested messages may take many rounds.
                 0 => self.post_wildcards(at, if self.links.is_some() { 100 } else { 100 << (tries / 8).min(8) })?,
                 1 => self.cancel_receives(at, if tries < 4 { 1 } else { usize::MAX }),
                 2 => self.skip_probe(at),

@@ -16,7 +16,7 @@ use super::windows::{check_windows, one_sided_counts};
 use crate::sim::history::{History, Record, check};
 use crate::sim::network::Net;
 
-/// Number of rounds without any event, while time moves ever faster, after which a job is stuck.
+/// Number of rounds without any event, with growing steps of time, after which a job is stuck.
 const MAX_IDLE_ROUNDS: u32 = 3000;
 /// Number of rounds without progress of a program after which a busy job is taken to have no end.
 const MAX_ROUNDS: u64 = 20_000_000;

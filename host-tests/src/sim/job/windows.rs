@@ -188,7 +188,7 @@ impl Job<'_> {
             self.ended += 1;
             let node_windows = &mut self.nodes[at].node_windows;
             let Some(place) = node_windows.open.iter().position(|open| open.operation == operation) else {
-                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, which is not under rail")));
+                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, but is not in progress")));
             };
             let OpenOperation { number, deed, room, window, .. } = node_windows.open.remove(place);
             self.net.trace(at as u32, || format!("operation {number} is over: {result:?}"));

@@ -107,7 +107,7 @@ impl SimRail {
         Self { net, node, rail, card, attributes, draft: None, room }
     }
 
-    /// Disappears without closing. All other ends are told some time later.
+    /// Disappears without closing. All other ends report the loss some time later.
     pub fn leave(self) {
         let mut state = self.net.0.borrow_mut();
         for other in (0..state.nodes()).filter(|other| *other != self.node) {
@@ -423,13 +423,13 @@ impl Rail for SimRail {
         let (at, body_at) = (frame.0 as u32, packet.body_at);
         let body = packet.bytes.get(skip..).unwrap_or(&[]);
         if body_at <= state.now {
-            // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
+            // SAFETY: the caller guarantees that the sink is valid. It cannot be in the packet's own memory.
             unsafe { sink.unpack(body.as_ptr(), body.len()) };
             state.discard(at);
             return Delivery::Done;
         }
         // A part is written at once, to detect a reader that accesses the sink too early.
-        // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
+        // SAFETY: the caller guarantees that the sink is valid. It cannot be in the packet's own memory.
         unsafe { sink.unpack(body.as_ptr(), body.len() / 3) };
         state.counts.pending_deliveries += 1;
         let packet = state.packet(at);
@@ -463,7 +463,7 @@ impl Rail for SimRail {
 impl RequestCache for SimRail {
     fn request_init(&mut self, extra: &mut [u8]) {
         assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
-        assert_ne!(extra, PREPARED, "prepared twice");
+        assert_ne!(extra, PREPARED, "a request was prepared twice");
         extra.copy_from_slice(&PREPARED);
         let mut state = self.net.0.borrow_mut();
         state.counts.prepared += 1;
@@ -471,7 +471,7 @@ impl RequestCache for SimRail {
     }
 
     fn request_fini(&mut self, extra: &mut [u8]) {
-        assert_eq!(extra, PREPARED, "undone, and was never prepared");
+        assert_eq!(extra, PREPARED, "a request was released that was never prepared");
         extra.fill(0);
         let mut state = self.net.0.borrow_mut();
         state.counts.unprepared += 1;
