@@ -192,14 +192,14 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
             let send = world.isend(0, 1, 2, Mode::Standard, &data);
             let mover = usize::from(gets);
             let before = world.nodes[mover].counters().pieces;
-            let mut told = None;
+            let mut outcome = None;
             world.until("one more piece, or the whole message, has arrived", |world| {
-                told = world.nodes[1].test(receive);
-                told.is_some() || world.nodes[mover].counters().pieces > before + round % 4
+                outcome = world.nodes[1].test(receive);
+                outcome.is_some() || world.nodes[mover].counters().pieces > before + round % 4
             });
             // The only peer of a rail is its first endpoint.
             world.nodes[round as usize % 2].pml().rails().0[0].inner().raw().inject_connection_error(Endpoint(0));
-            let status = told.unwrap_or_else(|| world.finish(1, receive));
+            let status = outcome.unwrap_or_else(|| world.finish(1, receive));
             assert_eq!(status.map(|status| status.delivered), Ok(LEN as u64), "round {round}");
             world.finish_send(0, send).expect("it is sent");
             assert!(room == data, "round {round}, gets: {gets}");

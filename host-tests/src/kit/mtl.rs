@@ -406,10 +406,10 @@ pub fn m14_cancel_removes_unmatched_receives<S: Setup>(setup: S) {
     let data = patterned(1, 5000);
     let mut rooms = [vec![0; 5000], vec![0; 5000]];
     let [one, other] = &mut rooms;
-    let vain = world.irecv(1, Source::Any, Tag::Any, one);
-    assert!(world.nodes[1].cancel(vain));
-    assert!(!world.nodes[1].cancel(vain), "a receive is cancelled only once");
-    assert_eq!(world.finish(1, vain), Err(Failure::Cancelled));
+    let unmatched = world.irecv(1, Source::Any, Tag::Any, one);
+    assert!(world.nodes[1].cancel(unmatched));
+    assert!(!world.nodes[1].cancel(unmatched), "a receive is cancelled only once");
+    assert_eq!(world.finish(1, unmatched), Err(Failure::Cancelled));
     let receive = world.irecv(1, Source::Any, Tag::Any, other);
     let sending = world.isend(0, 1, 1, Mode::Synchronous, &data);
     if let Sending::Pending(request) = sending {

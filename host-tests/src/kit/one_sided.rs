@@ -44,7 +44,7 @@ pub struct Modules<S: Setup<Rail: 'static>> {
     pub modules: Vec<Btl<'static, S::Rail>>,
     /// Endpoints, by module and by other module.
     pub to: Vec<Vec<Option<EndpointId>>>,
-    told: Vec<&'static Ends>,
+    completions: Vec<&'static Ends>,
 }
 
 /// Records completions: the context word of each operation, and its outcome.
@@ -114,8 +114,8 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
             Btl::new(config, &mut Arena::new(block), rail).expect("room for all tables")
         };
         let modules: Vec<_> = setup.rails(count).into_iter().map(module).collect();
-        let told = (0..count).map(|_| &*Box::leak(Box::default())).collect();
-        let mut all = Self { setup, modules, to: vec![vec![None; count]; count], told };
+        let completions = (0..count).map(|_| &*Box::leak(Box::default())).collect();
+        let mut all = Self { setup, modules, to: vec![vec![None; count]; count], completions };
         for one in 0..count {
             for other in (0..count).filter(|other| *other != one) {
                 all.introduce(one, other);
@@ -184,7 +184,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         registration: Option<Registration>,
         word: usize,
     ) {
-        let (to, callback) = (self.to(one, other), self.told[one] as RmaCallback<'static, S::Rail>);
+        let (to, callback) = (self.to(one, other), self.completions[one] as RmaCallback<'static, S::Rail>);
         let params = RmaParams { registration, callback: Some(callback), context: [word, 0] };
         let module = &mut self.modules[one];
         // SAFETY: test memory lives forever, and is not accessed until the operation is complete.
@@ -200,7 +200,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
 
     /// The outcomes of the operations that have completed since the last call.
     pub fn ends(&self, at: usize) -> Vec<(usize, Result<u64, Failure>)> {
-        self.told[at].0.borrow_mut().drain(..).collect()
+        self.completions[at].0.borrow_mut().drain(..).collect()
     }
 
     /// Does one operation, and waits for it.

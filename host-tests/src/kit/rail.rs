@@ -192,10 +192,11 @@ pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup:
         None,
         "an unknown endpoint: nothing is exposed to it"
     );
-    let mut read_exposed = |mesh: &mut Mesh<S>, from: Endpoint, loan: &RemoteBuffer, len: usize| {
+    let mut read_exposed = |mesh: &mut Mesh<S>, from: Endpoint, exposed: &RemoteBuffer, len: usize| {
         into.fill(0xee);
         // SAFETY: only this function uses the sink, and not meanwhile.
-        let fetched = unsafe { mesh.ends[1].rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
+        let fetched =
+            unsafe { mesh.ends[1].rail.read_exposed(from, exposed, Span::contiguous(into.as_mut_ptr(), len)) };
         assert!(into[len..].iter().all(|byte| *byte == 0xee), "written beyond the sink");
         assert!(!fetched || into[..len] == data[..len], "{len} bytes differ");
         fetched
@@ -204,20 +205,20 @@ pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup:
         !read_exposed(&mut mesh, from, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), 100),
         "a forged buffer was read"
     );
-    let Some(loan) = mesh.ends[0].rail.expose(to, &Span::of(&data)) else { return };
+    let Some(exposed) = mesh.ends[0].rail.expose(to, &Span::of(&data)) else { return };
     for len in [1, 4096, 19_999, 20_000] {
-        assert!(read_exposed(&mut mesh, from, &loan, len), "{len} bytes of an exposed buffer cannot be read");
+        assert!(read_exposed(&mut mesh, from, &exposed, len), "{len} bytes of an exposed buffer cannot be read");
     }
-    assert!(!read_exposed(&mut mesh, unknown, &loan, 100), "a buffer of an unknown peer was read");
+    assert!(!read_exposed(&mut mesh, unknown, &exposed, 100), "a buffer of an unknown peer was read");
     let can = [from, unknown].map(|from| mesh.ends[1].rail.read_limit(from));
     assert!(can[0] != 0 && can[1] == 0, "read limits for a known and an unknown peer: {can:?}");
     mesh.ends[0].rail.revoke_exposed();
-    assert!(!read_exposed(&mut mesh, from, &loan, 100), "a revoked buffer was read");
-    let loan =
+    assert!(!read_exposed(&mut mesh, from, &exposed, 100), "a revoked buffer was read");
+    let exposed =
         mesh.ends[0].rail.expose(to, &Span::of(&data)).expect("a rail can expose memory again after it revoked some");
-    assert!(read_exposed(&mut mesh, from, &loan, 20_000), "a buffer exposed after the revocation cannot be read");
+    assert!(read_exposed(&mut mesh, from, &exposed, 20_000), "a buffer exposed after the revocation cannot be read");
     mesh.ends[0].rail.del_peer(to);
-    assert!(!read_exposed(&mut mesh, from, &loan, 100), "a buffer was read after its owner had deleted the peer");
+    assert!(!read_exposed(&mut mesh, from, &exposed, 100), "a buffer was read after its owner had deleted the peer");
 }
 
 /// The event contains at least the header, whatever its length and the length of the body.
