@@ -198,8 +198,10 @@ impl<'p> Block<'p> {
             let aim = self.plan.messages[self.random.pick(&left) as usize];
             let any = aim.tag < RESERVED && self.random.chance(300);
             let fits = |tag: u32| if any { tag < RESERVED } else { tag == aim.tag };
-            let at =
-                left.iter().position(|index| fits(self.plan.messages[*index as usize].tag)).expect("one was aimed at");
+            let at = left
+                .iter()
+                .position(|index| fits(self.plan.messages[*index as usize].tag))
+                .expect("the message that was aimed at fits");
             let index = left.remove(at);
             let message = self.plan.messages[index as usize];
             let tag = (!any).then_some(message.tag);
