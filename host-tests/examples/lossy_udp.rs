@@ -20,7 +20,8 @@ use towline_udp::{Config, Rail};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let seconds: u64 = arguments.first().map_or(5, |seconds| seconds.parse().expect("a number of seconds"));
+    let seconds: u64 =
+        arguments.first().map_or(5, |seconds| seconds.parse().expect("the first argument is a number of seconds"));
     let namespaces = [arguments.get(1).cloned(), arguments.get(2).cloned()];
     let [(to_one, from_other), (to_other, from_one)] = [channel(), channel()];
     let [one, other] = namespaces;
@@ -40,20 +41,21 @@ struct Side {
 impl Side {
     fn new(rank: u32, namespace: Option<String>, to_peer: &Sender<Vec<u8>>, from_peer: &Receiver<Vec<u8>>) -> Self {
         if let Some(name) = &namespace {
-            let file = std::fs::File::open(format!("/var/run/netns/{name}")).expect("a network namespace");
+            let file = std::fs::File::open(format!("/var/run/netns/{name}"))
+                .expect("the network namespace exists, and this user may enter it");
             // SAFETY: the descriptor is open, and only this thread changes its namespace.
             let entered = unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) };
-            assert_eq!(entered, 0, "the network namespace cannot be entered");
+            assert_eq!(entered, 0, "the network namespace cannot be entered: this needs root");
         }
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
         config.within_host = namespace.is_none();
-        let raw = Rail::new(config).expect("a network");
+        let raw = Rail::new(config).expect("there is a network interface for udp");
         let mut config = link::Config::new(0, u64::from(rank) + 1, raw.attributes());
         config.peers = 1;
         let memory = vec![0; config.bytes(&raw)].leak();
         let mut link = Link::new(raw, Crc32c, config, &mut Arena::new(memory)).expect("the memory is large enough");
         to_peer.send(link.card().to_vec()).expect("the other thread is running");
-        let card = from_peer.recv().expect("the other end's card");
+        let card = from_peer.recv().expect("the other thread has sent its card");
         let to = link.add_peer(Peer(1 - rank), &card).expect("the other end is reachable");
         Self { link, to, begun: Instant::now() }
     }

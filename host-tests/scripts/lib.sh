@@ -45,14 +45,14 @@ own_logs() {
     mkdir -p "$logs"
 }
 
-# shard_of N/M: chooses shard N of M. From then on, the N-th call of `mine` and every M-th call after it succeed. Without an
-# argument, every call succeeds.
+# shard_of N/M: chooses shard N of M. A script calls `mine` once for each piece of work, and does the work if the call succeeds.
+# The N-th call and every M-th call after it succeed. Without an argument, every call succeeds.
 calls=0 shard=1 shards=1
 shard_of() {
     [[ -n ${1:-} ]] || return 0
-    [[ $1 =~ ^([0-9]+)/([0-9]+)$ ]] || fail "$1 is not a shard; an example of a shard is 2/5"
+    [[ $1 =~ ^([0-9]+)/([0-9]+)$ ]] || fail "$1 is not a shard: write it as N/M, for example 2/5"
     shard=${BASH_REMATCH[1]} shards=${BASH_REMATCH[2]}
-    ((shard >= 1 && shard <= shards)) || fail "there is no shard $1"
+    ((shard >= 1 && shard <= shards)) || fail "there is no shard $1: N/M needs 1 <= N <= M"
 }
 
 mine() {

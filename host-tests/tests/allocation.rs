@@ -1,4 +1,4 @@
-//! Messages cause no allocation: the allocator of this test process counts.
+//! Messages cause no allocation: the allocator of this test process counts its calls.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,15 +53,17 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
         rdma: towline_core::pml::rdma::Config::OFF,
     };
     let mut wires = vec![0u8; Hub::cost(peers, 64, 256) + 8];
-    let hub = Hub::new(&mut Arena::new(&mut wires), peers, 64, 256).expect("the cost that it says");
+    let hub =
+        Hub::new(&mut Arena::new(&mut wires), peers, 64, 256).expect("the memory has the size that `Hub::cost` says");
     let bytes = Mtl::<[Rail<'_>; 1]>::bytes(&config, 1, &[&Hub::attributes(256)]) + 8;
     let mut memory: Vec<Vec<u8>> = (0..peers).map(|_| vec![0u8; bytes]).collect();
     let mut engines: Vec<(Mtl<'_, [Rail<'_>; 1]>, Comm)> = memory
         .iter_mut()
         .zip(0..)
         .map(|(memory, rank)| {
-            let rail = hub.rail(rank).expect("an end for each");
-            let mut mtl = Mtl::new(config, 1, &mut Arena::new(memory), [rail]).expect("the bytes that it says");
+            let rail = hub.rail(rank).expect("the hub has an end for each rank");
+            let mut mtl = Mtl::new(config, 1, &mut Arena::new(memory), [rail])
+                .expect("the memory has the size that the configuration says");
             let params = mtl.params();
             for peer in (0..peers).map(Peer) {
                 mtl.add_peer(peer, &params, |_, rail| rail.add_peer(peer, &peer.0.to_le_bytes())).expect("reachable");
@@ -83,7 +85,7 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
         while target.0.progress(Instant::ZERO) != 0 {}
     }
     let kept = target.0.pml().used()[1];
-    assert!(kept >= UNEXPECTED, "{kept}");
+    assert!(kept >= UNEXPECTED, "only {kept} messages are unexpected");
     for tag in (0..each).rev() {
         for rank in 1..peers {
             let mut into = [0u8; 4];
@@ -92,7 +94,7 @@ fn p17_p32_a_hundred_thousand_unexpected_messages_take_no_allocation() {
                 let sink = Span::contiguous(into.as_mut_ptr(), into.len());
                 target.0.irecv(target.1, Source::Rank(rank), Tag::Is(tag), sink).expect("a free request")
             };
-            target.0.test(request).expect("it is here").expect("it fits");
+            target.0.test(request).expect("the message has arrived").expect("the message fits the buffer");
             assert_eq!(into, tag.to_le_bytes());
         }
         target.0.progress(Instant::ZERO);

@@ -38,7 +38,7 @@ fn engines<const N: usize>() -> Vec<(Mtl<'static, [Rail; N]>, Comm)> {
     for (own, engine) in engines.iter_mut().enumerate() {
         let peer = 1 - own;
         let reach = |link: usize, rail: &mut Rail| rail.add_peer(Peer(peer as u32), &cards[peer][link]);
-        engine.add_peer(Peer(peer as u32), &params[peer], reach).expect("the same host");
+        engine.add_peer(Peer(peer as u32), &params[peer], reach).expect("both ranks are on this host");
     }
     let world = |(rank, mut engine): (usize, Mtl<'static, [Rail; N]>)| {
         let comm = engine.add_comm(1, Group::World { size: 2 }, rank as u32).expect("room for it");
@@ -89,12 +89,12 @@ fn exchange<const N: usize>() {
                 false
             });
             rounds += 1;
-            assert!(rounds < 10_000_000, "{} requests hang", open.len());
+            assert!(rounds < 10_000_000, "{} requests did not complete", open.len());
         }
     }
     for (engine, _) in &engines {
         for link in 0..N {
-            let counters = engine.rails().rail(link).expect("as many as links").counters();
+            let counters = engine.rails().rail(link).expect("there is a rail for each link").counters();
             assert_eq!((counters.established, counters.lost), (1, 0), "link {link}: {counters:?}");
         }
     }

@@ -1,11 +1,11 @@
-//! Runs the examples as real processes: several ranks under `towline run`, over shared memory and TCP.
+//! Runs the examples as real processes: several ranks under `towline run`, over sm, tcp and udp.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The transports and numbers of links.
+/// The transports.
 const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
 
 /// The folder of cargo's build output, in the profile of these tests. It is the parent of the test's own folder.
@@ -237,7 +237,10 @@ fn diffusion_does_not_depend_on_the_number_of_ranks() {
             let mut reader = png::Decoder::new(std::io::Cursor::new(&picture)).read_info().unwrap();
             let mut cells = vec![0; reader.output_buffer_size().unwrap()];
             reader.next_frame(&mut cells).unwrap();
-            assert!(cells == expected, "{name} on {ranks} ranks over {way}: other cells than in one piece");
+            assert!(
+                cells == expected,
+                "{name} on {ranks} ranks over {way}: the cells differ from those of one process"
+            );
             assert!(first.get_or_insert_with(|| picture.clone()) == &picture, "{name} on {ranks} ranks over {way}");
         }
     }
@@ -288,8 +291,8 @@ fn a_rank_that_is_killed_ends_the_job_with_a_message() {
     }
 }
 
-/// Ranks that lose a killed rank also end, perhaps before the launcher notices. The killed rank is reported all the
-/// same.
+/// Ranks that lose a killed rank end too, perhaps before the launcher notices the killed one. The launcher reports the killed
+/// rank in any case.
 #[test]
 fn a_killed_rank_is_named_before_ranks_that_end_because_of_it() {
     let folder = Folder::new("named");

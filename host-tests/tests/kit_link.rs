@@ -30,7 +30,7 @@ fn link<R: FullRail>(raw: R, number: u8) -> Link<'static, R, Crc32c> {
         ..Config::new(number, 77 + u64::from(number), raw.attributes())
     };
     let block = vec![0; config.bytes(&raw)].leak();
-    Link::new(raw, Crc32c, config, &mut Arena::new(block)).expect("the cost is enough")
+    Link::new(raw, Crc32c, config, &mut Arena::new(block)).expect("the memory is large enough")
 }
 
 struct Loopback {
@@ -45,9 +45,9 @@ impl Setup for Loopback {
     fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
         let ends = count as u32;
         let block = vec![0; Hub::cost(ends, self.slots, self.frame)].leak();
-        let hub = Hub::new(&mut Arena::new(block), ends, self.slots, self.frame).expect("the cost is enough");
+        let hub = Hub::new(&mut Arena::new(block), ends, self.slots, self.frame).expect("the memory is large enough");
         let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
-        (0..ends).map(|end| link(hub.rail(end).expect("as many as ends"), end as u8)).collect()
+        (0..ends).map(|end| link(hub.rail(end).expect("the hub has an end for each rail"), end as u8)).collect()
     }
 
     fn leave(&mut self, _: Self::Rail) -> bool {

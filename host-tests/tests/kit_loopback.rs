@@ -18,9 +18,9 @@ impl Setup for Loopback {
     fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
         let ends = count as u32;
         let block = vec![0; Hub::cost(ends, self.slots, self.frame)].leak();
-        let hub = Hub::new(&mut Arena::new(block), ends, self.slots, self.frame).expect("the cost is enough");
+        let hub = Hub::new(&mut Arena::new(block), ends, self.slots, self.frame).expect("the memory is large enough");
         let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
-        (0..ends).map(|end| hub.rail(end).expect("as many as ends")).collect()
+        (0..ends).map(|end| hub.rail(end).expect("the hub has an end for each rail")).collect()
     }
 
     fn leave(&mut self, _: Self::Rail) -> bool {

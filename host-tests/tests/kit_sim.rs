@@ -92,16 +92,16 @@ fn p26_p27_a_message_matches_before_its_payload_is_in() {
         let log = world.logs[1][0].clone();
         let before = log.borrow().firsts();
         world.until("the header is there", |_| log.borrow().firsts() > before);
-        assert!(!world.nodes[1].cancel(receive), "matched by its header");
+        assert!(!world.nodes[1].cancel(receive), "the header alone matches the receive");
         if log.borrow().pending_reports[1] == 1 {
-            assert_eq!(world.nodes[1].test(receive), None, "and not over before its payload is in");
+            assert_eq!(world.nodes[1].test(receive), None, "a receive is not complete before its payload has arrived");
             seen += 1;
         }
         world.finish(1, receive).expect("it is received");
         world.finish_send(0, sending).expect("it is sent");
         assert_eq!(room, data);
     }
-    assert!(seen > 10, "bodies were not late: {seen}");
+    assert!(seen > 10, "too few bodies were late: {seen}");
     world.assert_all_released();
 }
 
@@ -129,6 +129,6 @@ fn p26_m12_m13_a_probe_finds_a_message_whose_payload_is_not_in() {
         world.finish_send(0, sending).expect("it is sent");
         assert_eq!(room, data);
     }
-    assert!(seen > 10, "bodies were not late: {seen}");
+    assert!(seen > 10, "too few bodies were late: {seen}");
     world.assert_all_released();
 }

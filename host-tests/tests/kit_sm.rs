@@ -47,7 +47,7 @@ impl Setup for Shared {
 
     fn leave(&mut self, rail: Rail) -> bool {
         drop(rail);
-        self.ahead += Duration::from_secs(60); // whether all are alive is looked at now and then
+        self.ahead += Duration::from_secs(60); // the rail checks now and then whether its peers are alive
         true
     }
 }

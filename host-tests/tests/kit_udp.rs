@@ -1,6 +1,6 @@
 //! The kits over UDP rails in one process. All checks run over links, also with a network that loses, duplicates,
-//! reorders and corrupts datagrams. Over the rails without links run the checks of the rail kit that tolerate lost
-//! frames: on a loopback interface with room in the sockets, a few frames at a time get through.
+//! reorders and corrupts datagrams. The checks of the rail kit that tolerate lost frames also run over rails without links:
+//! on a loopback interface with room in the sockets, a few frames at a time get through.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -153,15 +153,18 @@ fn sessions_are_established_over_a_bad_network() {
         let mut mesh = Mesh::new(through(Rc::clone(&relay), [Encrypt::Off, Encrypt::Always][seed as usize % 2]), 3);
         let (bytes, pairs) = (patterned(seed, 40), [(0, 1), (1, 2), (2, 0)]);
         let shape = Shape { tag: 0x80, lane: Lane::Eager, header: 8, len: 40 };
-        mesh.until("a frame by each way", |mesh| {
+        mesh.until("each end receives a frame", |mesh| {
             for (from, to) in pairs {
                 let sent = mesh.try_send(from, to, shape, &bytes);
                 assert!(matches!(sent, Ok(_) | Err(SendError::Busy)), "seed {seed}: {sent:?}");
             }
             mesh.ends.iter().all(|end| !end.got.is_empty())
         });
-        assert!(mesh.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes), "seed {seed}: spoilt");
-        assert!(relay.borrow().done.iter().all(|done| *done > 0), "seed {seed}: nothing was done to datagrams");
+        assert!(
+            mesh.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes),
+            "seed {seed}: a corrupt frame was delivered"
+        );
+        assert!(relay.borrow().done.iter().all(|done| *done > 0), "seed {seed}: a kind of fault did not happen");
     }
 }
 

@@ -129,7 +129,10 @@ fn b51_p23_p28_devices_move_long_messages() {
         let limits = pml::Config { rdma: rdma::Config { messages: 4, ..rdma::Config::OFF }, ..CONFIG };
         let mut world = World::new(verbs(way), 2, limits);
         world.exchange(0, 1, 1, &[1; 19_999]);
-        assert!(world.nodes.iter().all(|node| node.counters().pieces == 0), "it is short");
+        assert!(
+            world.nodes.iter().all(|node| node.counters().pieces == 0),
+            "the device moved a message that is too short for it"
+        );
         for len in [20_000, 33_000, 100_001, 1 << 20] {
             let data = [0, 1].map(|from| (0..len).map(|at| (at * 7 + from) as u8).collect::<Vec<_>>());
             let mut rooms = [vec![0; len], vec![0; len]];
@@ -153,7 +156,10 @@ fn b51_p23_p28_devices_move_long_messages() {
             assert!(counters.bytes_by_device > 2 << 20, "{counters:?}");
             assert_eq!(node.pml().pins(), [0, 0]);
             let device = node.pml().rails().0[0].inner().counters();
-            assert!(device.direct >= 10, "from the user's memory to the user's memory: {device:?}");
+            assert!(
+                device.direct >= 10,
+                "the device moves bytes between the users' buffers, without a copy: {device:?}"
+            );
         }
         world.assert_all_released();
     }
@@ -186,14 +192,14 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
             let send = world.isend(0, 1, 2, Mode::Standard, &data);
             let mover = usize::from(gets);
             let before = world.nodes[mover].counters().pieces;
-            let mut told = None;
-            world.until("a piece was moved, or all", |world| {
-                told = world.nodes[1].test(receive);
-                told.is_some() || world.nodes[mover].counters().pieces > before + round % 4
+            let mut outcome = None;
+            world.until("one more piece, or the whole message, has arrived", |world| {
+                outcome = world.nodes[1].test(receive);
+                outcome.is_some() || world.nodes[mover].counters().pieces > before + round % 4
             });
             // The only peer of a rail is its first endpoint.
             world.nodes[round as usize % 2].pml().rails().0[0].inner().raw().inject_connection_error(Endpoint(0));
-            let status = told.unwrap_or_else(|| world.finish(1, receive));
+            let status = outcome.unwrap_or_else(|| world.finish(1, receive));
             assert_eq!(status.map(|status| status.delivered), Ok(LEN as u64), "round {round}");
             world.finish_send(0, send).expect("it is sent");
             assert!(room == data, "round {round}, gets: {gets}");
@@ -203,13 +209,13 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
             });
         }
         assert!(world.nodes.iter_mut().all(|node| node.pml().pins() == [0, 0]));
-        assert!(world.nodes[0].counters().links_down >= 6, "it did not break");
+        assert!(world.nodes[0].counters().links_down >= 6, "the link did not break");
         assert!(world.nodes.iter().any(|node| node.counters().device_failures != 0), "no device was interrupted");
     }
 }
 
 /// A queue pair in its error state ends its connection at both ends, as broken. Other connections go on, and the peer
-/// is reachable again after it was added again.
+/// is reachable again once it has been added again.
 #[test]
 fn a_queue_pair_that_fails_is_lost_at_both_ends_and_is_replaced() {
     let mut mesh = Mesh::new(verbs(|_| {}), 3);
@@ -224,7 +230,7 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_is_replaced() {
         }
         let to = mesh.ends[0].to[1];
         mesh.ends[0].rail.inject_connection_error(to);
-        mesh.until("both ends are told", |mesh| mesh.ends[..2].iter().all(|end| !end.lost.is_empty()));
+        mesh.until("both ends report the loss", |mesh| mesh.ends[..2].iter().all(|end| !end.lost.is_empty()));
         mesh.run_until_idle();
         assert_eq!(mesh.ends[0].lost, [(peer(1), Lost::Broken)], "turn {turn}");
         assert_eq!(mesh.ends[1].lost, [(peer(0), Lost::Broken)], "turn {turn}");
@@ -356,7 +362,10 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
         round += 1;
     }
     let cut_short = all.modules[0].rail().counters().forced_destroys;
-    assert!(cut_short <= (round / 4) as u64, "the device lets go by itself in time, but for {cut_short} of {round}");
+    assert!(
+        cut_short <= (round / 4) as u64,
+        "{cut_short} of {round} queue pairs had to be destroyed before the device had returned its buffers"
+    );
 }
 
 /// Short frames are sent inline, and the device signals only every eighth.
@@ -373,7 +382,7 @@ fn short_frames_are_inline_and_few_are_signaled() {
     assert_eq!((counters.inline, counters.signaled + counters.unsignaled), (160, 320));
     assert!(counters.signaled <= 320 / 8 + 1, "{counters:?}");
     let to = mesh.ends[0].to[1];
-    mesh.until("what is not told of is asked for", |mesh| mesh.ends[0].rail.drained(to));
+    mesh.until("the rail asks for the completions that were not signaled", |mesh| mesh.ends[0].rail.drained(to));
 }
 
 /// Ends the connection of the first two ends at both sides, and introduces them again.
@@ -390,7 +399,7 @@ fn meet_anew<S: Setup>(mesh: &mut Mesh<S>) {
     }
 }
 
-/// The device holds a buffer for a frame that it has received by half, and releases it only when the rail waits for
+/// The device holds a buffer for a frame of which it has received a half. It releases the buffer only when the rail waits for
 /// that.
 #[test]
 fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
@@ -403,7 +412,7 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
         }
         let to = mesh.ends[0].to[1];
         mesh.ends[0].rail.inject_connection_error(to);
-        mesh.until("both ends are told", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
+        mesh.until("both ends report the loss", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
         meet_anew(&mut mesh);
     }
     for _ in 0..20 {
@@ -471,14 +480,14 @@ fn exchange_until<S: Setup<Rail = Linked>>(world: &mut World<S>, what: &str, don
             return;
         }
     }
-    panic!("waited in vain: {what}; {:#?}", counters(world, 1));
+    panic!("this did not happen in time: {what}; {:#?}", counters(world, 1));
 }
 
 /// Two links, each between two devices of its own. One loses its cable during traffic in both directions: its devices
 /// notice, the other link carries on, and the first one is used again once the cable is back. The cables are those of
 /// the virtual machine.
 #[test]
-#[ignore = "pulls a cable of the virtual machine that other tests use: by itself"]
+#[ignore = "pulls a cable of the virtual machine that other tests use, so it must run alone"]
 fn a_cable_of_two_that_is_pulled_costs_no_message_and_is_used_again() {
     let setup = linked(2, |rank, link| {
         let mut config = Config::new(0x51, rank, JobKey::new([0x17; 32]));
@@ -496,18 +505,18 @@ fn a_cable_of_two_that_is_pulled_costs_no_message_and_is_used_again() {
     let is_used = |before: [Counters; 2]| {
         move |now: [Counters; 2]| now.iter().zip(&before).all(|(now, before)| frames(*now) >= frames(*before) + 20)
     };
-    exchange_until(&mut world, "both are used", is_used(Default::default()));
+    exchange_until(&mut world, "both links are used", is_used(Default::default()));
     for turn in 1..=2 {
         cable("down");
-        exchange_until(&mut world, "it is lost", |all| all.iter().all(|it| it.lost >= turn));
+        exchange_until(&mut world, "the link is lost", |all| all.iter().all(|it| it.lost >= turn));
         cable("up");
-        exchange_until(&mut world, "it comes back", |all| all.iter().all(|it| it.established > turn));
+        exchange_until(&mut world, "the link comes back", |all| all.iter().all(|it| it.established > turn));
         let before = counters(&mut world, 1);
-        exchange_until(&mut world, "it is used again", is_used(before));
+        exchange_until(&mut world, "the link is used again", is_used(before));
     }
     assert!(
         counters(&mut world, 0).iter().all(|it| (it.established, it.lost) == (1, 0)),
-        "the other one was lost, too"
+        "the other link was lost, too"
     );
     world.assert_all_released();
 }

@@ -78,7 +78,7 @@ fn b14_p15_smallest_pools_block_no_job() {
             let what = pool.map_or("all", |pool| seeds::POOLS[pool]);
             assert_eq!(setting.config.check(), Ok(()));
             counts.add(
-                &run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, {what} at the least: {trouble}")).counts,
+                &run(setting).unwrap_or_else(|trouble| panic!("seed {seed}, smallest pools: {what}: {trouble}")).counts,
             );
         }
     }

@@ -66,7 +66,7 @@ fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Re
             && receive.source.is_none_or(|source| source == message.from)
             && receive.tag.is_none_or(|tag| tag == message.tag)
     };
-    let at = queue.iter().position(fits).expect("made to match one");
+    let at = queue.iter().position(fits).expect("the history has a message for each receive");
     let (message, what) = queue.remove(at).expect("just found");
     let delivered = what.len.min(receive.room);
     let outcome = Outcome::Received {
@@ -88,7 +88,7 @@ fn falsified(plant: impl Fn(&mut History, usize) -> bool) -> Vec<Option<Violatio
     let mut verdicts = vec![];
     for seed in 0..2 {
         let good = ideal(seed);
-        check(&good).expect("the ideal job is in order");
+        check(&good).expect("the checker accepts the ideal history");
         for at in 0..good.records.len() {
             let mut bad = good.clone();
             if plant(&mut bad, at) {
@@ -111,7 +111,7 @@ fn received(history: &mut History, at: usize) -> Option<&mut Outcome> {
 fn a_perfect_job_passes_and_is_counted() {
     let mut total = 0;
     for seed in 0..50 {
-        let summary = check(&ideal(seed)).expect("in order");
+        let summary = check(&ideal(seed)).expect("the checker accepts the ideal history");
         assert_eq!(summary.cancelled, 1);
         assert!(summary.messages > 40 && summary.wildcards > 10 && summary.bytes > 5000);
         total += summary.truncated;
@@ -296,7 +296,8 @@ fn a_synchronous_send_that_did_not_wait_is_found() {
     let verdicts = falsified(|history, at| {
         let Record::Send(Message { mode: Mode::Synchronous, .. }) = history.records[at] else { return false };
         let number = history.records[..at].iter().filter(|record| matches!(record, Record::Send(_))).count() as u32;
-        let end = history.records.iter().position(|record| *record == Record::Sent(number, None)).expect("it ended");
+        let end =
+            history.records.iter().position(|record| *record == Record::Sent(number, None)).expect("the send ended");
         let end = history.records.remove(end);
         history.records.insert(at + 1, end);
         true

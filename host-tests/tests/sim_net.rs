@@ -179,7 +179,7 @@ fn a_broken_connection_is_made_again_after_the_outage() {
     assert_eq!((frames(&mut other, 199_000), frames(&mut one, 210_000)), ((0, 0), (0, 1)));
     let to = one.add_peer(Peer(1), other.card()).expect("local");
     send(&mut one, to, 4);
-    assert_eq!(frames(&mut other, 300_000), (0, 0), "not known here yet");
+    assert_eq!(frames(&mut other, 300_000), (0, 0), "the sender is not known at this end yet");
     other.add_peer(Peer(0), one.card()).expect("local");
     assert_eq!(frames(&mut other, 300_000), (1, 0));
     assert_eq!(net.counts().reconnected, 2);
@@ -201,7 +201,11 @@ fn a_restarted_node_is_another_incarnation() {
     let mut one = net.revive(0).remove(0);
     let to = one.add_peer(Peer(1), other.card()).expect("local");
     send(&mut one, to, 1);
-    assert_eq!(frames(&mut other, 100_000), (0, 1), "it knows of the one before");
+    assert_eq!(
+        frames(&mut other, 100_000),
+        (0, 1),
+        "the other end still knows the earlier incarnation, and reports its loss"
+    );
     other.add_peer(Peer(0), one.card()).expect("local");
     assert_eq!(frames(&mut other, 100_000), (1, 0));
 

@@ -8,7 +8,7 @@ use towline_host_tests::sim::seeds::{self, SingleFault};
 
 const SEEDS: u64 = 16;
 
-/// Runs jobs with this fault only. Returns the counts.
+/// Runs jobs with this fault only, which must pass. Returns the counts.
 fn bear(fault: SingleFault) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..SEEDS {
@@ -19,12 +19,12 @@ fn bear(fault: SingleFault) -> Counts {
     counts
 }
 
-/// Runs them with a planted bug. Some of them must fail, and at least one with the expected error.
+/// Runs the same jobs with a planted bug. At least one must fail with the expected error.
 fn notice(fault: SingleFault, bug: PlantedBug, is_named: fn(&JobError) -> bool) {
     notice_among(fault, bug, |_| true, is_named);
 }
 
-/// Runs only those for which `such` holds.
+/// The same, with only those settings for which `such` holds.
 fn notice_among(fault: SingleFault, bug: PlantedBug, such: fn(&Setting) -> bool, is_named: fn(&JobError) -> bool) {
     let mut others = vec![];
     for setting in (0..SEEDS).map(|seed| seeds::only(seed, fault)).filter(such) {
@@ -34,7 +34,7 @@ fn notice_among(fault: SingleFault, bug: PlantedBug, such: fn(&Setting) -> bool,
             other => others.extend(other.err()),
         }
     }
-    panic!("{bug:?} was noticed as {others:?}");
+    panic!("{bug:?} was not noticed with the expected error, but as {others:?}");
 }
 
 /// A node was lost although it was alive.
@@ -92,7 +92,7 @@ fn p15_nodes_without_a_common_rail_are_reported_as_unreachable() {
 }
 
 #[test]
-#[ignore = "one job, by TOWLINE_SEED and TOWLINE_FAULT (the place of the fault in the list), to be looked into"]
+#[ignore = "runs one job, to examine a failure: TOWLINE_SEED, and TOWLINE_FAULT as an index into the list of faults"]
 fn one_job() {
     let seed = std::env::var("TOWLINE_SEED").unwrap().parse().unwrap();
     let faults = [

@@ -135,7 +135,7 @@ fn left(at: u64, by: u8) -> impl Fn(&mut History, usize) -> bool {
 
 #[test]
 fn a_correct_history_passes() {
-    let summary = check(&ideal()).expect("in order");
+    let summary = check(&ideal()).expect("the checker accepts the ideal history");
     assert_eq!((summary.one_sided, summary.denied), (40, 1));
 }
 

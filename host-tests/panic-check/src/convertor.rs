@@ -34,7 +34,7 @@ fn layouts() -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// An accelerator of which the optimiser knows nothing.
+/// An accelerator that is opaque to the optimiser.
 #[derive(Debug)]
 struct Opaque;
 

@@ -1,5 +1,5 @@
-//! Calls every function of the core with arguments of which the optimiser knows nothing. So the optimiser cannot remove a
-//! panic that some argument could cause.
+//! Calls every function of the core with arguments that are opaque to the optimiser. So the optimiser cannot remove a panic
+//! that some argument could cause.
 //!
 //! - `bin/any.rs`, for bare metal: it links only if no panic is reachable from the core.
 //! - `bin/real.rs`, for the host: the engine over the real rails. It may contain no panic from the core's sources.
@@ -15,7 +15,7 @@ pub mod matching;
 pub mod modex;
 pub mod opaque;
 
-/// A value of which the optimiser knows nothing.
+/// A value that is opaque to the optimiser: it may be any value of its type.
 #[inline(always)]
 pub fn any<T>(value: T) -> T {
     core::hint::black_box(value)
@@ -45,7 +45,7 @@ pub fn format(value: impl core::fmt::Display) {
     keep(core::fmt::Write::write_fmt(&mut Discard, format_args!("{value}")));
 }
 
-/// Reaches all functions of the core, with rails of which the optimiser knows nothing.
+/// Reaches all functions of the core, with rails that are opaque to the optimiser.
 pub fn reach() {
     floor0::reach();
     convertor::reach();

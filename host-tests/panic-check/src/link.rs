@@ -1,4 +1,4 @@
-//! Links, over a rail of which the optimiser knows nothing.
+//! Links, over a rail that is opaque to the optimiser.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::link::{Checksum, Config, Crc32c, Link};

@@ -1,5 +1,5 @@
-//! A rail of which the optimiser knows nothing: it returns any result at any time. Code that cannot panic over this rail
-//! cannot panic over any rail.
+//! A rail that is opaque to the optimiser: it returns any result at any time. Code that cannot panic over this rail cannot
+//! panic over any rail.
 
 use towline_core::convertor::Span;
 use towline_core::rail::access::Access;
@@ -14,7 +14,7 @@ use towline_core::time::Instant;
 
 use crate::{any, keep};
 
-/// A rail of which the optimiser knows nothing. See the [module](self).
+/// A rail that is opaque to the optimiser. See the [module](self).
 #[derive(Debug)]
 pub struct Opaque;
 

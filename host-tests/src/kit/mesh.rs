@@ -20,7 +20,7 @@ pub trait Setup {
     /// Makes `count` rails that can reach each other and know no peer yet.
     fn rails(&mut self, count: usize) -> Vec<Self::Rail>;
 
-    /// Number of rails of each node of a transport. Each call of [`rails`](Self::rails) gives one.
+    /// Number of rails of each node of a transport. Each call of [`rails`](Self::rails) makes one for every node.
     fn links(&self) -> usize {
         1
     }
@@ -28,7 +28,7 @@ pub trait Setup {
     /// The time for the next poll. It is called before each round of polls, so virtual time may advance here.
     fn now(&mut self) -> Instant;
 
-    /// Ends a rail as the end of its process would. `false` if other rails cannot lose a rail of this kind.
+    /// Ends a rail, as the end of its process would. Returns `false` if other rails cannot lose a rail of this kind.
     fn leave(&mut self, rail: Self::Rail) -> bool {
         drop(rail);
         true
@@ -91,7 +91,7 @@ impl<S: Setup> Mesh<S> {
     /// `count` ends, each of which has added all the others.
     pub fn new(mut setup: S, count: usize) -> Self {
         let rails = setup.rails(count);
-        assert_eq!(rails.len(), count, "the setup gave another number of rails");
+        assert_eq!(rails.len(), count, "the setup made another number of rails than was asked for");
         let ends = rails.into_iter().map(|rail| End {
             rail,
             to: vec![Endpoint(u32::MAX); count],
@@ -111,7 +111,7 @@ impl<S: Setup> Mesh<S> {
         mesh
     }
 
-    /// Adds `other` as a peer of `one`.
+    /// Adds end `other` as a peer of end `one`.
     pub fn introduce(&mut self, one: usize, other: usize) {
         let card = self.ends[other].rail.card().to_vec();
         let added = self.ends[one].rail.add_peer(peer(other), &card);
@@ -251,7 +251,10 @@ impl<R: FullRail> End<R> {
             Event::Frame(frame) => self.take_frame(&frame),
             Event::Sent(cookie) => self.sent.push(cookie),
             Event::Delivered(cookie) => {
-                let received = self.pending.remove(&cookie.0).expect("a delivery that nobody asked for, or twice");
+                let received = self
+                    .pending
+                    .remove(&cookie.0)
+                    .expect("a delivery is reported only once, and only if it was pending");
                 self.got.push(received);
             }
             Event::Lost(peer, why) | Event::Down(peer, why) => self.lost.push((peer, why)),

@@ -94,7 +94,7 @@ pub fn m4_an_engine_without_peers_releases_everything<S: Setup>(setup: S) {
         assert_eq!(node.pml().used(), [0, 0, 0]);
     }
     for node in world.nodes {
-        assert_eq!(node.finalize().0.len(), 1, "the rails come back");
+        assert_eq!(node.finalize().0.len(), 1, "`finalize` returns the rails");
     }
     assert!(world.logs.iter().flatten().all(|log| log.borrow().sent.is_empty()));
     let little = Box::leak(Box::new([0u8; 64]));
@@ -123,7 +123,7 @@ pub fn m5_one_unreachable_peer_undoes_the_whole_call<S: Setup>(setup: S) {
         let comm = world.world[0];
         // SAFETY: nothing is sent, so nothing of the empty span is kept.
         let refused = unsafe { world.nodes[0].isend(comm, to, 1, Mode::Standard, Span::EMPTY) };
-        assert_eq!(refused, Err(Refusal::NoPeer(Peer(to))), "it was to be forgotten");
+        assert_eq!(refused, Err(Refusal::NoPeer(Peer(to))), "the failed call must remove every peer that it had added");
     }
     for node in 0..3 {
         world.nodes[node].add_peers(&others(node), params, reach(None)).expect("all can be reached");
@@ -152,8 +152,8 @@ pub fn m6_p7_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     for node in &mut world.nodes {
         assert_eq!(node.pml().used(), [0, 0, 0]);
     }
-    world.introduce(0, 1).expect("it may come again");
-    world.introduce(1, 0).expect("it may come again");
+    world.introduce(0, 1).expect("a deleted peer can be added again");
+    world.introduce(1, 0).expect("a deleted peer can be added again");
     world.exchange(0, 1, 4, &patterned(4, 50_000));
     world.exchange(1, 0, 4, &patterned(5, 50_000));
 }
@@ -174,7 +174,7 @@ pub fn m7_buffers_can_be_reused_after_completion<S: Setup>(setup: S) {
             assert!(room == bytes, "{mode:?} {len}");
             room.fill(0x11);
             world.exchange(0, 1, 6, &[1, 2, 3]);
-            assert!(room.iter().all(|byte| *byte == 0x11), "written after the end");
+            assert!(room.iter().all(|byte| *byte == 0x11), "the buffer was written to after the receive had completed");
         }
     }
     world.assert_all_released();
@@ -349,7 +349,11 @@ pub fn m12_a_probed_message_stays_first<S: Setup>(setup: S) {
         });
         let found = found.expect("just seen");
         assert_eq!((found.peer, found.tag, found.len), (Peer(0), 7 + at as u32, data.len() as u64));
-        assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), Some(found), "it stays");
+        assert_eq!(
+            world.nodes[1].iprobe(comm, Source::Any, Tag::Any),
+            Some(found),
+            "a probe leaves the message in place"
+        );
         let mut room = vec![0; data.len()];
         let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
         let status = world.finish(1, receive).expect("it is received");
@@ -402,21 +406,24 @@ pub fn m14_cancel_removes_unmatched_receives<S: Setup>(setup: S) {
     let data = patterned(1, 5000);
     let mut rooms = [vec![0; 5000], vec![0; 5000]];
     let [one, other] = &mut rooms;
-    let vain = world.irecv(1, Source::Any, Tag::Any, one);
-    assert!(world.nodes[1].cancel(vain));
-    assert!(!world.nodes[1].cancel(vain), "only once");
-    assert_eq!(world.finish(1, vain), Err(Failure::Cancelled));
+    let unmatched = world.irecv(1, Source::Any, Tag::Any, one);
+    assert!(world.nodes[1].cancel(unmatched));
+    assert!(!world.nodes[1].cancel(unmatched), "a receive is cancelled only once");
+    assert_eq!(world.finish(1, unmatched), Err(Failure::Cancelled));
     let receive = world.irecv(1, Source::Any, Tag::Any, other);
     let sending = world.isend(0, 1, 1, Mode::Synchronous, &data);
     if let Sending::Pending(request) = sending {
-        assert!(!world.nodes[0].cancel(request), "sends go on");
+        assert!(!world.nodes[0].cancel(request), "a send cannot be cancelled");
     }
     let logs = world.logs[1].clone();
     world.until("the first fragment is there", |_| logs.iter().any(|log| log.borrow().firsts() > 0));
-    assert!(!world.nodes[1].cancel(receive), "it matched");
+    assert!(!world.nodes[1].cancel(receive), "a matched receive cannot be cancelled");
     world.finish(1, receive).expect("it is received");
     world.finish_send(0, sending).expect("it is sent");
-    assert!(rooms[1] == data && rooms[0].iter().all(|byte| *byte == 0), "nothing is written to what was cancelled");
+    assert!(
+        rooms[1] == data && rooms[0].iter().all(|byte| *byte == 0),
+        "nothing is written to the buffer of a cancelled receive"
+    );
     world.assert_all_released();
 }
 
@@ -425,7 +432,7 @@ pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
     let table: &'static [u32] = &[1, 0];
     let early = world.nodes[0].add_comm(9, Group::Table(table), 1).expect("room for a communicator");
-    assert!(world.nodes[0].add_comm(9, Group::Table(table), 1).is_err(), "a context is taken once");
+    assert!(world.nodes[0].add_comm(9, Group::Table(table), 1).is_err(), "a context belongs to one communicator only");
     let data = [patterned(1, 50), patterned(2, 8000), patterned(3, 50)];
     let sends: Vec<_> = data
         .iter()
@@ -434,7 +441,7 @@ pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
         .collect();
     world.run_until_idle();
     let comm = world.world[1];
-    assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None, "it is not for the other communicator");
+    assert_eq!(world.nodes[1].iprobe(comm, Source::Any, Tag::Any), None, "the message belongs to another communicator");
     let late = world.nodes[1].add_comm(9, Group::Table(table), 0).expect("room for a communicator");
     assert_eq!(world.nodes[1].rank(late), Some(0));
     assert_eq!(world.nodes[1].rank_of(late, Peer(0)), Some(1));
@@ -454,7 +461,7 @@ pub fn m15_early_messages_wait_for_their_communicator<S: Setup>(setup: S) {
     world.nodes[1].del_comm(late);
     // SAFETY: nothing is sent.
     let refused = unsafe { world.nodes[0].isend(early, 0, 4, Mode::Standard, Span::EMPTY) };
-    assert_eq!(refused, Err(Refusal::Invalid), "it is deleted");
+    assert_eq!(refused, Err(Refusal::Invalid), "the communicator is deleted");
     world.assert_all_released();
 }
 
@@ -477,7 +484,7 @@ pub fn m15_deleting_a_communicator_fails_its_senders<S: Setup>(setup: S) {
     world.nodes[1].del_comm(comms[1]);
     assert_eq!(world.finish(1, receive), Err(Failure::Cancelled));
     let [short, long] = sends;
-    world.finish_send(0, short).expect("a short one was over long ago");
+    world.finish_send(0, short).expect("a short message needs no receive");
     assert_eq!(world.finish_send(0, long), Err(Failure::NoCommunicator(Peer(1))));
     world.exchange(0, 1, 4, &data);
     world.assert_all_released();
@@ -499,7 +506,7 @@ pub fn m16_limits_are_enforced<S: Setup>(setup: S) {
         assert_eq!(engine.irecv(comm, Source::Any, Tag::Is(u32::MAX), Span::EMPTY), Err(Refusal::Invalid));
     }
     assert_eq!(engine.iprobe(comm, Source::Rank(7), Tag::Any), None);
-    assert!(engine.add_comm(70, Group::World { size: 2 }, 2).is_err(), "the own rank is outside");
+    assert!(engine.add_comm(70, Group::World { size: 2 }, 2).is_err(), "the own rank is not in the group");
     let mut rooms = [[0; 8]; 4];
     let [a, b, c, d] = &mut rooms;
     let receives = [a, b, c].map(|room| world.irecv(0, Source::Any, Tag::Any, room));

@@ -44,7 +44,7 @@ pub struct Modules<S: Setup<Rail: 'static>> {
     pub modules: Vec<Btl<'static, S::Rail>>,
     /// Endpoints, by module and by other module.
     pub to: Vec<Vec<Option<EndpointId>>>,
-    told: Vec<&'static Ends>,
+    completions: Vec<&'static Ends>,
 }
 
 /// Records completions: the context word of each operation, and its outcome.
@@ -62,7 +62,7 @@ impl<R: FullRail> RmaCompleted<R> for Ends {
 pub struct Memory {
     /// The first byte.
     pub base: *mut u8,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -114,8 +114,8 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
             Btl::new(config, &mut Arena::new(block), rail).expect("room for all tables")
         };
         let modules: Vec<_> = setup.rails(count).into_iter().map(module).collect();
-        let told = (0..count).map(|_| &*Box::leak(Box::default())).collect();
-        let mut all = Self { setup, modules, to: vec![vec![None; count]; count], told };
+        let completions = (0..count).map(|_| &*Box::leak(Box::default())).collect();
+        let mut all = Self { setup, modules, to: vec![vec![None; count]; count], completions };
         for one in 0..count {
             for other in (0..count).filter(|other| *other != one) {
                 all.introduce(one, other);
@@ -124,7 +124,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         all
     }
 
-    /// Introduces one module to another.
+    /// Adds module `other` as a peer of module `one`.
     fn introduce(&mut self, one: usize, other: usize) {
         let card = self.modules[other].rail().card().to_vec();
         let mut reached = [Err(Unreachable::NoCard)];
@@ -142,36 +142,39 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         self.introduce(other, one);
     }
 
-    /// The endpoint.
+    /// The endpoint of module `one` for module `other`.
     pub fn to(&self, one: usize, other: usize) -> EndpointId {
         self.to[one][other].expect("they know each other")
     }
 
-    /// One round; whether anything came of it.
+    /// Makes progress at every module once. Returns whether there was any.
     pub fn progress(&mut self) -> bool {
         let now = self.setup.now();
         self.modules.iter_mut().map(|module| module.progress(now)).sum::<u32>() != 0
     }
 
-    /// Rounds until that is so.
+    /// Makes progress at all modules until `done`.
+    ///
+    /// # Panics
+    /// If this does not happen in time.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let mut wait_limit = WaitLimit::default();
         while !done(self) {
             let came = self.progress();
-            assert!(!wait_limit.expired(came), "waited in vain: {what}");
+            assert!(!wait_limit.expired(came), "this did not happen in time: {what}");
         }
     }
 
-    /// Registers memory with a module; for peers, as it comes to them.
+    /// Registers memory with a module. Returns the registration, and the handle as a peer receives it.
     pub fn register(&mut self, at: usize, memory: Memory, access: Access) -> (Registration, RemoteMemory) {
         let Memory { base, len } = memory;
-        // SAFETY: it lives forever, and is accessed by address when nothing is in progress.
+        // SAFETY: the memory lives forever, and is accessed by address only while no operation on it is in progress.
         let registration = unsafe { self.modules[at].register_mem(None, base, len, access) }.expect("a slot is free");
         let remote = self.modules[at].remote_memory(registration).expect("it was registered");
         (registration, RemoteMemory::from_bytes(&remote.to_bytes()).expect("it survives being sent"))
     }
 
-    /// Begins an operation, of which `word` is told with its end.
+    /// Begins an operation. Its completion is reported with the context word `word`.
     pub fn begin(
         &mut self,
         [one, other]: [usize; 2],
@@ -181,10 +184,10 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         registration: Option<Registration>,
         word: usize,
     ) {
-        let (to, callback) = (self.to(one, other), self.told[one] as RmaCallback<'static, S::Rail>);
+        let (to, callback) = (self.to(one, other), self.completions[one] as RmaCallback<'static, S::Rail>);
         let params = RmaParams { registration, callback: Some(callback), context: [word, 0] };
         let module = &mut self.modules[one];
-        // SAFETY: test memory lives forever, and is left alone until the operation is over.
+        // SAFETY: test memory lives forever, and is not accessed until the operation is complete.
         let begun = unsafe {
             match what {
                 What::Put(span) => module.put(to, span, remote, offset, params),
@@ -197,7 +200,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
 
     /// The outcomes of the operations that have completed since the last call.
     pub fn ends(&self, at: usize) -> Vec<(usize, Result<u64, Failure>)> {
-        self.told[at].0.borrow_mut().drain(..).collect()
+        self.completions[at].0.borrow_mut().drain(..).collect()
     }
 
     /// Does one operation, and waits for it.
@@ -212,7 +215,7 @@ impl<S: Setup<Rail: 'static>> Modules<S> {
         self.begin(way, what, remote, offset, registration, 7);
         self.until("an operation", |all| all.modules[way[0]].flush(None));
         let ends = self.ends(way[0]);
-        let [(7, end)] = ends[..] else { panic!("it is told once: {ends:?}") };
+        let [(7, end)] = ends[..] else { panic!("an operation completes once: {ends:?}") };
         end
     }
 }
@@ -284,7 +287,7 @@ pub fn b21_b22_b43_atomics_match_the_model_and_change_no_other_word<S: Setup<Rai
         assert_eq!(words.bytes(), wanted, "{atomic:?} {flags:?}");
         kinds += 1;
     }
-    assert!(kinds > 120, "{kinds} of all");
+    assert!(kinds > 120, "only {kinds} operations were possible");
 }
 
 /// Each value of a counter is returned to one initiator, and no increment by compare-and-swap is lost.
@@ -303,7 +306,7 @@ pub fn b20_each_fetched_value_is_seen_once<S: Setup<Rail: 'static>>(setup: S) {
     all.until("all are counted", |all| {
         for one in 1..4 {
             for (guess, end) in all.ends(one) {
-                let old = end.expect("nobody is lost");
+                let old = end.expect("no peer is lost");
                 if guess == usize::MAX {
                     seen.push(old);
                     under_way[one] -= 1;
@@ -323,7 +326,7 @@ pub fn b20_each_fetched_value_is_seen_once<S: Setup<Rail: 'static>>(setup: S) {
         seen.len() == 3 * EACH && swapped[1..] == [EACH; 3]
     });
     seen.sort_unstable();
-    assert!(seen.into_iter().eq(0..3 * EACH as u64), "each once");
+    assert!(seen.into_iter().eq(0..3 * EACH as u64), "each value is returned once");
     let counts = [3 * EACH as u64; 2].map(u64::to_ne_bytes);
     assert_eq!(words.bytes(), counts.as_flattened());
 }
@@ -357,7 +360,7 @@ pub fn b24_each_missing_right_refuses_its_operations<S: Setup<Rail: 'static>>(se
         all.modules[1].deregister_mem(kept).expect("it is registered");
         sink.fill(|_| 0);
     }
-    assert!(all.modules[0].is_reachable(all.to(0, 1)), "nobody is lost for that");
+    assert!(all.modules[0].is_reachable(all.to(0, 1)), "a denied operation does not lose the peer");
 }
 
 /// Local memory may belong to an accelerator, which copies it. Operations on accelerator memory of a peer are denied if
@@ -375,7 +378,7 @@ pub fn b38_local_accelerator_memory_is_copied_and_remote_is_refused<S: Setup<Rai
     assert_eq!(all.perform([0, 1], What::Put(from), &remote, 0, None), Ok(0));
     assert_eq!(all.perform([0, 1], What::Get(to), &remote, 0, None), Ok(0));
     assert!(there.bytes() == source.bytes() && sink.bytes() == source.bytes());
-    assert!(far.copied.load(Relaxed) >= 2000, "touched by somebody else");
+    assert!(far.copied.load(Relaxed) >= 2000, "some bytes were not copied by the accelerator");
     all.modules[1].deregister_mem(kept).expect("it is registered");
     let named = Memory { base: FakeAccelerator::name(there.base), ..there };
     let (_, remote) = all.register(1, named, Access::ANY | Access::ACCELERATOR);
@@ -405,7 +408,7 @@ pub fn b25_deregistered_memory_is_unreachable<S: Setup<Rail: 'static>>(setup: S)
         if !all.modules[0].is_reachable(all.to(0, 1)) {
             all.reconnect(0, 1);
         }
-        assert_eq!(all.perform([0, 1], add, &remote, 0, None), Ok(1), "nothing was done by the old handle");
+        assert_eq!(all.perform([0, 1], add, &remote, 0, None), Ok(1), "the old handle changed the word");
         assert_eq!(sink.bytes(), [0; 8]);
         all.modules[1].deregister_mem(second).expect("it is registered");
     }
@@ -432,7 +435,7 @@ pub fn b28_b44_flushed_operations_are_complete<S: Setup<Rail: 'static>>(setup: S
         }
         let mut ends = all.ends(0);
         ends.sort_unstable_by_key(|(word, _)| *word);
-        assert!(ends.into_iter().eq((0..8).map(|part| (part, Ok(0)))), "each is told once");
+        assert!(ends.into_iter().eq((0..8).map(|part| (part, Ok(0)))), "each operation completes once");
     }
 }
 
@@ -448,7 +451,7 @@ pub fn b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later<S: Setup<
     for round in 0..12usize {
         let (target, remote) = all.register(1, there, Access::ANY);
         let one = all.perform([0, 1], What::Get(sinks[0].part(0, 8)), &remote, 0, None);
-        assert_eq!(one, Ok(0), "they have met");
+        assert_eq!(one, Ok(0), "the modules are connected");
         for (word, sink) in sinks.iter().enumerate() {
             let len = if word % 2 == 0 { 200_000 } else { 3000 };
             all.begin([0, 1], What::Get(sink.part(0, len)), &remote, 0, Some(locals[word]), word);
@@ -458,7 +461,7 @@ pub fn b5_b18_operations_on_a_removed_peer_end_and_write_nothing_later<S: Setup<
         all.until("they are over", |all| all.modules[0].flush(None));
         let mut ends = all.ends(0);
         ends.sort_unstable_by_key(|(word, _)| *word);
-        assert_eq!(ends.len(), 4, "each is told once");
+        assert_eq!(ends.len(), 4, "each operation completes once");
         for (at, (word, end)) in ends.into_iter().enumerate() {
             assert!(at == word && matches!(end, Ok(0) | Err(Failure::Removed)), "{end:?}");
             removed += u32::from(end.is_err());

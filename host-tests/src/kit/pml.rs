@@ -66,7 +66,7 @@ pub fn p12_first_fragments_go_round_the_rails_of_lowest_latency<S: Setup>(setup:
         world.exchange(0, 1, number as u32, &patterned(number as u64, len));
     }
     let firsts: Vec<_> = firsts(&world).iter().zip(&before).map(|(now, before)| now - before).collect();
-    assert_eq!(firsts[0], 0, "a rail of more latency carries no first fragment");
+    assert_eq!(firsts[0], 0, "a rail of higher latency carries no first fragment");
     assert_eq!(firsts.iter().sum::<usize>(), 50);
     let (least, most) = (firsts[1..].iter().min(), firsts[1..].iter().max());
     // A fragment that finds no room goes to the next rail.
@@ -91,13 +91,13 @@ pub fn p13_fragments_are_distributed_by_bandwidth<S: Setup>(setup: S) {
     let data = patterned(1, fragment as usize * 16);
     world.exchange(0, 1, 9, &data);
     let bytes: Vec<u64> = world.logs[1].iter().map(|log| log.borrow().bulk()).collect();
-    assert!(bytes.iter().all(|bytes| *bytes > 0), "every rail has its share: {bytes:?}");
+    assert!(bytes.iter().all(|bytes| *bytes > 0), "a rail carried no fragment: {bytes:?}");
     let sum: u64 = bytes.iter().sum();
     assert!(sum >= data.len() as u64 - 4096);
     if busy(&world) == busy_before {
         for (bytes, share) in bytes.iter().zip(SHARES) {
             let fair = sum * share / SHARES.iter().sum::<u64>();
-            assert!(bytes.abs_diff(fair) <= u64::from(fragment), "{bytes} and not {fair} of {sum}");
+            assert!(bytes.abs_diff(fair) <= u64::from(fragment), "{bytes} of {sum} bytes in place of {fair}");
         }
     }
     world.assert_all_released();
@@ -139,7 +139,7 @@ pub fn p21_synchronous_sends_wait_for_the_match<S: Setup>(setup: S) {
     for len in [0, 1, 100, 512, 513, 20_000] {
         let (data, mut room) = (patterned(1, len), vec![0; len]);
         let Sending::Pending(request) = world.isend(0, 1, 1, Mode::Synchronous, &data) else {
-            panic!("over before its match")
+            panic!("a synchronous send completed before its match")
         };
         world.run_until_idle();
         assert_eq!(world.nodes[0].test(request), None, "{len}");
@@ -159,7 +159,9 @@ pub fn p22_forged_handles_have_no_effect<S: Setup>(setup: S) {
     // Node 1 waits with a posted receive and a synchronous send to node 0, and with no fragment outstanding.
     let (mut room, data) = (vec![0x55; 4000], patterned(1, 4000));
     let receive = world.irecv(1, Source::Rank(0), Tag::Is(8), &mut room);
-    let Sending::Pending(sending) = world.isend(1, 0, 8, Mode::Synchronous, &data) else { panic!("over too early") };
+    let Sending::Pending(sending) = world.isend(1, 0, 8, Mode::Synchronous, &data) else {
+        panic!("a synchronous send completed before its match")
+    };
     world.run_until_idle();
     let handles = [receive.to_bits(), sending.to_bits(), Handle::NONE.to_bits(), 0, u64::MAX, 1 << 32 | 5];
     let mut forged = 0;
@@ -245,7 +247,7 @@ pub fn p27_messages_between_many_nodes_stay_in_order<S: Setup>(setup: S) {
                 let mut room = vec![0; 20_001];
                 let receive = world.irecv(to, Source::Rank(from), Tag::Is(1), &mut room);
                 let status = world.finish(to, receive).expect("it is received");
-                assert_eq!(status.received, bytes.len() as u64, "overtaken");
+                assert_eq!(status.received, bytes.len() as u64, "a later message came first");
                 assert!(room[..bytes.len()] == *bytes);
             }
         }
@@ -266,10 +268,10 @@ pub fn p27_a_flood_before_the_wanted_message<S: Setup>(setup: S) {
     let last = world.isend(0, 1, 2, Mode::Standard, &wanted);
     let mut room = vec![0; 700];
     let receive = world.irecv(1, Source::Any, Tag::Is(2), &mut room);
-    world.finish(1, receive).expect("the flood is held back and the wanted one asked for");
+    world.finish(1, receive).expect("the flood is held back, and the receiver asks for the wanted message");
     assert!(room == wanted);
     let used = world.nodes[1].pml().used();
-    assert!(used[1] <= 7 && used[2] <= 3, "bounded: {used:?}");
+    assert!(used[1] <= 7 && used[2] <= 3, "envelopes or units beyond the limit: {used:?}");
     world.finish_send(0, last).expect("it is sent");
     for (bytes, sending) in data.iter().zip(sends) {
         let mut room = vec![0; bytes.len()];
@@ -296,7 +298,7 @@ pub fn p27_reverse_order_with_a_single_envelope<S: Setup>(setup: S) {
         for from in [1, 0] {
             let mut room = vec![0; bytes.len()];
             let receive = world.irecv(2, Source::Rank(from), Tag::Is(tag as u32), &mut room);
-            world.finish(2, receive).expect("it is asked for");
+            world.finish(2, receive).expect("the receiver asks for the message");
             assert!(room == *bytes);
         }
     }
@@ -323,14 +325,14 @@ pub fn p27_m12_an_answer_kept_for_a_probe_does_not_overtake<S: Setup>(setup: S) 
         first = world.nodes[1].iprobe(comm, Source::Rank(0), Tag::Any);
         first.is_some()
     });
-    assert_eq!(first.map(|found| found.tag), Some(1), "the probed one overtook it");
+    assert_eq!(first.map(|found| found.tag), Some(1), "the message that was probed for overtook an earlier one");
     world.until("a probe finds the second again", |world| {
         world.nodes[1].iprobe(comm, Source::Any, Tag::Is(2)).is_some()
     });
     for (tag, data) in [(1, &data[0]), (2, &data[1])] {
         let mut room = vec![0; 20];
         let receive = world.irecv(1, Source::Any, Tag::Any, &mut room);
-        assert_eq!(world.finish(1, receive).expect("it is received").tag, tag, "overtaken");
+        assert_eq!(world.finish(1, receive).expect("it is received").tag, tag, "a later message came first");
         assert!(room == *data);
     }
     for sending in sends {
@@ -352,7 +354,7 @@ pub fn p27_an_answer_goes_to_no_wider_receive<S: Setup>(setup: S) {
     if world.nodes[1].cancel(narrow) {
         assert_eq!(world.finish(1, narrow), Err(Failure::Cancelled));
         let wide = world.irecv(1, Source::Any, Tag::Any, other);
-        assert_eq!(world.finish(1, wide).expect("it is received").tag, 1, "overtaken");
+        assert_eq!(world.finish(1, wide).expect("it is received").tag, 1, "a later message came first");
         let again = world.irecv(1, Source::Any, Tag::Is(2), room);
         assert_eq!(world.finish(1, again).expect("it is received").tag, 2);
     } else {
@@ -440,7 +442,7 @@ pub fn p29_truncation_reports_both_lengths<S: Setup>(setup: S) {
                 let receive = early.unwrap_or_else(|| world.irecv(1, Source::Any, Tag::Any, &mut memory[..room]));
                 let Err(Failure::Truncated(status)) = world.finish(1, receive) else { panic!("not truncated: {len}") };
                 assert_eq!((status.received, status.delivered), (len as u64, room as u64));
-                world.finish_send(0, sending).expect("the sender does not see it");
+                world.finish_send(0, sending).expect("a truncation is no failure of the send");
                 assert!(memory[..room] == data[..room] && memory[room..].iter().all(|byte| *byte == 0xaa));
             }
         }
@@ -484,13 +486,13 @@ pub fn b38_accelerator_memory_is_copied_only_by_the_accelerator<S: Setup>(setup:
             if far_sink {
                 plain = into.iter().copied().step_by(2).take(room as usize).collect();
                 let gaps = into.iter().skip(1).step_by(2).chain(&into[room as usize * 2..]);
-                assert!(gaps.copied().all(|byte| byte == 0xaa), "{len}: a gap was touched");
+                assert!(gaps.copied().all(|byte| byte == 0xaa), "{len}: a gap was written to");
             } else {
-                assert!(into.iter().all(|byte| *byte == 0xaa), "another sink was touched");
+                assert!(into.iter().all(|byte| *byte == 0xaa), "bytes were written to memory that is not the sink");
             }
-            assert!(plain == data[..room as usize], "{len}: other bytes");
+            assert!(plain == data[..room as usize], "{len}: the bytes differ");
             let least = room * (u64::from(far_source) + u64::from(far_sink));
-            assert!(far.copied.load(Relaxed) >= least, "{len}: touched by somebody else");
+            assert!(far.copied.load(Relaxed) >= least, "{len}: some bytes were not copied by the accelerator");
         }
     }
     world.assert_all_released();
@@ -538,8 +540,12 @@ pub fn p32_pools_return_to_where_they_were<S: Setup>(setup: S) {
     world.assert_all_released();
     for log in world.logs.iter().flatten() {
         let log = log.borrow();
-        assert_eq!(log.pending_reports, [0, 0], "bodies in place and pending deliveries that were never told of");
-        assert_eq!(log.released, log.arrived.len() as u64, "frames that were not given back");
+        assert_eq!(
+            log.pending_reports,
+            [0, 0],
+            "bodies left in place, and pending deliveries, whose end was not reported"
+        );
+        assert_eq!(log.released, log.arrived.len() as u64, "every frame is released");
     }
 }
 
@@ -561,7 +567,7 @@ pub fn p33_malformed_frames_are_counted_and_dropped<S: Setup>(setup: S) {
     world.exchange(0, 1, 1, &patterned(1, 20_000));
     world.exchange(1, 0, 1, &patterned(2, 20_000));
     let log = world.logs[1][0].borrow();
-    assert_eq!(log.released, log.arrived.len() as u64, "a dropped frame is given back");
+    assert_eq!(log.released, log.arrived.len() as u64, "a dropped frame is released");
 }
 
 /// Messages with lengths around the eager limit, the unit, the largest fragment, and twice the largest fragment.
@@ -617,7 +623,7 @@ fn inject<S: Setup>(world: &mut World<S>, from: usize, to: usize, lane: Lane, by
 
 fn send_raw<S: Setup>(world: &mut World<S>, from: usize, to: usize, lane: Lane, tag: u8, bytes: &[u8]) {
     let known = world.logs[from][0].borrow().peers.iter().rfind(|known| known.0 == Peer(to as u32)).copied();
-    let endpoint = known.expect("they know each other").1;
+    let endpoint = known.expect("the nodes know each other").1;
     world.until("a frame is accepted", |world| {
         let rail = &mut world.nodes[from].pml().rails_mut().0[0];
         let header = bytes.len().min(20) as u8;

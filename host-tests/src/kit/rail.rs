@@ -80,7 +80,7 @@ pub fn b32_p34_attributes_keep_their_own_rules<S: Setup>(setup: S) {
     assert!(own.eager_limit as usize >= HEAD, "a header must fit the eager lane");
     assert!(own.rendezvous_eager_limit <= own.eager_limit);
     assert!(own.min_fragment <= own.max_send_size && own.max_send_size as usize > HEAD);
-    assert!(!own.capabilities.contains(Capabilities::SINGLE_ADD_PROCS), "peers may come later (B41)");
+    assert!(!own.capabilities.contains(Capabilities::SINGLE_ADD_PROCS), "peers can be added at any time (B41)");
 }
 
 /// Capability bits and limits agree. An operation that a rail does not support is refused, and not silently dropped.
@@ -125,7 +125,7 @@ pub fn p6_b1_endpoints_lead_to_their_peer<S: Setup>(setup: S) {
     for to in 0..3 {
         assert_eq!(mesh.ends[to].got.len(), 2);
         for from in (0..3).filter(|from| *from != to) {
-            let frame = mesh.ends[to].got.iter().find(|got| got.from == peer(from)).expect("one from each");
+            let frame = mesh.ends[to].got.iter().find(|got| got.from == peer(from)).expect("one frame from each end");
             assert_eq!((frame.tag, &frame.bytes), (TAG + to as u8, &patterned(name(from, to), 40)));
         }
     }
@@ -187,29 +187,38 @@ pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup:
     exchange(&mut mesh, 1, 0);
     let (data, mut into) = (patterned(5, 20_000), vec![0xee; 20_001]);
     let ([to, from], unknown) = ([mesh.ends[0].to[1], mesh.ends[1].to[0]], Endpoint(u32::MAX));
-    assert_eq!(mesh.ends[0].rail.expose(unknown, &Span::of(&data)), None, "to nobody");
-    let mut read_exposed = |mesh: &mut Mesh<S>, from: Endpoint, loan: &RemoteBuffer, len: usize| {
+    assert_eq!(
+        mesh.ends[0].rail.expose(unknown, &Span::of(&data)),
+        None,
+        "an unknown endpoint: nothing is exposed to it"
+    );
+    let mut read_exposed = |mesh: &mut Mesh<S>, from: Endpoint, exposed: &RemoteBuffer, len: usize| {
         into.fill(0xee);
         // SAFETY: only this function uses the sink, and not meanwhile.
-        let fetched = unsafe { mesh.ends[1].rail.read_exposed(from, loan, Span::contiguous(into.as_mut_ptr(), len)) };
+        let fetched =
+            unsafe { mesh.ends[1].rail.read_exposed(from, exposed, Span::contiguous(into.as_mut_ptr(), len)) };
         assert!(into[len..].iter().all(|byte| *byte == 0xee), "written beyond the sink");
         assert!(!fetched || into[..len] == data[..len], "{len} bytes differ");
         fetched
     };
-    assert!(!read_exposed(&mut mesh, from, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), 100), "no loan");
-    let Some(loan) = mesh.ends[0].rail.expose(to, &Span::of(&data)) else { return };
+    assert!(
+        !read_exposed(&mut mesh, from, &RemoteBuffer([0xff; REMOTE_BUFFER_BYTES]), 100),
+        "a forged buffer was read"
+    );
+    let Some(exposed) = mesh.ends[0].rail.expose(to, &Span::of(&data)) else { return };
     for len in [1, 4096, 19_999, 20_000] {
-        assert!(read_exposed(&mut mesh, from, &loan, len), "{len} bytes of a loan");
+        assert!(read_exposed(&mut mesh, from, &exposed, len), "{len} bytes of an exposed buffer cannot be read");
     }
-    assert!(!read_exposed(&mut mesh, unknown, &loan, 100), "of nobody");
+    assert!(!read_exposed(&mut mesh, unknown, &exposed, 100), "a buffer of an unknown peer was read");
     let can = [from, unknown].map(|from| mesh.ends[1].rail.read_limit(from));
-    assert!(can[0] != 0 && can[1] == 0, "what can be fetched, and of whom: {can:?}");
+    assert!(can[0] != 0 && can[1] == 0, "read limits for a known and an unknown peer: {can:?}");
     mesh.ends[0].rail.revoke_exposed();
-    assert!(!read_exposed(&mut mesh, from, &loan, 100), "what was recalled");
-    let loan = mesh.ends[0].rail.expose(to, &Span::of(&data)).expect("lends on");
-    assert!(read_exposed(&mut mesh, from, &loan, 20_000), "what was lent since");
+    assert!(!read_exposed(&mut mesh, from, &exposed, 100), "a revoked buffer was read");
+    let exposed =
+        mesh.ends[0].rail.expose(to, &Span::of(&data)).expect("a rail can expose memory again after it revoked some");
+    assert!(read_exposed(&mut mesh, from, &exposed, 20_000), "a buffer exposed after the revocation cannot be read");
     mesh.ends[0].rail.del_peer(to);
-    assert!(!read_exposed(&mut mesh, from, &loan, 100), "of one who has forgotten us");
+    assert!(!read_exposed(&mut mesh, from, &exposed, 100), "a buffer was read after its owner had deleted the peer");
 }
 
 /// The event contains at least the header, whatever its length and the length of the body.
@@ -231,7 +240,7 @@ pub fn p26_headers_of_every_length_come_with_the_event<S: Setup>(setup: S) {
     }
 }
 
-/// A grant that is written to and dropped has no effect.
+/// A grant that is written to and then dropped has no effect.
 pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in LANES {
@@ -513,7 +522,7 @@ pub fn b17_a_rail_drains<S: Setup>(setup: S) {
     check_numbered(&mut mesh.ends[1].got, 40);
 }
 
-/// A receiver answers each frame before it releases it.
+/// A receiver answers each frame before it releases that frame.
 pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     let len = mesh.limit(Lane::Eager);
@@ -522,7 +531,7 @@ pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
         let frame = mesh.frame(1);
         let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: len as u32 };
         let answered = try_for_a_while(&mut mesh, |mesh| {
-            mesh.step(1); // which gives no frame, but may free room
+            mesh.step(1); // gives no frame, but may free room
             mesh.try_send(1, 0, shape, &numbered(number, len)).is_ok()
         });
         assert!(answered, "no room for an answer while a frame is held");
@@ -568,7 +577,10 @@ pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
         mesh.ends.iter_mut().for_each(|end| end.got.clear());
         exchange(&mut mesh, 0, 2);
         exchange(&mut mesh, 2, 0);
-        assert!(mesh.ends[0].got.iter().chain(&mesh.ends[1].got).all(|got| got.from == peer(2)), "of a deleted peer");
+        assert!(
+            mesh.ends[0].got.iter().chain(&mesh.ends[1].got).all(|got| got.from == peer(2)),
+            "a frame of a deleted peer arrived"
+        );
         mesh.introduce(0, 1);
         mesh.introduce(1, 0);
         // Losses of the old peer do not matter, but the new one must not be lost.
@@ -597,8 +609,8 @@ pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
     mesh.ends[0].rail.del_peer(gone);
 }
 
-/// An end for which a peer is unreachable reports its loss once, without further sends, and no other loss. Earlier
-/// frames of the peer come first.
+/// When a peer has left, each other end reports its loss once, even if it sends nothing more, and reports no other loss.
+/// Earlier frames of the peer come first.
 pub fn p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 3);
     for (from, to) in [(0, 2), (2, 0), (1, 2), (2, 1), (0, 1), (1, 0)] {
@@ -618,10 +630,10 @@ pub fn p7_b14_a_departed_peer_is_unreachable_and_reported_lost_once<S: Setup>(se
         mesh.step(0);
     }
     if !can_be_lost {
-        assert!(!unreachable, "what cannot be lost is never unreachable");
+        assert!(!unreachable, "a peer that cannot be lost is never unreachable");
         return;
     }
-    mesh.until("both are told", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
+    mesh.until("both ends report the loss", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
     for _ in 0..2000 {
         mesh.round();
         for lane in LANES {
@@ -641,7 +653,7 @@ pub fn b2_p10_an_idle_rail_reports_nothing<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for _ in 0..2 {
         for _ in 0..500 {
-            assert!(!mesh.round(), "an event out of nothing");
+            assert!(!mesh.round(), "an event without a cause");
         }
         exchange(&mut mesh, 0, 1);
         exchange(&mut mesh, 1, 0);
@@ -721,8 +733,8 @@ fn fill_lane<S: Setup>(mesh: &mut Mesh<S>, lane: Lane, len: usize) -> u64 {
 fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64 {
     let mut accepted = 0;
     loop {
-        // The bytes are made once for all attempts. Meanwhile the receiver is not polled, so a slow machine makes it
-        // seem dead for longer.
+        // The bytes are made once for all attempts, to save time: the receiver is not polled meanwhile, and must not seem
+        // dead.
         let bytes = numbered(accepted, shape.len as usize);
         if !try_for_a_while(mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok()) {
             return accepted;

@@ -18,7 +18,7 @@ const ROUNDS: u32 = 50_000_000;
 pub(super) struct WaitLimit {
     rounds: u32,
     idle: u32,
-    /// Since when nothing has arrived. It is updated now and then.
+    /// Since when nothing has arrived. It is set after some idle rounds only, since reading the clock takes time.
     since: Option<Instant>,
 }
 

@@ -167,7 +167,7 @@ impl Relay {
                 }
             }
             let pause = late.peek().map_or(PAUSE, |Reverse((due, ..))| due.saturating_duration_since(now).min(PAUSE));
-            // A time-out of zero would mean none.
+            // A time-out of zero would mean no time-out.
             let _ = self.sockets[to].set_read_timeout(Some(pause.max(Duration::from_millis(1))));
             let Ok((len, sender)) = self.sockets[to].recv_from(&mut bytes) else { continue };
             let Some(from) = sender.port().checked_sub(real.first).map(usize::from) else { continue };
@@ -237,7 +237,11 @@ mod tests {
             from
         };
         say(&a, 1, 1);
-        assert_eq!(hear(&b, 1), relay.advertised().address(0), "as if from where the other is said to be");
+        assert_eq!(
+            hear(&b, 1),
+            relay.advertised().address(0),
+            "the datagram seems to come from the address that the sender advertises"
+        );
         relay.set(DatagramFaults { duplicate: 1000, ..DatagramFaults::default() });
         say(&a, 1, 2);
         hear(&b, 2);

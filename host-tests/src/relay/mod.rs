@@ -56,7 +56,7 @@ fn clock_nanos() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos())
 }
 
-/// Ports for the ranks, which are free now, and ports of the relay, which are bound.
+/// Chooses free ports for the ranks, and ports for the relay. Returns both, and the sockets bound to the relay's ports.
 fn reserve_ports<T>(
     ranks: u32,
     links: u32,

@@ -3,17 +3,17 @@
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-/// The importing file, the imported one, and the name that the first takes from the second.
+/// An import: the importing file, the imported file, and the name of the imported item.
 pub type Import = (String, String, String);
 
-/// A path as it is written, and the inline modules around it.
+/// A path as it is written (`path`), and the inline modules around it (`within`).
 #[derive(Clone, Debug)]
 pub struct Named {
     pub within: Vec<String>,
     pub path: Vec<String>,
 }
 
-/// What one file has: modules that it declares, names that it re-exports, and paths that it names.
+/// The contents of one file: the modules that it declares, the names that it re-exports, and the paths that it names.
 #[derive(Default)]
 pub struct Found {
     within: Vec<String>,
@@ -21,14 +21,14 @@ pub struct Found {
     pub children: Vec<Vec<String>>,
     /// Inline modules.
     pub inline: Vec<Vec<String>>,
-    /// A name (`*`: all names) that this file has from another one for others to take, and from where.
+    /// Re-exports: the exported name (`*` for all names), and the path that it stands for.
     pub exports: Vec<(String, Named)>,
     pub named: Vec<Named>,
     /// Names of the items that this file defines.
     pub defined: Vec<String>,
 }
 
-/// Whether an item is for tests, or for models of tests, alone.
+/// Whether an item is only for tests or documentation tests.
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")
@@ -51,7 +51,7 @@ fn name_of(item: &syn::Item) -> Option<String> {
         syn::Item::Type(item) => &item.ident,
         syn::Item::Union(item) => &item.ident,
         syn::Item::Macro(item) => item.ident.as_ref()?,
-        // What a macro such as `bitflags!` makes is not known by name.
+        // The names of items that a macro such as `bitflags!` creates are unknown.
         _ => return None,
     };
     Some(ident.to_string())
@@ -182,7 +182,7 @@ impl<'ast> Visit<'ast> for Found {
         visit::visit_path(self, path);
     }
 
-    // `pub(in crate::x)` takes nothing from there.
+    // `pub(in crate::x)` imports nothing from `crate::x`.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_macro(&mut self, item: &'ast syn::Macro) {

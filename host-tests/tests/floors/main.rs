@@ -1,9 +1,8 @@
-//! The floors of the code: within a crate imports go down only, and no two files import each other, directly or by way of
-//! others. `floors.txt` lists the crates and their rooms, highest first.
+//! Checks the floors of the code: within a crate imports go down only, and no two files import each other, directly or through
+//! other files. `floors.txt` lists the crates and their rooms, highest first.
 //!
-//! A file imports another one if it names an item of it, in a `use` or in a path. Code for tests does not count, nor does a
-//! module that declares its children and re-exports their items: a file that uses such an item imports the file that
-//! defines it.
+//! A file imports another one if it names an item of that file, in a `use` or in a path. Code for tests does not count. A
+//! re-export does not count either: a file that uses a re-exported item imports the file that defines the item.
 
 mod circles;
 mod imports;
@@ -31,7 +30,7 @@ fn read(folder: &str) -> Sources {
     Sources::read(&top.unwrap_or_else(|| panic!("{folder}: neither src/lib.rs nor src/main.rs")))
 }
 
-/// The packages of this project that a package depends on, by their folders; those for tests do not count.
+/// The names of this project's packages that the package in a folder depends on. Dependencies of tests do not count.
 fn dependencies(folder: &str) -> Vec<String> {
     let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
     let mut section = "";
@@ -95,7 +94,9 @@ fn imports_go_down_from_room_to_room() {
                 (Some(above), Some(below))
                     if above > below || (above == below && sources.room(&from) != sources.room(&to)) =>
                 {
-                    found.push(format!("{folder}: {from} imports {name} of {to}, which is no lower"));
+                    found.push(format!(
+                        "{folder}: {from} imports {name} from {to}, which is not on a lower floor of floors.txt"
+                    ));
                 }
                 _ => {}
             }
@@ -104,7 +105,7 @@ fn imports_go_down_from_room_to_room() {
             for room in sources.rooms() {
                 assert!(
                     plan::floor(rooms, &room).is_some(),
-                    "{folder}: no floor is planned for the room `{room}`: add it to floors.txt"
+                    "{folder}: the room `{room}` has no floor: add it to floors.txt"
                 );
             }
         }
@@ -120,14 +121,14 @@ fn crates_depend_on_lower_ones_alone() {
     for (folder, above) in plan.floors() {
         for name in dependencies(folder) {
             let below = floor(&name)
-                .unwrap_or_else(|| panic!("{folder}: no floor is planned for {name}: add it to floors.txt"));
-            assert!(above < below, "{folder} depends on {name}, which is no lower");
+                .unwrap_or_else(|| panic!("{folder}: its dependency {name} has no floor: add it to floors.txt"));
+            assert!(above < below, "{folder} depends on {name}, which is not on a lower floor of floors.txt");
         }
     }
     let planned: BTreeSet<String> = plan.floors().map(|(folder, _)| folder.to_string()).collect();
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
     for member in members.split(',').map(|member| member.trim().trim_matches('"')).filter(|member| !member.is_empty()) {
-        assert!(planned.contains(member), "no floor is planned for {member}: add it to floors.txt");
+        assert!(planned.contains(member), "{member} has no floor: add it to floors.txt");
     }
 }

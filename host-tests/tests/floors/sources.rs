@@ -1,4 +1,4 @@
-//! The files of a crate as a tree of modules, and which file takes what from which other one.
+//! The files of a crate as a tree of modules, and the imports between these files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,11 +8,11 @@ use syn::visit::Visit;
 
 use crate::imports::{Found, Import, Named};
 
-/// A module's path from the crate's root on; the root's is empty.
+/// The path of a module, from the root of the crate. The path of the root is empty.
 type Module = Vec<String>;
 
 pub struct Sources {
-    /// The file of each module; an inline module's is the one around it.
+    /// The file of each module. An inline module is in the file of the module around it.
     files: BTreeMap<Module, String>,
     found: BTreeMap<Module, Found>,
 }
@@ -39,7 +39,7 @@ impl Sources {
         for child in found.children.clone() {
             let below = child.iter().fold(folder.to_path_buf(), |folder, name| folder.join(name));
             let candidates: [PathBuf; 2] = [below.with_extension("rs"), below.join("mod.rs")];
-            // One with an attribute `path`, or that a macro makes, has neither.
+            // A module with an attribute `path`, or one that a macro creates, has neither file.
             if let Some(path) = candidates.iter().find(|path| path.exists()) {
                 self.add([&module[..], &child].concat(), path, &below, source);
             }
@@ -62,7 +62,8 @@ impl Sources {
         imports.into_iter().map(|((from, to), name)| (from, to, name)).collect()
     }
 
-    /// The module that defines what a path names, and the name there. `None`: another crate, or a module itself.
+    /// The module that defines the item of a path, and the item's name there. `None` if the path leads to another crate, or to
+    /// a module.
     fn resolve(&self, from: &Module, named: &Named, depth: usize) -> Option<(Module, String)> {
         let mut module = [&from[..], &named.within].concat();
         let mut rest = &named.path[..];
@@ -75,7 +76,7 @@ impl Sources {
                     rest = &rest[1..];
                 }
             }
-            // A child of this module, perhaps.
+            // Perhaps a child of this module.
             first => {
                 let child = [&module[..], &[first.to_string()]].concat();
                 if !self.files.contains_key(&child) || rest.len() < 2 {
@@ -87,7 +88,7 @@ impl Sources {
     }
 
     fn descend(&self, mut module: Module, mut rest: &[String], depth: usize) -> Option<(Module, String)> {
-        // Re-exports could name each other.
+        // The limit ends a circle of re-exports.
         if depth > 16 {
             return None;
         }
@@ -106,7 +107,7 @@ impl Sources {
         let exports = self.found.get(&owner).map_or(&[][..], |found| &found.exports);
         if let Some((_, named)) = exports.iter().find(|(exported, _)| exported == name) {
             let path = Named { within: named.within.clone(), path: [&named.path[..], &rest[1..]].concat() };
-            // Of another crate: nothing of this one is taken.
+            // A re-export from another crate gives `None`: it imports nothing from this crate.
             return self.resolve(&owner, &path, depth + 1);
         }
         if !self.defines(&owner, name) {
@@ -142,18 +143,18 @@ impl Sources {
         file.split('/').next().unwrap().trim_end_matches(".rs").to_string()
     }
 
-    /// All rooms but the crate's root.
+    /// All rooms, without the root of the crate.
     pub fn rooms(&self) -> BTreeSet<String> {
         let rooms = self.files.values().map(|file| self.room(file));
         rooms.filter(|room| room != "lib" && room != "main").collect()
     }
 
-    /// The imports within a circle of files, a line each.
+    /// Describes the imports within a circle of files, one per line.
     pub fn describe(&self, circle: &BTreeSet<String>) -> String {
         self.describe_within(|from, to| circle.contains(from) && circle.contains(to))
     }
 
-    /// The imports within a circle of rooms, from one to another.
+    /// Describes the imports between the rooms of a circle, one per line.
     pub fn describe_rooms(&self, circle: &BTreeSet<String>) -> String {
         self.describe_within(|from, to| {
             let [from, to] = [from, to].map(|file| self.room(file));
@@ -166,7 +167,7 @@ impl Sources {
         let lines = imports
             .iter()
             .filter(|(from, to, _)| within(from, to))
-            .map(|(from, to, name)| format!("  {from} imports {name} of {to}"));
+            .map(|(from, to, name)| format!("  {from} imports {name} from {to}"));
         lines.collect::<Vec<_>>().join("\n")
     }
 }

@@ -4,11 +4,10 @@
 //! first among those that no earlier receive has taken. So with receives in posting order, each takes the first
 //! remaining message of the sender that it reports. A receive from any source may choose the sender.
 //!
-//! Nodes may die and restart. A request may fail because of a node that died, or that was disconnected for too long,
-//! and of no other. Messages from or to such a node may be lost, but a receive never gets a message in place of a lost
-//! earlier one: of the messages from one incarnation to another, those that arrive are the first ones, except for
-//! messages that failed receives may have taken. Between all other nodes no message is lost or duplicated, and no
-//! request fails.
+//! Nodes may die and restart. A request may fail only because of a node that died or was disconnected for too long.
+//! Messages from or to such a node may be lost, but a receive never gets a message in place of a lost earlier one: of the
+//! messages from one incarnation to another, those that arrive are the first ones, except for messages that failed
+//! receives may have taken. Between all other nodes no message is lost or duplicated, and no request fails.
 
 use std::collections::HashMap;
 

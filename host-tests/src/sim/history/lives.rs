@@ -11,7 +11,7 @@ pub(super) struct Posted<T> {
     pub void: bool,
     /// It ended with a failure.
     pub failed: bool,
-    /// The incarnations between which it goes. For a receive that succeeded, those of its message.
+    /// The incarnations of the sender and the receiver. For a receive, this is set once it has got a message.
     pub stream: Stream,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Stream {
     pub to: Incarnation,
 }
 
-/// The incarnations, and which of them nodes know of each other.
+/// The incarnations of all nodes, and those that nodes know of each other.
 #[derive(Default)]
 pub(super) struct Incarnations {
     pub now: HashMap<u32, u32>,
@@ -50,6 +50,7 @@ impl Incarnations {
         self.died.contains(&self.known(by, node)) || self.are_severed(by, node)
     }
 
+    /// Whether two nodes were disconnected for longer than the limit.
     pub fn are_severed(&self, one: u32, other: u32) -> bool {
         self.disconnected.contains(&(one.min(other), one.max(other)))
     }

@@ -131,7 +131,7 @@ impl<'h> Matching<'h> {
             self.taken[first as usize] = true;
             return Ok(first);
         }
-        // The messages before it must have been taken by failed receives.
+        // Failed receives must have taken all messages before the received one.
         for candidate in candidates {
             if self.is(candidate, outcome) {
                 self.taken[candidate as usize] = true;
@@ -190,7 +190,7 @@ impl<'h> Matching<'h> {
             self.summary.truncated += u64::from(truncated);
             return Ok(());
         }
-        // It is wrong. Find out whether it is another message of the same sender, which is a violation of the order.
+        // The outcome is wrong. If it is that of another message of the same sender, the order is violated.
         let stream = &self.streams[&posted.stream];
         let mut scratch = std::mem::take(&mut self.scratch);
         let other = stream.iter().copied().find(|other| {

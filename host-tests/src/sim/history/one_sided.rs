@@ -14,7 +14,7 @@ use towline_core::rma::{Access, Denied};
 
 use crate::pattern::patterned;
 
-/// Offsets of the counters of 64 and of 32 bits. The other half of the word of the latter is never changed.
+/// Offsets of the counters of 64 and of 32 bits. The second one is half a word; the other half is never changed.
 pub const COUNTERS: [u64; 2] = [0, 8];
 /// Offset of the cell.
 pub const CELL: u64 = 16;
@@ -40,7 +40,7 @@ impl Window {
         AREAS + u64::from(self.nodes) * self.area
     }
 
-    /// Whether it is empty, which never is the case.
+    /// Always `false`: every window has some words.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -197,7 +197,7 @@ impl WindowState {
         Ok(())
     }
 
-    /// Marks an operation of which it is unknown whether it was done.
+    /// Marks an operation as uncertain: it may have been done or not.
     fn mark_uncertain(&mut self, number: u32, ask: &RmaOp) {
         if ask.forgery != Forgery::None {
             return;

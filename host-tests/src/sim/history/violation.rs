@@ -86,8 +86,10 @@ impl fmt::Display for Violation {
                 write!(f, "receive {receive} got bytes that are not those of message {message}")?;
                 other.map_or(Ok(()), |other| write!(f, ": those of message {other}"))
             }
-            Self::WrittenAfterEnd(receive) => write!(f, "the room of receive {receive} was written to after its end"),
-            Self::Overrun(receive) => write!(f, "receive {receive} wrote outside of its room"),
+            Self::WrittenAfterEnd(receive) => {
+                write!(f, "the buffer of receive {receive} was written to after the receive had ended")
+            }
+            Self::Overrun(receive) => write!(f, "receive {receive} wrote outside its buffer"),
             Self::NotSynchronous(send, receive) => {
                 write!(f, "synchronous send {send} ended before receive {receive} was posted")
             }
@@ -177,16 +179,21 @@ impl fmt::Display for RmaViolation {
             Self::NotCompletedOnce(number, ask) => write!(f, "operation {number}, {ask:?}, did not end once"),
             Self::WrongOutcome(number, ask, ended) => write!(f, "operation {number}, {ask:?}, ended with {ended:?}"),
             Self::Bytes(number, ask) => {
-                write!(f, "operation {number}, {ask:?}, brought other bytes than those put there")
+                write!(f, "operation {number}, {ask:?}, returned other bytes than the last put wrote")
             }
             Self::Found(number, ask, old) => {
-                write!(f, "operation {number}, {ask:?}, found {old}: something was done twice, or not at all")
+                write!(f, "operation {number}, {ask:?}, returned {old}: an operation was done twice, or not at all")
             }
             Self::Sum(window, sum, done, uncertain) => {
-                write!(f, "window {window}: {sum} were added by {done} operations, and {uncertain} that are uncertain")
+                write!(
+                    f,
+                    "window {window}: a counter is {sum} after {done} operations, and {uncertain} that may have been done"
+                )
             }
-            Self::Cell(window, value) => write!(f, "window {window}: {value} in the cell was not put there last"),
-            Self::Memory(window, at) => write!(f, "window {window}: byte {at} is not what was put there"),
+            Self::Cell(window, value) => {
+                write!(f, "window {window}: {value} was in the cell, but is not the value that was written last")
+            }
+            Self::Memory(window, at) => write!(f, "window {window}: byte {at} is not the one that was written last"),
         }
     }
 }

@@ -10,8 +10,10 @@ use super::state::Job;
 /// How often, per mille of rounds, a node is woken although nothing has arrived.
 const WAKE_WITHOUT_CAUSE: u32 = 20;
 
-/// Nanoseconds for which a node polls whose sends find no room, and the longest nap after that.
+/// A node whose sends find no room polls for this many nanoseconds, and then naps.
 const IDLE_BEFORE_NAP: u64 = 1000;
+
+/// The longest nap in nanoseconds.
 const LONGEST_NAP: u64 = 200_000;
 
 impl Job<'_> {
@@ -26,8 +28,8 @@ impl Job<'_> {
     }
 
     /// A node that did nothing in its turn goes to sleep, if its engine agrees. If something is held back because there
-    /// is no room, or if its program must retry, it naps for an eighth of the time in which nothing arrived or was
-    /// sent.
+    /// is no room, or if its program must retry, it naps for an eighth of the time since
+    /// something last arrived or was sent.
     pub fn sleep(&mut self, at: usize, waits: bool) {
         let node = &mut self.nodes[at];
         let left = node.frames_sent();
@@ -53,7 +55,7 @@ impl Job<'_> {
         self.nodes.iter_mut().for_each(|node| node.asleep = false);
     }
 
-    /// Wakes one node at times, as programs also call their engines when nothing has arrived.
+    /// Sometimes wakes a node without a cause, since programs also call their engines when nothing has arrived.
     pub fn wake_one_without_cause(&mut self) {
         if self.random.chance(WAKE_WITHOUT_CAUSE) {
             let at = self.random.below(self.nodes.len() as u64) as usize;
@@ -61,7 +63,7 @@ impl Job<'_> {
         }
     }
 
-    /// Advances the clock: by a little after activity, else to the next event, else ever faster.
+    /// Advances the clock: by a little after activity, otherwise to the next event. Without an event the steps grow.
     pub fn advance_clock(&mut self, active: bool, idle: u32, still: u32) {
         let step = if active {
             (1 + self.random.below(self.pace)) << (still / 600).min(3)
@@ -69,8 +71,9 @@ impl Job<'_> {
             100 << (idle / 100).min(16)
         };
         let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
-        // Otherwise one check would follow the other before anything could be answered. If the rails never run dry, the
-        // check comes after a thousand polls, for which no program takes as long as its time-out.
+        // The stall time-out is checked several times within its duration. With longer steps, one check would follow the
+        // other before any peer could answer. While events keep arriving, the check comes after a thousand polls; a real
+        // program makes that many in far less than its time-out.
         let step = step.min(self.stall_timeout.map_or(u64::MAX, |stall| stall / 2048));
         let timed = self.links.is_some() || self.stall_timeout.is_some();
         let mut awake = false;

@@ -12,7 +12,7 @@ use super::windows::one_sided_counts;
 use crate::sim::history::{Outcome, Record};
 use crate::sim::network::faults::{FOR_EVER, PlantedBug};
 
-/// Nanoseconds within which all nodes are told of a restarted node.
+/// Nanoseconds within which a restarted node is introduced to all other nodes.
 const INTRODUCTION_DELAY: u64 = 1_000_000;
 
 impl Job<'_> {
@@ -187,8 +187,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// No rail leads from a node to another one. A node that restarted while the other was dead does not know it, and
-    /// would wait for it forever, since no engine gives up an unknown peer.
+    /// Reports a peer as lost to a node from which no rail leads to it. A node that restarted while the peer was dead does
+    /// not know that peer, and would wait for it forever, since no engine gives up an unknown peer.
     pub fn lose_unknown_peer(&mut self, node: u32, peer: u32) {
         let node = &mut self.nodes[node as usize];
         if node.alive && !node.introduced.contains(&peer) {
@@ -196,7 +196,8 @@ impl Job<'_> {
         }
     }
 
-    /// A node is told of another one. It may know an earlier incarnation of it, whose end it may have noticed or not.
+    /// Introduces a peer to a node. The node may know an earlier incarnation of the peer, and may have noticed its end or
+    /// not.
     pub fn meet(&mut self, node: u32, peer: u32) -> Result<(), JobError> {
         self.end_previous_incarnation(node, peer)?;
         if self.introduce(node, peer).is_err() {

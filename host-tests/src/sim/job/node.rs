@@ -156,7 +156,7 @@ impl<'m> Node<'m> {
     }
 
     pub fn comm(&self, comm: u32) -> Comm {
-        self.comms[comm as usize].expect("the plan rail_params communicators before it uses them")
+        self.comms[comm as usize].expect("the plan creates communicators before it uses them")
     }
 
     /// Records the buffers of completed receives.

@@ -1,9 +1,9 @@
 //! Recovery of programs from failures.
 //!
 //! A program that loses a peer cannot go on as planned: messages of that peer never arrive, and receives from any
-//! source that were meant for them get no message or another one. So when nothing moves any more, nodes *recover*, as a
-//! fault-tolerant application would: they receive all messages that have arrived, regardless of the plan, then cancel
-//! receives, and skip probes. The checker still requires every message between live nodes.
+//! source that were meant for them get no message or another one. So when no program makes progress any more, nodes
+//! *recover*, as a fault-tolerant application would: they receive all messages that have arrived, regardless of the plan,
+//! then cancel receives, and skip probes. The checker still requires every message between live nodes.
 
 use super::node::{OpKind, UNPLANNED};
 use super::report::JobError;
@@ -13,7 +13,7 @@ use crate::sim::history::{RESERVED, Receive};
 use crate::sim::plan::Step;
 
 impl Job<'_> {
-    /// Recovers when nothing moves any more: one step after the other until one has an effect.
+    /// Recovers when no program makes progress any more. Each call takes one step; `tries` counts the calls without effect.
     pub fn recover(&mut self, tries: u32) -> Result<(), JobError> {
         self.recoveries += 1;
         for node in self.nodes.iter_mut().filter(|node| node.alive) {
@@ -29,7 +29,7 @@ impl Job<'_> {
                 continue;
             }
             match tries % 4 {
-                // For ever longer times if no time-out is running, since requested messages may take many rounds.
+                // The wait grows while no time-out is running, since requested messages may take many rounds.
                 0 => self.post_wildcards(at, if self.links.is_some() { 100 } else { 100 << (tries / 8).min(8) })?,
                 1 => self.cancel_receives(at, if tries < 4 { 1 } else { usize::MAX }),
                 2 => self.skip_probe(at),

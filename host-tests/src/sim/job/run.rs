@@ -16,9 +16,9 @@ use super::windows::{check_windows, one_sided_counts};
 use crate::sim::history::{History, Record, check};
 use crate::sim::network::Net;
 
-/// Number of rounds without any event, while time moves ever faster, after which a job is stuck.
+/// Number of rounds without any event, with growing steps of time, after which a job is stuck.
 const MAX_IDLE_ROUNDS: u32 = 3000;
-/// Number of rounds without progress of a program after which a busy job is taken to have no end.
+/// Number of rounds without progress of a program after which a busy job counts as endless.
 const MAX_ROUNDS: u64 = 20_000_000;
 
 /// Number of rounds without progress after which programs recover from failures.
@@ -163,7 +163,7 @@ impl Job<'_> {
             }
             if mishap {
                 deaths = self.deaths.len();
-                // By then each loss is known to every node that needs the lost node.
+                // By then every node that waits for a lost node has noticed the loss.
                 known_at = self.now + self.links.map_or(0, |links| links.slack() * 2);
             }
             let waited = match self.links {
@@ -269,7 +269,7 @@ impl Job<'_> {
         let (_, faults) = one_sided_counts(&mut self.nodes[at].engine);
         // If a window is closed in the middle of a get, the denial may arrive before data.
         let excused =
-            |what: &str| what == "answers to nothing" && (self.failures_expected || self.has_closed_windows());
+            |what: &str| what == "answers without a request" && (self.failures_expected || self.has_closed_windows());
         match faults.into_iter().find(|(what, count)| *count != 0 && !excused(what)) {
             Some((what, count)) => Err(JobError::UnexpectedCount(at as u32, what, count)),
             None => Ok(()),

@@ -38,8 +38,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// A node is lost with its host, which is not reported. A node that sends to it notices as soon as links detect
-    /// silence. (A node that only receives may never have connected to it.)
+    /// Watches a node that was lost with its host. Nothing reports such a loss. A node that sends to the lost node notices
+    /// it as soon as links detect the silence. (A node that only receives may never have connected.)
     pub fn watch_lost_host(&mut self, node: u32) {
         let Some(links) = self.links else { return };
         let mut waiting = self.waiters(node);
@@ -64,7 +64,7 @@ impl Job<'_> {
     }
 
     pub fn watch_stalled(&mut self, node: u32, until: u64) {
-        self.net.trace(node, || format!("stands still until {until}"));
+        self.net.trace(node, || format!("is stalled until {until}"));
         self.net.count(|counts| counts.nodes_stalled += 1);
         let waiting = self.waiters(node);
         let due = match self.stall_timeout {
@@ -94,7 +94,8 @@ impl Job<'_> {
                 continue;
             }
             if gone {
-                return Err(JobError::LossNotNoticed(other, node)); // a node that is there now is another incarnation
+                // A node with this number that is alive now is another incarnation.
+                return Err(JobError::LossNotNoticed(other, node));
             }
             let lost = self.nodes[other as usize].engine.pml().why_lost(Peer(node)).is_some();
             if long && !lost {
@@ -109,7 +110,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Whether a node has run all the time.
+    /// Whether a node has been running since that time, without death or stall.
     pub fn ran_since(&self, node: u32, since: u64) -> bool {
         let other = &self.nodes[node as usize];
         other.alive && other.born <= since && !self.net.stalled_since(node, since)

@@ -21,7 +21,7 @@ use crate::sim::network::faults::PlantedBug;
 use crate::sim::network::{Net, SimRail};
 use crate::sim::plan::{Plan, Step};
 
-/// A node that will be told that another one has restarted.
+/// A pending introduction: a restarted peer will be introduced to a node.
 #[derive(Clone, Copy)]
 pub(super) struct Introduction {
     pub at: u64,
@@ -157,6 +157,6 @@ impl<'m> Job<'m> {
             format!("\nnode {} next {step:?}\n  has {ops:?}\n  {windows}\n  used {used:?}, {counters:?}", node.me)
         });
         let nodes: Vec<_> = nodes.collect();
-        format!("at {} ns, {} frames under rail{}", self.now, self.net.under_way(), nodes.concat())
+        format!("at {} ns, {} frames in flight or held{}", self.now, self.net.under_way(), nodes.concat())
     }
 }

@@ -78,7 +78,7 @@ impl Job<'_> {
                     return Ok(Progress::Blocked);
                 }
                 self.net.trace(at as u32, || format!("deletes communicator {comm}"));
-                let left = node.comms[*comm as usize].take().expect("joined before");
+                let left = node.comms[*comm as usize].take().expect("the plan deletes only communicators that exist");
                 node.engine.del_comm(left);
                 Progress::Advanced
             }
@@ -97,7 +97,7 @@ impl Job<'_> {
         }
         let dest = rank(self.plan, message.comm, message.to);
         let mut room = Buffer::any(message.len as usize, &mut self.random);
-        // The bytes belong to the number of the send.
+        // The pattern of the bytes is that of the send's number.
         let number = self.history.next_send();
         room.fill(&patterned(number.into(), message.len as usize));
         let (comm, span) = (node.comm(message.comm), room.span());
@@ -160,8 +160,8 @@ impl Job<'_> {
                     return Err(JobError::Refused(node.me, "a cancelled receive did not complete".into()));
                 };
                 self.end_receive(at, op, outcome, receive, found)?;
-                let vain = planned == UNPLANNED;
-                return if vain { Ok(Progress::Advanced) } else { self.recv(at, receive, planned, None, found) };
+                let unplanned = planned == UNPLANNED;
+                return if unplanned { Ok(Progress::Advanced) } else { self.recv(at, receive, planned, None, found) };
             }
         }
         node.ops.push(op);
@@ -171,7 +171,7 @@ impl Job<'_> {
         Ok(Progress::Advanced)
     }
 
-    /// Probes. The message that is found is received by its source and tag, and must be the same.
+    /// Probes, and posts a receive for the source and tag that were found. It must get the probed message.
     pub fn probe(&mut self, at: usize, planned: u32) -> Result<Progress, JobError> {
         let receive = self.plan.receives[planned as usize];
         let node = &mut self.nodes[at];

@@ -108,7 +108,7 @@ impl NodeWindows {
         self.open.clear();
     }
 
-    /// Describes the operations for people.
+    /// Describes the remaining operations, for the report of a job that is stuck.
     pub fn situation(&self) -> String {
         let open =
             self.open.iter().map(|open| format!("operation {} on {}: {:?}", open.number, open.target, open.deed));

@@ -26,7 +26,7 @@ impl Job<'_> {
     pub fn use_windows(&mut self, at: usize) -> Result<bool, JobError> {
         let Some(windows) = &mut self.windows else { return Ok(false) };
         let [operations, closes] = windows.chances;
-        // No node is kept awake for this. Operations that remain at the end of the program are begun then.
+        // Pending operations do not keep a node awake. At the end of its program the node begins those that remain.
         let operations = if self.nodes[at].next == self.nodes[at].program.len() { 1000 } else { operations };
         let mut any = false;
         let wishes = self.nodes[at].node_windows.left != 0;
@@ -124,7 +124,7 @@ impl Job<'_> {
         let (closed, good): (Vec<_>, Vec<_>) = of_target.partition(|(_, known)| known.is_closed);
         let among = if closed.is_empty() || (!good.is_empty() && random.chance(900)) { good } else { closed };
         if among.is_empty() {
-            node.node_windows.left -= 1; // a node that is not known has no window
+            node.node_windows.left -= 1; // the target is not known, or has no window
             return Ok(true);
         }
         let (window, known) = among[random.below(among.len() as u64) as usize];
@@ -149,7 +149,7 @@ impl Job<'_> {
             (2, RmaKind::Add(0) | RmaKind::Swap | RmaKind::CompareSwap(_)) => Forgery::Base,
             _ => Forgery::None,
         };
-        // A missing right is reported before a wrong place.
+        // The target checks rights before offsets, so only handles with all rights are forged.
         let forgery = if known.what.access == Access::ANY && !known.is_closed { forgery } else { Forgery::None };
         let (remote, shift) = forge(known, forgery);
         let number = self.history.next_rma_op();
@@ -188,7 +188,7 @@ impl Job<'_> {
             self.ended += 1;
             let node_windows = &mut self.nodes[at].node_windows;
             let Some(place) = node_windows.open.iter().position(|open| open.operation == operation) else {
-                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, which is not under rail")));
+                return Err(JobError::Refused(at as u32, format!("{operation:?} ended, but is not in progress")));
             };
             let OpenOperation { number, deed, room, window, .. } = node_windows.open.remove(place);
             self.net.trace(at as u32, || format!("operation {number} is over: {result:?}"));
@@ -223,13 +223,13 @@ impl Job<'_> {
     }
 }
 
-/// The handle to use, and by how much it shifts the place.
+/// The handle to use, and the number of bytes by which it shifts the offset of the operation.
 fn forge(known: &KnownWindow, forgery: Forgery) -> (RemoteMemory, u64) {
     let mut handle: [u8; HANDLE_BYTES] = known.remote.to_bytes();
     let shift = match forgery {
         Forgery::None => 0,
         Forgery::Handle => {
-            handle[15] ^= 0x40; // of the generation, which never gets this far
+            handle[15] ^= 0x40; // a bit of the generation that no generation in a job reaches
             0
         }
         Forgery::Length => {
@@ -242,7 +242,7 @@ fn forge(known: &KnownWindow, forgery: Forgery) -> (RemoteMemory, u64) {
             4
         }
     };
-    (RemoteMemory::from_bytes(&handle).expect("of the same length"), shift)
+    (RemoteMemory::from_bytes(&handle).expect("a forged handle has the length of a handle"), shift)
 }
 
 /// The engine's operation, its offset, and its buffer, if it needs one.
@@ -305,9 +305,9 @@ pub(super) fn one_sided_counts(engine: &mut Engine<'_>) -> ([Named; 2], [Named; 
     let counters = engine.pml().rma_counters();
     let did = [("one_sided_served", counters.served), ("one_sided_denied", counters.denied)];
     let faults = [
-        ("one-sided frames without sense", counters.malformed),
+        ("malformed one-sided frames", counters.malformed),
         ("requests beyond the window", counters.window_violations),
-        ("answers to nothing", counters.stale),
+        ("answers without a request", counters.stale),
     ];
     (did, faults)
 }

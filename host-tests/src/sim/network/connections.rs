@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// Breaks the connection of a pair of ends. Both are told some time later.
+    /// Breaks the connection of a pair of ends. Both ends report the loss some time later.
     pub fn cut(&mut self, one: u32, other: u32, rail: u32) {
         self.counts.cut += 1;
         for (from, to) in [(one, other), (other, one)] {
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// Closes a connection at one end. The other end is told after all frames in flight.
+    /// Closes a connection at one end. The other end reports the loss after all frames in flight.
     pub fn close(&mut self, from: u32, to: u32, rail: u32) {
         if from == to || self.rail_params[rail as usize].datagrams {
             return;

@@ -42,7 +42,7 @@ impl State {
     }
 
     /// # Safety
-    /// As `Rail::perform`.
+    /// As for `DeviceMemory::perform`.
     pub unsafe fn perform(
         &mut self,
         node: u32,
@@ -64,11 +64,12 @@ impl State {
         };
         assert!(
             reach.takes(native.offset, local.base as u64, local.len) && local.len != 0,
-            "beyond what it says it takes"
+            "the operation exceeds the limits of the device's attributes"
         );
         if local.len >= reach.local_registration {
             let region = local.region.and_then(|region| self.devices.regions.get(&region.0)).expect("it is registered");
-            let at = (local.base as usize).checked_sub(region.base).expect("it lies in there") as u64;
+            let at = (local.base as usize).checked_sub(region.base).expect("the local memory lies in its registration")
+                as u64;
             assert!((region.node, region.rail) == (node, rail) && at + local.len <= region.len);
             assert!(matches!(native.work, Work::Put(_)) || region.access.contains(Access::LOCAL_WRITE));
         }
@@ -82,7 +83,7 @@ impl State {
         }
         let mut bytes = vec![];
         if let Work::Put(local) = native.work {
-            // SAFETY: the caller vouches for the local memory.
+            // SAFETY: the caller guarantees that the local memory is valid.
             bytes = unsafe { std::slice::from_raw_parts(local.base, local.len as usize) }.to_vec();
         }
         let epoch = self.end(node, rail).epochs[on.0 as usize];
@@ -105,8 +106,8 @@ impl State {
         let DeviceOperation { from, to, rail, .. } = operation;
         let epoch = self.end(from, rail).epochs[to as usize];
         if epoch != operation.epoch || self.path(from, to, rail).session != operation.session {
-            // No one waits for it any more, but a write may be in flight, and memory that is still registered is
-            // written.
+            // The initiator no longer waits for the operation. But its write may be in flight, and still reaches registered
+            // memory.
             if matches!(operation.native.work, Work::Put(_)) {
                 self.counts.late_writes += 1;
                 let _ = self.transfer_bytes(&operation, 1);
@@ -120,7 +121,7 @@ impl State {
                 || state.partition(from, to, rail, now).is_some()
                 || state.partition(to, from, rail, now).is_some()
         };
-        self.incarnation(to)?; // otherwise the initiator is told that the peer is lost
+        self.incarnation(to)?; // if the target is dead, the initiator gets a report that the peer is lost
         if from != to && apart(self) {
             let later = now + 1 + self.random.length(100_000);
             self.devices.operations.insert(number, operation);
@@ -158,7 +159,8 @@ impl State {
         match operation.native.work {
             // SAFETY: registered memory exists until it is deregistered or its node is dead.
             Work::Put(_) => unsafe { at.copy_from(operation.bytes.as_ptr(), count) },
-            // SAFETY: as above; the initiator keeps its own memory until it is told, or until it has deleted the peer.
+            // SAFETY: as above; the initiator keeps its own memory until the end is reported, or until it has deleted the
+            // peer.
             Work::Get(local) => unsafe { local.base.copy_from(at, count) },
             Work::Atomic(..) => {}
         }

@@ -142,7 +142,7 @@ pub struct Faults {
     pub corrupt: u32,
     /// Partitions: frames wait until one is over, and datagrams are lost.
     pub partitions: Vec<Partition>,
-    /// A rail of a node neither sends nor receives for a time.
+    /// Stalls of rails: a rail of a node does not send or receive for a time.
     pub rail_stalls: Vec<(u32, u32, Window)>,
     /// Outages: connections break, and datagrams are lost.
     pub outages: Vec<Outage>,
@@ -152,7 +152,7 @@ pub struct Faults {
     pub node_stalls: Vec<(u32, Window)>,
     /// Hosts answer for stalled processes, and report when a process has ended.
     pub hosts_answer: bool,
-    /// If hosts answer: the sender of a datagram is told falsely that no process is there.
+    /// If hosts answer: the sender of a datagram gets a false reply that no process is there.
     pub false_refusals: u32,
     /// Pairs without some or all common rails.
     pub missing: Vec<Missing>,
@@ -160,7 +160,7 @@ pub struct Faults {
     pub planted: Option<PlantedBug>,
 }
 
-/// A planted bug of a rail, link or program. It shows now and then.
+/// A planted bug of a rail, link or program. It takes effect now and then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlantedBug {
     /// A frame on a reliable rail is lost.

@@ -108,8 +108,8 @@ impl Net {
         let windows = faults.partitions.iter().map(|partition| partition.window);
         let windows = windows.chain(faults.rail_stalls.iter().map(|stall| stall.2));
         let windows = windows.chain(faults.outages.iter().map(|outage| outage.window));
-        let windows = windows.chain(faults.lossy_rail.iter().map(|half| half.1));
-        let windows = windows.chain(faults.node_stalls.iter().map(|rest| rest.1));
+        let windows = windows.chain(faults.lossy_rail.iter().map(|lossy_rail| lossy_rail.1));
+        let windows = windows.chain(faults.node_stalls.iter().map(|stall| stall.1));
         let mut all: Vec<u64> = windows.flat_map(|window| [window.0, window.1]).collect();
         all.sort_by(|one, other| other.cmp(one));
         all
@@ -134,14 +134,14 @@ impl Net {
     pub fn stalled_until(&self, node: u32) -> Option<u64> {
         let state = self.0.borrow();
         let now = |window: &Window| (window.0..window.1).contains(&state.now);
-        state.faults.node_stalls.iter().filter(|rest| rest.0 == node && now(&rest.1)).map(|rest| rest.1.1).max()
+        state.faults.node_stalls.iter().filter(|stall| stall.0 == node && now(&stall.1)).map(|stall| stall.1.1).max()
     }
 
     /// Whether a node was stalled at any time since `since`.
     pub fn stalled_since(&self, node: u32, since: u64) -> bool {
         let state = self.0.borrow();
         let then = |window: &Window| window.1 > since && window.0 <= state.now;
-        state.faults.node_stalls.iter().any(|rest| rest.0 == node && then(&rest.1))
+        state.faults.node_stalls.iter().any(|stall| stall.0 == node && then(&stall.1))
     }
 
     /// Sets whether a node has given another one up. If hosts answer, its rails then refuse frames from that node:

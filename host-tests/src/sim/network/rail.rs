@@ -107,7 +107,7 @@ impl SimRail {
         Self { net, node, rail, card, attributes, draft: None, room }
     }
 
-    /// Disappears without closing. All other ends are told some time later.
+    /// Disappears without closing. All other ends report the loss some time later.
     pub fn leave(self) {
         let mut state = self.net.0.borrow_mut();
         for other in (0..state.nodes()).filter(|other| *other != self.node) {
@@ -423,13 +423,13 @@ impl Rail for SimRail {
         let (at, body_at) = (frame.0 as u32, packet.body_at);
         let body = packet.bytes.get(skip..).unwrap_or(&[]);
         if body_at <= state.now {
-            // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
+            // SAFETY: the caller guarantees that the sink is valid. It cannot be in the packet's own memory.
             unsafe { sink.unpack(body.as_ptr(), body.len()) };
             state.discard(at);
             return Delivery::Done;
         }
         // A part is written at once, to detect a reader that accesses the sink too early.
-        // SAFETY: the caller vouches for the sink, which cannot be in the packet's own memory.
+        // SAFETY: the caller guarantees that the sink is valid. It cannot be in the packet's own memory.
         unsafe { sink.unpack(body.as_ptr(), body.len() / 3) };
         state.counts.pending_deliveries += 1;
         let packet = state.packet(at);
@@ -463,7 +463,7 @@ impl Rail for SimRail {
 impl RequestCache for SimRail {
     fn request_init(&mut self, extra: &mut [u8]) {
         assert_eq!(extra.len(), self.attributes.cache_bytes as usize);
-        assert_ne!(extra, PREPARED, "prepared twice");
+        assert_ne!(extra, PREPARED, "a request was prepared twice");
         extra.copy_from_slice(&PREPARED);
         let mut state = self.net.0.borrow_mut();
         state.counts.prepared += 1;
@@ -471,7 +471,7 @@ impl RequestCache for SimRail {
     }
 
     fn request_fini(&mut self, extra: &mut [u8]) {
-        assert_eq!(extra, PREPARED, "undone, and was never prepared");
+        assert_eq!(extra, PREPARED, "a request was released that was never prepared");
         extra.fill(0);
         let mut state = self.net.0.borrow_mut();
         state.counts.unprepared += 1;
@@ -505,8 +505,8 @@ impl SingleCopy for SimRail {
     fn expose(&mut self, to: Endpoint, body: &Span) -> Option<RemoteBuffer> {
         let mut state = self.net.0.borrow_mut();
         let known = to.0 < state.nodes() && state.end(self.node, self.rail).peers[to.0 as usize].is_some();
-        let lends = state.faults.expose;
-        if !known || lends == 0 || !state.random.chance(lends) {
+        let permille = state.faults.expose;
+        if !known || permille == 0 || !state.random.chance(permille) {
             return None;
         }
         state.counts.exposed += 1;
@@ -514,28 +514,28 @@ impl SingleCopy for SimRail {
         let session = state.path(self.node, to.0, self.rail).session;
         let (from, rail) = (self.node, self.rail);
         state.exposed_buffers.push(Exposed { from, to: to.0, rail, epoch, session, body: *body, recalled: false });
-        let mut loan = [0x55; REMOTE_BUFFER_BYTES];
-        loan[..8].copy_from_slice(&(state.exposed_buffers.len() as u64).to_le_bytes());
-        Some(RemoteBuffer(loan))
+        let mut buffer = [0x55; REMOTE_BUFFER_BYTES];
+        buffer[..8].copy_from_slice(&(state.exposed_buffers.len() as u64).to_le_bytes());
+        Some(RemoteBuffer(buffer))
     }
 
-    unsafe fn read_exposed(&mut self, from: Endpoint, loan: &RemoteBuffer, sink: Span) -> bool {
+    unsafe fn read_exposed(&mut self, from: Endpoint, buffer: &RemoteBuffer, sink: Span) -> bool {
         let mut state = self.net.0.borrow_mut();
-        let number = u64::from_le_bytes(std::array::from_fn(|byte| loan.0[byte]));
-        let lent =
-            (number as usize).checked_sub(1).and_then(|at| state.exposed_buffers.get(at).copied()).filter(|lent| {
-                let between = (lent.from, lent.to, lent.rail) == (from.0, self.node, self.rail);
-                between && !lent.recalled && sink.len() <= lent.body.len()
+        let number = u64::from_le_bytes(std::array::from_fn(|byte| buffer.0[byte]));
+        let exposed =
+            (number as usize).checked_sub(1).and_then(|at| state.exposed_buffers.get(at).copied()).filter(|exposed| {
+                let between = (exposed.from, exposed.to, exposed.rail) == (from.0, self.node, self.rail);
+                between && !exposed.recalled && sink.len() <= exposed.body.len()
             });
         let refuses = state.faults.unreadable;
         let refused = refuses != 0 && state.random.chance(refuses);
         // After the loss of a peer its memory may have changed.
-        let lent = lent.filter(|lent| {
+        let exposed = exposed.filter(|exposed| {
             !refused
-                && state.end(lent.from, self.rail).epochs[self.node as usize] == lent.epoch
-                && state.path(lent.from, self.node, self.rail).session == lent.session
+                && state.end(exposed.from, self.rail).epochs[self.node as usize] == exposed.epoch
+                && state.path(exposed.from, self.node, self.rail).session == exposed.session
         });
-        let Some(lent) = lent else {
+        let Some(exposed) = exposed else {
             state.counts.unreadable += 1;
             // The read may have begun.
             let begun = [0xbb; 64];
@@ -546,7 +546,7 @@ impl SingleCopy for SimRail {
         state.counts.read_exposed += 1;
         // SAFETY: the caller guarantees that the sink is valid. The owner of the exposed body keeps it until the end is reported,
         // or until the owner deletes this peer.
-        unsafe { transfer(lent.body, sink) };
+        unsafe { transfer(exposed.body, sink) };
         true
     }
 
@@ -558,8 +558,8 @@ impl SingleCopy for SimRail {
 
     fn revoke_exposed(&mut self) {
         let mut state = self.net.0.borrow_mut();
-        let own = |lent: &&mut Exposed| (lent.from, lent.rail) == (self.node, self.rail);
-        state.exposed_buffers.iter_mut().filter(own).for_each(|lent| lent.recalled = true);
+        let own = |exposed: &&mut Exposed| (exposed.from, exposed.rail) == (self.node, self.rail);
+        state.exposed_buffers.iter_mut().filter(own).for_each(|exposed| exposed.recalled = true);
     }
 }
 

@@ -166,8 +166,7 @@ impl State {
         let Some((body, cookie)) = packet.in_place.take() else { return };
         let header = packet.bytes.len();
         packet.bytes.resize(header + body.len() as usize, 0);
-        // SAFETY: the sender keeps the body readable until it is told otherwise, which is below; the packet's own
-        // memory does not overlap it.
+        // SAFETY: the sender keeps the body readable until the report below; the packet's own memory does not overlap it.
         unsafe { body.pack(packet.bytes[header..].as_mut_ptr(), body.len() as usize) };
         let when = self.now + self.random.length(20_000);
         let epoch = self.end(from, rail).epochs[to as usize];

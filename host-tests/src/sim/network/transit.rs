@@ -104,10 +104,10 @@ impl State {
             }
             start = until;
         }
-        let half = self.faults.lossy_rail.filter(|(_, window)| (window.0..window.1).contains(&self.now));
-        let clean = half.is_some_and(|half| half.0 != rail);
+        let lossy_rail = self.faults.lossy_rail.filter(|(_, window)| (window.0..window.1).contains(&self.now));
+        let clean = lossy_rail.is_some_and(|lossy_rail| lossy_rail.0 != rail);
         let lossy = |chance: u32| if params.datagrams && !clean { chance } else { 0 };
-        if half.is_some_and(|half| half.0 == rail) && self.random.chance(lossy(500)) {
+        if lossy_rail.is_some_and(|lossy_rail| lossy_rail.0 == rail) && self.random.chance(lossy(500)) {
             self.counts.lossy_rail_losses += 1;
             if self.faults.planted == Some(PlantedBug::FalseLoss) {
                 (0..self.rail_params.len() as u32).for_each(|rail| self.report_lost(from, to, rail));

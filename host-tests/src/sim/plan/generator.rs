@@ -2,8 +2,8 @@
 //! requests for each node as the window of the plan, and without any buffering.
 //!
 //! A plan is a sequence of blocks. Within a block the steps of a node are in any order. A node never has more sends and
-//! receives of a block than its window, and nothing of a later block comes before. So in the first block that is not
-//! complete, all sends and receives are posted, and they match. Which receives match which messages:
+//! receives of a block than its window, and begins all steps of a block before those of the next one. So in the first
+//! block that is not complete, all sends and receives get posted, and they match. Which receives match which messages:
 //! - On a communicator with named sources a receive names its source, and perhaps not the tag. MPI order alone decides.
 //! - On a communicator with grouped tags a tag belongs to one block, and receives from any source are posted after
 //!   those that name their source.
@@ -198,8 +198,10 @@ impl<'p> Block<'p> {
             let aim = self.plan.messages[self.random.pick(&left) as usize];
             let any = aim.tag < RESERVED && self.random.chance(300);
             let fits = |tag: u32| if any { tag < RESERVED } else { tag == aim.tag };
-            let at =
-                left.iter().position(|index| fits(self.plan.messages[*index as usize].tag)).expect("one was aimed at");
+            let at = left
+                .iter()
+                .position(|index| fits(self.plan.messages[*index as usize].tag))
+                .expect("the message that was aimed at fits");
             let index = left.remove(at);
             let message = self.plan.messages[index as usize];
             let tag = (!any).then_some(message.tag);

@@ -54,13 +54,14 @@ pub(super) fn out(
         ours(part.from) && ours(part.to) && part.from != part.to && part.rail.is_none_or(|other| other == rail)
     });
     let stalls = faults.rail_stalls.iter().filter(|stall| [one, other].contains(&stall.0) && stall.1 == rail);
-    let rests = faults.node_stalls.iter().filter(|rest| !faults.hosts_answer && [one, other].contains(&rest.0));
-    let half = faults.lossy_rail.iter().filter(|half| half.0 == rail).map(|half| half.1);
-    let silent = parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(rests.map(|rest| rest.1));
-    let mut silent: Vec<Window> = silent.chain(half).collect();
+    let node_stalls = faults.node_stalls.iter().filter(|stall| !faults.hosts_answer && [one, other].contains(&stall.0));
+    let lossy_rail = faults.lossy_rail.iter().filter(|lossy_rail| lossy_rail.0 == rail).map(|lossy_rail| lossy_rail.1);
+    let silent =
+        parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(node_stalls.map(|stall| stall.1));
+    let mut silent: Vec<Window> = silent.chain(lossy_rail).collect();
     let mut out = vec![];
     (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
-    // Short ones are survived, but several may follow each other.
+    // Links survive short silences, but several may follow each other.
     if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
         out.extend(silent);
     }
@@ -68,7 +69,7 @@ pub(super) fn out(
     out
 }
 
-/// The pairs that only a stall separates, the stalled node first. They are added to the disconnected pairs.
+/// The pairs that only a stall separates, the stalled node first. Adds them to `disconnected` too, with the lower node first.
 pub(super) fn stalled_pairs(
     nodes: u32,
     faults: &Faults,

@@ -18,14 +18,14 @@ use crate::sim::plan::{Plan, Shape};
 /// Least number of messages of a job.
 pub const MESSAGES: usize = 200;
 
-/// The job of a seed over reliable rails. Every fourth has at least four nodes.
+/// The job of a seed over reliable rails. Every fourth job has at least four nodes.
 pub fn reliable(seed: u64) -> Setting {
     let mut random = Random::new(seed);
     let nodes = if seed.is_multiple_of(4) { random.between(4, 6) } else { random.between(1, 4) } as u32;
     let rail_params: Vec<RailParams> = random_rails(&mut random);
     let faults = if random.chance(150) { Faults::default() } else { Faults::reliable(&mut random) };
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64, 256]).max(u32::from(nodes == 1) * 2);
-    // Fragments are small at times, so the number of fragments is limited.
+    // Fragments may be small, so the number of fragments is limited.
     let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[0, 64, 1000, 10_000, 100_000, 300_000]).min(fragment * 300);
     let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: random.between(1, 3) as u32, wild: true };
@@ -39,7 +39,8 @@ pub fn reliable(seed: u64) -> Setting {
     with_windows(setting, &mut Random::new(seed ^ 0x0117))
 }
 
-/// Adds windows in half of the seeds, and devices in half of them. Earlier choices do not change.
+/// Adds windows to half of the jobs, and independently of that devices to half of them. The random choices made before stay
+/// the same.
 fn with_windows(setting: Setting, random: &mut Random) -> Setting {
     let setting = with_devices(setting, &mut random.clone().fork());
     if !random.chance(500) {

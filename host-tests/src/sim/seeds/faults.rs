@@ -62,8 +62,9 @@ pub(super) fn missing(nodes: u32, rails: u32, random: &mut Random) -> Missing {
 pub(super) fn choose_stall_timeout(faults: &Faults, toggles: &[Toggle], links: Option<LinkParams>) -> u64 {
     let windows =
         faults.partitions.iter().map(|part| part.window).chain(faults.rail_stalls.iter().map(|stall| stall.2));
-    let windows =
-        windows.chain(faults.outages.iter().map(|outage| outage.window)).chain(faults.lossy_rail.map(|half| half.1));
+    let windows = windows
+        .chain(faults.outages.iter().map(|outage| outage.window))
+        .chain(faults.lossy_rail.map(|lossy_rail| lossy_rail.1));
     let windows = windows.filter(|window| window.1 != FOR_EVER).map(|window| window.1 - window.0);
     let silence: u64 = windows.chain(toggles.iter().map(|toggle| toggle.span)).sum();
     2 * silence + links.map_or(TIME, |links| links.dead_after * 8)
