@@ -55,11 +55,11 @@ pub struct Datagrams {
 struct Relay {
     sockets: Vec<UdpSocket>,
     stopped: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<RelayState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct RelayState {
     faults: DatagramFaults,
     counts: DatagramCounts,
     /// Partitioned pairs: the sender, and the receiver.
@@ -78,7 +78,7 @@ impl Datagrams {
     /// If the system gives no sockets or threads.
     pub fn start(ranks: u32, links: u32, seed: u64) -> std::io::Result<Self> {
         let (real, advertised, sockets) = reserve_ports(ranks, links, UdpSocket::bind)?;
-        let state = State {
+        let state = RelayState {
             faults: DatagramFaults::default(),
             counts: DatagramCounts::default(),
             partitioned: HashSet::new(),
@@ -191,7 +191,7 @@ impl Relay {
         let rank = |place: usize| (place / usize::from(real.links)) as u32;
         let mut state = lock(&self.state);
         let link = |place: usize| (place % usize::from(real.links)) as u32;
-        let State { faults, counts, partitioned, cut, cut_off, random } = &mut *state;
+        let RelayState { faults, counts, partitioned, cut, cut_off, random } = &mut *state;
         counts.seen += 1;
         let pair = (rank(from), rank(to));
         if partitioned.contains(&pair) {

@@ -97,7 +97,10 @@ fn connect(event_loop: &mut EventLoop) -> Option<Caller> {
 fn check(event_loop: &EventLoop) {
     for (rank, id) in &event_loop.by_rank {
         let state = event_loop.connections.get(id).map(|connection| &connection.state);
-        assert!(matches!(state, Some(ConnState::Joined { rank: of, .. }) if of == rank), "rank {rank} has no connection");
+        assert!(
+            matches!(state, Some(ConnState::Joined { rank: of, .. }) if of == rank),
+            "rank {rank} has no connection"
+        );
     }
     let open = event_loop.connections.values().filter(|it| matches!(it.state, ConnState::Joined { .. })).count();
     assert_eq!(open, event_loop.by_rank.len());

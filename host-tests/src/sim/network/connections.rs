@@ -3,9 +3,9 @@
 use super::endpoint::{End, PendingEvent};
 use super::faults::Outage;
 use super::packet::Packet;
-use super::state::State;
+use super::state::NetworkState;
 
-impl State {
+impl NetworkState {
     pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
         if self.upcoming_outages.is_empty() {

@@ -10,9 +10,9 @@ use towline_core::rma::Access;
 
 use super::devices::{DeviceOperation, Registration};
 use super::endpoint::PendingEvent;
-use super::state::State;
+use super::state::NetworkState;
 
-impl State {
+impl NetworkState {
     pub fn register(
         &mut self,
         node: u32,

@@ -7,19 +7,19 @@ use std::rc::Rc;
 use super::devices::Devices;
 use super::endpoint::{End, Path};
 use super::faults::{Counts, FOR_EVER, Faults, Outage, RailParams, Window};
-use super::state::State;
+use super::state::NetworkState;
 use crate::random::Random;
 
 /// A network of nodes. Each node has one rail for each set of parameters, and reaches every node, including itself.
 #[derive(Clone)]
-pub struct Net(pub(super) Rc<RefCell<State>>);
+pub struct Net(pub(super) Rc<RefCell<NetworkState>>);
 
 impl Net {
     /// A network of `nodes` nodes, with one rail for each set of parameters.
     pub fn new(nodes: u32, rail_params: Vec<RailParams>, faults: Faults, random: Random) -> Self {
         let ends = nodes as usize * rail_params.len();
         let end = || End::unknown(nodes as usize, vec![0; nodes as usize]);
-        Self(Rc::new(RefCell::new(State {
+        Self(Rc::new(RefCell::new(NetworkState {
             now: 0,
             random,
             incarnations: vec![Ok(0); nodes as usize],

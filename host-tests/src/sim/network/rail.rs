@@ -16,7 +16,7 @@ use super::endpoint::{Exposed, HostState, KnownPeer, PendingEvent};
 use super::faults::PlantedBug;
 use super::net::Net;
 use super::packet::Packet;
-use super::state::State;
+use super::state::NetworkState;
 
 impl Net {
     /// The rails of one node, in the order of their parameters. Must be called once for each node.
@@ -116,7 +116,7 @@ impl SimRail {
     }
 
     /// Checks whether a frame is accepted now.
-    fn check_admission(&self, state: &mut State, to: Endpoint, shape: Shape) -> Result<(), SendError> {
+    fn check_admission(&self, state: &mut NetworkState, to: Endpoint, shape: Shape) -> Result<(), SendError> {
         let limit = if shape.lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit };
         if shape.len > limit || usize::from(shape.header) > HEAD {
             return Err(SendError::TooLong);
@@ -145,7 +145,7 @@ impl SimRail {
 
     fn submit(
         &self,
-        state: &mut State,
+        state: &mut NetworkState,
         to: Endpoint,
         shape: Shape,
         bytes: Vec<u8>,
@@ -179,7 +179,7 @@ impl SimRail {
     }
 
     /// The next event that is due at this end.
-    fn next_event(&self, state: &mut State) -> Option<Event> {
+    fn next_event(&self, state: &mut NetworkState) -> Option<Event> {
         let now = state.now;
         loop {
             let keep = self.attributes.frames_kept;
@@ -207,7 +207,7 @@ impl SimRail {
     }
 
     /// Receives a frame. `None` if it is dropped. An error while its sender is not known at this end.
-    fn receive_frame(&self, state: &mut State, at: u32) -> Result<Option<Frame>, ()> {
+    fn receive_frame(&self, state: &mut NetworkState, at: u32) -> Result<Option<Frame>, ()> {
         let from_node = state.packet(at).from;
         let named = state.end(self.node, self.rail).peers[from_node as usize];
         if state.rail_params[self.rail as usize].datagrams {
@@ -254,7 +254,7 @@ impl SimRail {
     }
 
     /// Converts a pending event. `None` if it concerns a peer that has been deleted meanwhile.
-    fn report(&self, state: &mut State, later: PendingEvent) -> Option<Event> {
+    fn report(&self, state: &mut NetworkState, later: PendingEvent) -> Option<Event> {
         match later {
             PendingEvent::Delivered(at) => {
                 let planted = state.faults.planted;

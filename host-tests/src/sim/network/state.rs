@@ -11,7 +11,7 @@ use super::trace::describe;
 use crate::random::Random;
 
 /// The state of the network.
-pub(super) struct State {
+pub(super) struct NetworkState {
     pub now: u64,
     pub random: Random,
     pub faults: Faults,
@@ -48,7 +48,7 @@ pub(super) struct State {
     pub trace: bool,
 }
 
-impl State {
+impl NetworkState {
     /// The incarnation of a live node.
     pub fn incarnation(&self, node: u32) -> Option<u32> {
         self.incarnations[node as usize].ok()

@@ -7,9 +7,9 @@ use towline_core::wire;
 use super::endpoint::PendingEvent;
 use super::faults::PlantedBug;
 use super::packet::Packet;
-use super::state::State;
+use super::state::NetworkState;
 
-impl State {
+impl NetworkState {
     /// Accepts a committed packet, and sends it now or when its sender polls. Returns whether it was sent at once.
     pub fn accept(&mut self, packet: Packet) -> bool {
         self.counts.frames += 1;
