@@ -48,7 +48,7 @@ pub(super) const NO_RING: u32 = u32::MAX;
 /// ```
 #[derive(Debug)]
 pub struct Rail {
-    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]: `poll` finds it, and it is an active one.
+    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]. `poll` sets it, to the number of an active ring.
     pub(super) fast_ring: u32,
     /// Polls until `poll` begins with another ring.
     pub(super) polls_left: u32,
@@ -66,9 +66,10 @@ pub struct Rail {
     pub(super) doorbell_seen: u32,
     /// Numbers of the incoming rings that have been quiet: one of them is looked at in each idle poll, all in maintenance.
     pub(super) quiet: Vec<u32>,
+    /// Index in `quiet` of the ring that was looked at last.
     pub(super) next_quiet: usize,
     pub(super) maintenance_rounds: u32,
-    /// By endpoint.
+    /// The peers by endpoint.
     pub(super) peers: Vec<PeerState>,
     /// Endpoint of each rank, plus one; 0 for a rank that is not known.
     pub(super) endpoints: Box<[u32]>,
@@ -80,7 +81,7 @@ pub struct Rail {
     pub(super) locks: u32,
     /// Number of rings that were made without a lock, because too many were held.
     pub(super) over_lock_limit: u32,
-    /// Whether the engine got `Busy` since the last `arm`.
+    /// Whether any outgoing ring wants credit.
     pub(super) wants_credit: bool,
     /// Whether sleep may be announced in the control segment.
     pub(super) armed: bool,
@@ -106,7 +107,7 @@ impl Rail {
     /// peer.
     ///
     /// # Errors
-    /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already.
+    /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already, or a refusal of the system.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.check()?;
         let me = Process::current();
