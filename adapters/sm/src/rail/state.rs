@@ -103,8 +103,8 @@ pub struct Rail {
 }
 
 impl Rail {
-    /// Opens a rank's rail: removes stale files of jobs whose processes are gone, and makes the rank's control segment. Contacts no
-    /// peer.
+    /// Opens a rank's rail: removes stale files of jobs whose processes are gone, and makes the rank's control segment. Contacts
+    /// no peer.
     ///
     /// # Errors
     /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already, or a refusal of the system.

@@ -126,8 +126,8 @@ impl RailTrait for Rail {
         if let Some((from, len)) = self.held_frame(frame)
             && skip < len
         {
-            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller guarantees that the sink is
-            // valid.
+            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller guarantees that the sink
+            // is valid.
             unsafe { sink.unpack(from.wrapping_add(skip), len - skip) };
         }
         self.release(frame);
