@@ -1,5 +1,5 @@
-//! The order in which rings are polled: no ring starves, maintenance comes when it is promised, and a reader that holds all frames
-//! gets no more of them.
+//! The order in which rings are polled: no ring starves, maintenance comes when it is promised, and a reader that holds all
+//! frames gets no more of them.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -137,7 +137,7 @@ impl Config {
     /// device.
     pub(crate) fn normalized(mut self, suitable: Pipeline) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
-        // Before the device's pipeline shortens it: the longest frame has the same length over all devices of a job.
+        // This comes before the pipeline lowers the eager limit, so that the longest frame is the same with all devices of a job.
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
         let pipeline = *self.pipeline.get_or_insert(suitable);
         if self.one_sided && pipeline.piece != 0 {

@@ -65,8 +65,8 @@ impl Process {
     }
 }
 
-/// When a process started; `Some(None)` for one that has ended or is a zombie. `None` if that cannot be told, for example for lack
-/// of a descriptor.
+/// When a process started, in clock ticks since boot; `Some(None)` if it has ended or is a zombie. `None` if that cannot be read,
+/// for example because no descriptor is free.
 ///
 /// This reads the entry of the process's first thread, which started with the process. An emulator of another processor makes up
 /// the file `/proc/{pid}/stat` that a process reads about itself, with another start time for each thread, while other processes
@@ -96,8 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise a rail takes the segments of other threads of its process, or of its peers, for stale, and removes files that are
-    /// in use.
+    /// Otherwise a rail takes the segments of other threads of its process, or of its peers, for stale, and removes files
+    /// that are in use.
     #[test]
     fn b10_all_threads_and_processes_read_the_same_start_time() {
         let me = Process::current();

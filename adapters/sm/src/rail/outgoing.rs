@@ -115,7 +115,7 @@ impl Outgoing {
         self.segment.is_some()
     }
 
-    /// Writes the epoch word's address and value to the ring, before the receiver is told of the ring.
+    /// Writes the epoch word's address and value to the ring. Must be called before the ring is announced to the receiver.
     pub fn offer_single_copy(&mut self, exposure: Exposure) {
         if let Some(segment) = &self.segment {
             let (address, epoch) = exposure.epoch();

@@ -45,8 +45,8 @@ impl Rail {
         if over_limit {
             if self.over_lock_limit == 0 {
                 log::warn!(
-                    "long messages to rank {} are copied, as to each rank whose ring is made while {MAX_LOCKS} other ranks \
-                     have not looked at theirs; this is logged once",
+                    "long messages to rank {} are copied, because its ring was made while {MAX_LOCKS} other ranks had not looked \
+                     at theirs; for further ranks this is not logged",
                     peer.rank
                 );
             }

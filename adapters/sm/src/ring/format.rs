@@ -21,7 +21,7 @@ pub const MIN_SHORT: u32 = 24;
 pub trait RingMemory {
     /// The first word of the slot at `position`, which holds the header word of a frame that begins there.
     fn header(&self, position: u32) -> &AtomicU64;
-    /// The receiver's position as last told to the sender.
+    /// The receiver's position up to which it has returned slots to the sender.
     fn credit(&self) -> &AtomicU32;
 }
 

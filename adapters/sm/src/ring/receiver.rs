@@ -36,7 +36,7 @@ pub struct ReceivedFrame {
 #[derive(Debug)]
 pub struct Receiver {
     position: u32,
-    /// Our position as the sender was last told.
+    /// The position up to which slots were returned to the sender.
     credited: u32,
     slots: u32,
     /// A quarter of the slots.
@@ -130,7 +130,7 @@ impl Receiver {
         if meta == PAD && rest != self.slots { Ok(rest) } else { Err(ProtocolViolation) }
     }
 
-    /// Whether the slots before `position` that the sender has not been told of make up a quarter of the ring.
+    /// Whether the slots before `position` that were not returned to the sender yet make up a quarter of the ring.
     #[inline(always)]
     pub fn owes_credit(&self, position: u32) -> bool {
         position.wrapping_sub(self.credited) >= self.quarter

@@ -20,10 +20,10 @@
 //! of that process, and it had access to that region before.
 //!
 //! # When a region ends
-//! The owner clears the region's state word in its first page, and drops its mapping and the file. Peers look at the state word
-//! before each operation, and from time to time when there are none, and then drop their mappings. A peer that is in the middle of
-//! a copy then finishes the copy in pages that no other process uses: a region is registered once, and never used for other
-//! memory.
+//! The owner clears the region's state word in its first page, and drops its mapping and the file. Peers look at the state
+//! word before each operation, and from time to time when there are none, and then drop their mappings. A peer that is in the
+//! middle of a copy then finishes the copy in pages that no other process uses: a region is registered once, and never used
+//! for other memory.
 
 mod key;
 mod mapping;

@@ -100,7 +100,7 @@ impl Segment {
         self.len
     }
 
-    /// The byte at `offset`; dangling if it lies behind the end.
+    /// Address of the byte at `offset`; it must not be accessed if it is beyond the end.
     pub fn at(&self, offset: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(offset)
     }

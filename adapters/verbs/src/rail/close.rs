@@ -8,7 +8,7 @@ use crate::bookkeeping::pending_events::PendingEvent;
 use crate::device::ReliableQueuePair;
 use crate::wire::hello::HelloKind;
 
-/// Longest time that closing waits until all frames are acknowledged. It waits as long again until all goodbyes are sent.
+/// Longest time that closing waits until all frames are acknowledged. Goodbyes included, closing takes at most twice as long.
 const CLOSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Rail {
@@ -44,7 +44,8 @@ impl Rail {
         }
         let number = queue_pair.number();
         self.closing.add(queue_pair, number, send_queue, self.now);
-        // Completions are assigned to peers by the number of their queue pair, so they are processed before that number is unbound.
+        // Completions are assigned to peers by the number of their queue pair, so they are processed before that number is
+        // unbound.
         self.process_all_completions();
         self.reclaim_user_memory(number);
         self.receive.pending.connection_ended(endpoint);
@@ -69,7 +70,7 @@ impl Rail {
         }
     }
 
-    /// Removes a peer. With `goodbye` the peer is told.
+    /// Removes a peer. With `goodbye`, the peer gets a goodbye, so that it knows that the connection was closed normally.
     pub(super) fn forget(&mut self, endpoint: u32, goodbye: bool) {
         if self.peers.get(endpoint).is_none() {
             return;

@@ -191,7 +191,7 @@ impl Rail {
         }
     }
 
-    /// Requests another connection, since the peer does not know the present one. That one was never used.
+    /// Requests another connection, since the peer does not know the present connection, which was never used.
     fn reconnect(&mut self, endpoint: u32) {
         self.end_connection(endpoint);
         self.leave_lists(endpoint);

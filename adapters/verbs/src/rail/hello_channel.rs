@@ -1,4 +1,4 @@
-//! The queue pair by which hellos travel, with its buffers.
+//! The queue pair that sends and receives hellos, with its buffers.
 
 use std::collections::VecDeque;
 use std::io;
