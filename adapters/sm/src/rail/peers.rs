@@ -92,7 +92,7 @@ impl Rail {
         let pidfd = self.open_pidfd(&card.process)?;
         if pidfd.is_none() && self.can_watch(&card.process) {
             log::warn!(
-                "process {} cannot be watched by a descriptor, only by its process id: raise the limit of open files (ulimit -n)",
+                "process {} has no pidfd here, so its end is noticed by its process id: if descriptors ran out, raise ulimit -n",
                 card.process.pid
             );
         }

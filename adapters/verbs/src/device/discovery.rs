@@ -46,9 +46,7 @@ fn open_all() -> Result<Vec<(String, Arc<Device>)>, SetupError> {
     // SAFETY: a plain call, and the first; where the library is missing, the binding returns an error.
     match unsafe { ffi::ibv_fork_init() } {
         0 | libc::EOPNOTSUPP => {}
-        why => {
-            log::warn!("verbs: this process must not fork: libibverbs refuses: {}", io::Error::from_raw_os_error(why))
-        }
+        why => log::warn!("verbs: this process must not fork: {}", io::Error::from_raw_os_error(why)),
     }
     let mut count = 0;
     // SAFETY: a plain call; if the library is missing, the binding returns the same as the library does without devices.
