@@ -13,8 +13,8 @@ const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
 /// All keys are derived from this text too, so that no other protocol has the same keys.
 const PROLOGUE: &[u8] = b"towline rail 1";
 
-/// Number of seals in one direction under one key. This is far below the limit of AES-GCM (2^24.5 of the longest, RFC
-/// 8446).
+/// Number of seals in one direction under one key. This is far below the limit of AES-GCM (2^24.5 records of the greatest
+/// length, RFC 8446).
 const REKEY: u64 = 1 << 22;
 
 /// The initiator's side of a handshake that waits for the answer.

@@ -26,7 +26,7 @@ pub enum Encrypt {
 }
 
 impl Encrypt {
-    /// Whether a connection is encrypted. `stays_here` says that it stays on this host.
+    /// Whether a connection is encrypted. `stays_here` says whether both ends are on this host.
     pub const fn applies(self, stays_here: bool) -> bool {
         match self {
             Self::Off => false,

@@ -1,11 +1,11 @@
 //! Replay protection for numbered datagrams.
 
-/// Length of the window, in numbers below the highest one.
+/// Length of the window in numbers, the highest accepted one included.
 const BITS: u64 = 2048;
 const WORDS: usize = BITS as usize / 64;
 
-/// A replay window over the numbers of datagrams (RFC 6479). It accepts each number once, and never a number that is
-/// more than 2048 behind the highest.
+/// A replay window over the numbers of datagrams (RFC 6479). It accepts each number once, and never a number that is 2048
+/// or more below the highest accepted one.
 ///
 /// ```
 /// let mut window = towline_crypt::ReplayWindow::new();

@@ -49,7 +49,7 @@ pub struct Card {
     pub link: u8,
     /// The job.
     pub job: u64,
-    /// A random number that tells the rail from every other one of that rank.
+    /// A random number of this rail. All other rails that the rank has, or had in an earlier process, have other numbers.
     pub instance: u64,
     /// A number of the host ([`host_id`](crate::interfaces::host_id)).
     pub host: u64,

@@ -23,7 +23,7 @@ pub struct Identity {
     pub to: u32,
     /// Instance of the sender.
     pub from_instance: u64,
-    /// Instance of the receiver. It tells the new owner of a port from the old one.
+    /// Instance of the receiver, by which a rail recognizes a hello that was meant for the earlier owner of its port.
     pub to_instance: u64,
 }
 
@@ -52,7 +52,7 @@ impl Identity {
     /// Bytes of an identity on the wire.
     pub const BYTES: usize = 32;
 
-    /// The identity as it travels.
+    /// The identity as bytes, for the wire.
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&self.job.to_le_bytes());
@@ -63,7 +63,7 @@ impl Identity {
         out
     }
 
-    /// Reads an identity. Any bytes are one.
+    /// Reads an identity. Any bytes are a possible identity.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Self {
         Self {
             job: u64_at(bytes, 0),

@@ -100,7 +100,7 @@ pub fn same_network(one: IpAddr, other: IpAddr, prefix: u8) -> bool {
     }
 }
 
-/// Every address of this host whose interface is up, with the filter's verdict or its reason against the address.
+/// Every address of this host whose interface is up, with the filter's verdict: `Err` has the reason why it may not be used.
 ///
 /// # Errors
 /// The error of `getifaddrs(3)`.
@@ -189,8 +189,8 @@ unsafe fn ip(address: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// A number of this host: a hash of the boot id and the network namespace. Two processes have the same number if the loopback
-/// interface of one reaches the other, so containers with a network of their own count as hosts.
+/// A number of this host: a hash of the boot id and the network namespace. Two processes have the same number if they have
+/// the same loopback interface, so each container with a network of its own counts as a host.
 pub fn host_id() -> u64 {
     use sha2::{Digest, Sha256};
     let mut hash = Sha256::new();

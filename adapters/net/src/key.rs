@@ -78,7 +78,7 @@ impl JobKey {
         &self.0
     }
 
-    /// HMAC-SHA256 under this key over a label, which names the purpose, and then over these bytes.
+    /// HMAC-SHA256 under this key over a label, which names the purpose of the proof, and then over these parts.
     ///
     /// ```
     /// use towline_net::JobKey;
@@ -101,13 +101,14 @@ impl JobKey {
         mac.verify_slice(proof).is_ok()
     }
 
-    /// HMAC-SHA256 under this key over some parts. Parts of variable length must be told apart by the caller.
+    /// HMAC-SHA256 under this key over some parts, one after the other. The code does not show where a part ends, so a caller
+    /// with parts of variable length must include their lengths.
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.state(parts).finalize().into_bytes().into()
     }
 
-    /// Whether `tag` is the [code](Self::mac) of these parts, or the first bytes of it. Takes the same time for any wrong tag of
-    /// that length. An empty tag is wrong.
+    /// Whether `tag` is the [code](Self::mac) of these parts, or the first bytes of that code. Takes the same time for any
+    /// wrong tag of the same length. An empty tag is wrong.
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         self.state(parts).verify_truncated_left(tag).is_ok()
     }

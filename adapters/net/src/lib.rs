@@ -2,7 +2,7 @@
 //!
 //! | module or type | subject |
 //! |---|---|
-//! | [`JobKey`] | the secret of a job, and the codes (HMAC-SHA256) that it makes |
+//! | [`JobKey`] | the secret of a job, and authentication codes (HMAC-SHA256) under it |
 //! | [`Encrypt`], [`EncryptionMismatch`] | when a connection is encrypted, and the error if the settings of two ranks differ |
 //! | [`Identity`] | job, ranks and instances in a hello, and the check that a hello is meant for this rail |
 //! | [`card`] | the business card of a rail with IP addresses |
@@ -12,6 +12,7 @@
 //! | [`PeerTable`] | the peers of a rail, by endpoint and by rank |
 //! | [`fields`] | fixed-size fields in byte arrays |
 //! | [`random`], [`time`] | random bytes, and conversion of durations |
+//! | [`SetupError`] | why a rail could not be opened |
 //!
 //! Nothing here opens a socket or keeps state between calls, so everything may be used from any thread; a [`PeerTable`] belongs
 //! to one rail and is used by one thread at a time. Linux only.

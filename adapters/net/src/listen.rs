@@ -1,4 +1,4 @@
-//! Settings of addresses: where a rail listens, and the address that it publishes.
+//! How settings of addresses are read: the ports on which a rail listens, and the address that it publishes.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -17,12 +17,12 @@ pub fn ports(variable: &'static str, text: &str) -> Result<RangeInclusive<u16>, 
     }
 }
 
-/// The address that a link publishes if a forwarder passes all that it receives on to the rank. Link `n` has the `n`-th port after
-/// the port in `text`. `None` for an empty text.
+/// The address of a forwarder, which a link publishes instead of its own: the forwarder passes on to the rank all that it
+/// receives. Link `n` has the `n`-th port after the port in `text`. `None` for an empty text.
 ///
 /// # Errors
-/// A text that is not an address with a port, and one whose port has no `link`-th port after it. `variable` names the setting in
-/// the error.
+/// A text that is not an address with a port, port 0, and a port with fewer than `link` ports after it. `variable` names the
+/// setting in the error.
 pub fn advertised(variable: &'static str, text: &str, link: u8) -> Result<Option<SocketAddr>, InvalidSetting> {
     if text.is_empty() {
         return Ok(None);
@@ -30,7 +30,8 @@ pub fn advertised(variable: &'static str, text: &str, link: u8) -> Result<Option
     let invalid = |expected| InvalidSetting::new(variable, text, expected);
     let first: SocketAddr = text.trim().parse().map_err(|_| invalid("an address and a port such as 192.0.2.1:5000"))?;
     let port = first.port().checked_add(link.into()).filter(|_| first.port() != 0);
-    let port = port.ok_or_else(|| invalid("an address with a port for each link: the ports after it run out"))?;
+    let port = port
+        .ok_or_else(|| invalid("an address with a port that is not 0 and has a port after it for each further link"))?;
     Ok(Some(SocketAddr::new(first.ip(), port)))
 }
 

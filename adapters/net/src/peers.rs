@@ -57,7 +57,7 @@ impl<P> PeerTable<P> {
     ///
     /// # Errors
     /// [`Unreachable::BadCard`] for another job or link, and for a rank that was added before. [`Unreachable::NoNetwork`] for
-    /// this rail's own card, as messages to oneself go by the loopback rail.
+    /// this rail's own card, since messages of a rank to itself take the loopback rail.
     pub fn check(&self, transport: &str, own: Member, peer: Member) -> Result<(), Unreachable> {
         let (link, rank) = (own.link, peer.rank);
         if (peer.job, peer.link) != (own.job, link) {
@@ -133,7 +133,7 @@ impl<P> PeerTable<P> {
         self.slots.get(endpoint as usize)?.as_ref().map(|slot| slot.rank)
     }
 
-    /// How many endpoints there ever were: each endpoint is below this number, and some may have no peer now.
+    /// How many endpoints have been given out so far. Each endpoint is below this number; some may have no peer now.
     pub fn endpoints(&self) -> u32 {
         self.slots.len() as u32
     }

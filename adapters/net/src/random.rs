@@ -20,7 +20,7 @@ pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// The instance number of a new rail. It tells this rail from every other one that ever had the same rank.
+/// The instance number of a new rail. No other rail has the same number, not even an earlier one of the same rank.
 ///
 /// # Errors
 /// As [`fill`].

@@ -11,17 +11,17 @@ pub const MAX_CANDIDATES: usize = 8;
 /// How an address of a peer relates to the addresses of this host. The best relation is last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Relation {
-    /// No address of this family is allowed here.
+    /// This host has no allowed address of the same family (IPv4 or IPv6).
     Family,
     /// A loopback address of another host, or of this host while the loopback interface is not allowed here.
     Loopback,
     /// One end has a private address, the other a public one.
     Scope,
-    /// Another network of the same scope, which a router may reach.
+    /// The addresses are in different networks, but both private or both public, so a router may connect them.
     Routed,
     /// The same network prefix.
     SameNetwork,
-    /// This host, by its loopback interface.
+    /// The peer is on this host, and is reached by the loopback interface.
     SameHost,
 }
 

@@ -16,7 +16,9 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoInterface => f.write_str("no interface is up that the include and exclude lists allow"),
+            Self::NoInterface => {
+                f.write_str("the include and exclude lists allow no network interface that is up: change these lists")
+            }
             Self::System(what, error) => write!(f, "cannot {what}: {error}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Durations of the standard library as those of the core.
+//! Conversion of the standard library's durations to those of the core.
 
 use towline_core::time::Duration;
 

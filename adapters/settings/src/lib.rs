@@ -1,8 +1,8 @@
 //! Settings of Towline. Each setting is in exactly one table: the table of its transport, or that of the whole library.
 //!
-//! A row of a table gives the name, the variable of the environment, the type, the default, the unit and the help text. The
-//! macro [`settings!`] makes of the rows a struct with a documented field for each, its `Default`, and [`Table`], by which the
-//! environment is read and `towline info` lists all settings. To add a setting, add a row to the table of its transport
+//! A row of a table gives the name, the environment variable, the type, the default, the unit and the help text. From the
+//! rows, the macro [`settings!`] makes a struct with a documented field for each, its `Default`, and its [`Table`], which
+//! reads the environment and gives `towline info` its rows. To add a setting, add a row to the table of its transport
 //! (`settings.rs` of its crate) and use the field.
 //!
 //! ```

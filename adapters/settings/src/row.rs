@@ -1,4 +1,4 @@
-//! One setting, for people to read.
+//! A setting as `towline info` shows it, and the error for an invalid value.
 
 use std::error::Error;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::fmt;
 pub struct Setting {
     /// The path of its field in the configuration, such as `tcp.ports`.
     pub name: &'static str,
-    /// The variable of the environment that sets it.
+    /// The environment variable that sets it.
     pub variable: &'static str,
     /// Its value, in [`unit`](Self::unit).
     pub value: String,
-    /// Its value where it is not set.
+    /// The value that it has if it is not set.
     pub default: String,
     /// Its unit, such as `B` or `ms`; empty for names and plain numbers.
     pub unit: &'static str,
     /// Where its value comes from.
     pub origin: Origin,
-    /// Its effect.
+    /// A description of its effect.
     pub help: &'static str,
 }
 
@@ -40,11 +40,11 @@ impl Setting {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Origin {
-    /// It has its default.
+    /// The setting has its default value.
     Default,
-    /// The program set it.
+    /// The program gave it a value that is not the default.
     Program,
-    /// The setting's variable of the environment.
+    /// The setting's environment variable, which takes precedence over the program.
     Environment,
 }
 
@@ -62,16 +62,16 @@ impl fmt::Display for Origin {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct InvalidSetting {
-    /// The variable of the environment that sets it.
+    /// The environment variable that sets it.
     pub variable: &'static str,
-    /// The value.
+    /// The invalid value.
     pub value: String,
     /// A description of valid values.
     pub expected: &'static str,
 }
 
 impl InvalidSetting {
-    /// The setting of `variable` has a value that cannot be understood.
+    /// The error for the setting of `variable`, whose `value` is not `expected`.
     pub fn new(variable: &'static str, value: &str, expected: &'static str) -> Self {
         Self { variable, value: value.to_string(), expected }
     }

@@ -6,11 +6,11 @@ use crate::{InvalidSetting, Setting};
 
 /// A table of settings, made by [`settings!`](crate::settings).
 pub trait Table {
-    /// Reads the variables that `environment` knows, which replace the values that are there, and appends a row for each setting
-    /// of the table.
+    /// Reads the settings from `environment`, which returns the value of an environment variable. Variables that are set replace
+    /// the values in the table. Appends a row for each setting of the table to `rows`.
     ///
     /// # Errors
-    /// The first variable whose value cannot be understood. Variables before it are read.
+    /// The first variable whose value is invalid. The variables before it were read, and the others were not.
     fn read(
         &mut self,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -18,7 +18,7 @@ pub trait Table {
     ) -> Result<(), InvalidSetting>;
 }
 
-/// The value of the setting of `variable`; spaces around it do not count.
+/// Reads the text of a setting; spaces around it do not count. `variable` names the setting in the error.
 ///
 /// # Errors
 /// A text that does not describe a `T`.

@@ -42,8 +42,8 @@ fn main() {
     let peer = rail_peer(&mut rail, &format!("{path}.card{}", 1 - me));
     let mut node = Node { rail, peer, tight };
 
-    // Many short measurements, each between two measurements of the cache line. Other tasks of the machine disturb some of them; the
-    // best ones were not disturbed.
+    // Many short measurements, each between two measurements of the cache line. Other tasks of the machine disturb some of
+    // them; the best ones were not disturbed.
     let (mut latencies, mut aparts) = (Vec::new(), Vec::new());
     for _ in 0..WINDOWS {
         let before = bounce.measure(me, tight, 0);

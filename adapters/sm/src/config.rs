@@ -24,10 +24,10 @@ pub struct Config {
     pub job: u64,
     /// This rail's own number among all rails of the job, below `ranks`. Two contexts of one process take two numbers.
     pub rank: u32,
-    /// How many numbers there are: the doorbell has two bits for each. At most 2^20 (1,048,576).
+    /// How many rails the job has: the doorbell has two bits for each. At most 2^20 (1,048,576).
     pub ranks: u32,
-    /// Whether a thread makes progress on this rail while its user computes, so that the engine above protects the data that it
-    /// shares with that thread. It is stated in the attributes, and has no other effect. Default `false`.
+    /// Whether a progress thread uses this rail while the user computes. The rail only states this in its attributes, so that the
+    /// engine above protects the data that it shares with that thread. Default `false`.
     pub progress_thread: bool,
     /// Bytes of the ring for short frames to one peer, a power of two. Default 64 KiB.
     pub eager_ring_bytes: u32,
@@ -38,14 +38,14 @@ pub struct Config {
     pub bulk_ring_bytes: u32,
     /// Bytes of the longest fragment, header included. Default 16376 B: a full one takes 256 slots, and the ring holds 16.
     pub bulk_limit_bytes: u32,
-    /// Messages of this many bytes or more may be read by their receiver directly from the sender's memory, in a single copy
-    /// through the kernel, where that works; 0 switches that off, in both directions. Default 8192 B.
+    /// Bytes of the shortest message that its receiver reads directly from the sender's memory, in a single copy through the
+    /// kernel, where that works; 0 switches single copy off, in both directions. Default 8192 B.
     pub single_copy_bytes: u32,
     /// Bytes of the longest message that is read in a single copy. Longer messages are copied through a ring, since the receiver
     /// does nothing else during a single copy. At most 1 GiB. Default 1 MiB.
     pub single_copy_limit_bytes: u32,
     /// Whether peers map memory that [`Rail::share`](crate::Rail::share) made, and execute one-sided operations on it themselves.
-    /// Otherwise these operations travel in frames, also where a peer shares its own memory. Default `true`.
+    /// If not, this rail shares no memory and maps none, and one-sided operations travel in frames. Default `true`.
     pub share_windows: bool,
     /// Frames that the engine may hold unreleased, 1 to 32. Default 16.
     pub frames_kept: u32,

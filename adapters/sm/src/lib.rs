@@ -3,18 +3,19 @@
 //! Each rank has a *control segment*: a page in a file system in memory with its identity, its doorbell and the word that it
 //! sleeps on. A sender makes a ring to a peer with its first frame, and another one with its first long message. It announces
 //! each ring through the peer's doorbell; the peer maps the ring and removes its name. The receiver of a long message reads it
-//! directly from the sender's memory where the kernel allows that ([`SingleCopyState`]). Elsewhere, and where many long messages
-//! follow each other, the message is copied into a ring and out of it. See [`ring`] for the layout of frames in a ring, [`sleep`]
-//! for how a sleeping receiver is woken without a fence on the message path, and [`Config`] for sizes and their cost.
+//! directly from the sender's memory where the kernel allows that ([`SingleCopyState`]). A long message is copied into a ring and
+//! out of it where the kernel does not allow that, where many long messages follow each other, and beyond a length
+//! ([`Config::single_copy_limit_bytes`]). See [`ring`] for the layout of frames in a ring, [`sleep`] for how a sleeping receiver
+//! is woken without a fence on the message path, and [`Config`] for sizes and their cost.
 //!
 //! One-sided operations access memory that both sides map ([`SharedRegion`]).
 //!
 //! [`Rail`] implements [`towline_core::rail::Rail`]. It is used by one thread at a time, and may move between threads.
 //!
 //! # Source layout
-//! Types stand below, behaviour above: `host` (identities of hosts and processes), `segment` (files in shared memory), `ring`
-//! (frames in slots), `single_copy` and `rma` (access to a peer's memory) import nothing from `rail`, which holds the rail's
-//! state and its behaviour.
+//! Types stand below, behaviour above. Nothing imports from `rail`, which holds the rail's state and its behaviour. Below it are
+//! `single_copy` and `rma` (access to a peer's memory), `segment` (files in shared memory), `ring` (frames in slots), `host`
+//! (identities of hosts and processes), and `doorbell` and `sleep` (signals between sender and receiver).
 #![cfg(target_os = "linux")]
 
 pub mod atomics;

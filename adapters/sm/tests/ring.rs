@@ -67,9 +67,9 @@ impl RingMemory for Memory {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Send a frame of that many bytes, with so many slots reserved.
+    /// Send a frame of the first number of bytes, with the second number of slots reserved.
     Send(u32, u32),
-    /// Write a grant of that many bytes and drop it.
+    /// Write a grant of this many bytes and drop it.
     DropGrant(u32),
     Receive,
     /// Give the oldest frame back.

@@ -33,12 +33,12 @@ struct Pair {
     to_left: Endpoint,
 }
 
-/// Two rails of one process; rank 0's frames to rank 1 have begun.
+/// Two rails of one process; rank 0 has sent a first frame to rank 1.
 fn pair(set: impl Fn(u32, &mut Config)) -> Pair {
     pair_beside(set, || ())
 }
 
-/// The same, with a call in between, before rank 1 has looked at its ring.
+/// As [`pair`], with a call of `meanwhile` before rank 1 looks at its ring.
 fn pair_beside(set: impl Fn(u32, &mut Config), meanwhile: impl FnOnce()) -> Pair {
     let job = job();
     let open = |rank| {
@@ -152,7 +152,7 @@ fn p7_memory_exposed_to_a_deleted_peer_cannot_be_read_any_more() {
     pair.left.del_peer(pair.to_right);
     assert!(!read_exposed(&mut pair.right, pair.to_left, &old, &mut into));
     assert_eq!(pair.left.expose(pair.to_right, &Span::of(&data)), None);
-    // Nor after it was added again, when other memory may be exposed to it.
+    // The memory cannot be read after the peer was added again either, when other memory may be exposed to it.
     let to_right = pair.left.add_peer(Peer(1), pair.right.card()).unwrap();
     assert!(!read_exposed(&mut pair.right, pair.to_left, &old, &mut into));
     let new = pair.left.expose(to_right, &Span::of(&data)).unwrap();

@@ -1,5 +1,5 @@
-//! The order in which rings are polled: no ring starves, maintenance comes when it is promised, and a reader that holds all frames
-//! gets no more of them.
+//! The order in which rings are polled: no ring starves, maintenance comes when it is promised, and a reader that holds all
+//! frames gets no more of them.
 #![cfg(not(loom))]
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use towline_core::rail::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail 
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 
-/// Rails whose ranks send to rank 0, which has added them; that of rank 0 first.
+/// The rails of `ranks` ranks, in order. All of them can send to rank 0, which has added them.
 fn star(ranks: u32, set: impl Fn(&mut Config)) -> Vec<Rail> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let job = u64::from(std::process::id()) << 32 | u64::from(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -105,7 +105,7 @@ fn b39_the_first_poll_after_sleep_ends_it() {
     let mut rails = star(2, |_| {});
     let [hub, one] = &mut rails[..] else { panic!() };
     hub.wait_fd().unwrap();
-    // However many polls came since maintenance was due last.
+    // This holds for any number of polls since the last maintenance.
     for polls in 0..300 {
         send(one, b"come").unwrap();
         while frame(hub).is_none() {}

@@ -159,11 +159,11 @@ fn b24_rights_are_enforced_by_the_kernel_or_the_target() {
     assert_eq!(two.get(key, 0, &mut [0; 8]), Ok(Some(0)));
     assert_eq!(two.put(key, 0, &[1; 8]), Err(NativeError::NotAvailable));
     assert_eq!(two.add(key, 0, AtomicFlags::empty()), Err(NativeError::NotAvailable));
-    // Nor can a process that accesses the file directly.
+    // A process that accesses the file directly cannot write to it either.
     let file = of_key(&key);
     assert!(file.write_at(&[1], 4096).is_err());
     let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-    // SAFETY: a new mapping, if it were one.
+    // SAFETY: a new mapping would overlap no other; this call fails.
     let mapped =
         unsafe { rustix::mm::mmap(std::ptr::null_mut(), 8192, protection, rustix::mm::MapFlags::SHARED, &file, 0) };
     assert_eq!(mapped.unwrap_err(), rustix::io::Errno::PERM);

@@ -1,4 +1,4 @@
-//! Addresses of a port (GIDs), the network that each belongs to, and MTUs. Pure data.
+//! Addresses of a port (GIDs), the network that each belongs to, and MTUs.
 
 use std::fmt;
 
@@ -43,11 +43,11 @@ impl fmt::Display for Gid {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum GidKind {
-    /// InfiniBand.
+    /// InfiniBand: packets of its own link layer.
     InfiniBand = 0,
-    /// Ethernet frames.
+    /// RoCE v1: Ethernet frames, which cannot be routed.
     RoceV1 = 1,
-    /// UDP datagrams.
+    /// RoCE v2: UDP datagrams, which can be routed.
     RoceV2 = 2,
 }
 

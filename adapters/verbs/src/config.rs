@@ -8,17 +8,18 @@ use towline_net::JobKey;
 use crate::bookkeeping::layout::Layout;
 use crate::sizes::{BufferSizes, MAX_SHORT_FRAME, TRANSMISSIONS};
 
-/// The longest [`peer_timeout`](Config::peer_timeout): 30 s. The same timer of the device decides when a lost packet is sent again.
+/// The longest [`peer_timeout`](Config::peer_timeout): 30 s. The same timer of the device decides when a lost packet is sent
+/// again.
 pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 20));
-/// The shortest one: 7.3 ms.
+/// The shortest [`peer_timeout`](Config::peer_timeout): 7.3 ms.
 const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 8));
 
-/// The pipeline that suits a hardware device: its tables are written for each registration, which takes longer than copying a short
-/// message. Not measured: no such device was available.
+/// The pipeline that suits a hardware device: its tables are written for each registration, which takes longer than copying a
+/// short message. Not measured: no such device was available.
 pub const HARDWARE_PIPELINE: Pipeline = Pipeline { least: 1 << 20, by_frames: 1 << 16, piece: 1 << 20, gets: false };
-/// The pipeline that suits Soft-RoCE. A registration is cheap compared with the packets of a message, and the packets of a read are
-/// the cheapest, since they are not acknowledged. From 64 KiB on, bandwidth is higher than with frames and latency is no worse;
-/// below 64 KiB latency is worse.
+/// The pipeline that suits Soft-RoCE. A registration is cheap compared with the packets of a message, and the packets of a
+/// read are the cheapest, since they are not acknowledged. From 64 KiB on, bandwidth is higher than with frames and latency
+/// is no worse; below 64 KiB latency is worse.
 pub const SOFT_ROCE_PIPELINE: Pipeline = Pipeline { least: 1 << 16, by_frames: 0, piece: 1 << 20, gets: true };
 
 /// Settings of a rail.
@@ -32,64 +33,65 @@ pub struct Config {
     pub key: JobKey,
     /// Number of the link, where there are several: links of the same number are connected.
     pub link: u8,
-    /// Which port is used, where there are several: the `turn`-th of those that are up and selected, modulo their number. Where the
-    /// ports are on several networks, a link uses the ports of one network. Default: 0.
+    /// Which port is used, where there are several: the `turn`-th of those that are up and selected, modulo their number.
+    /// Where the ports are on several networks, a link uses the ports of one network. Default: 0.
     pub turn: u32,
-    /// Whether a thread makes progress although the user does not poll. It is stated in the attributes, and has no other effect.
-    /// Default: `false`.
+    /// Whether a progress thread uses this rail while the user computes. The rail only states this in its attributes, so that the
+    /// engine above protects the data that it shares with that thread. Default: `false`.
     pub progress_thread: bool,
 
-    /// Devices, or ports such as `mlx5_0:1`, that may be used; empty for all.
+    /// Devices, or ports such as `mlx5_0:1`, that may be used; empty for all. Default: empty.
     pub devices: Vec<String>,
-    /// Index of the address in the port's table of GIDs; `None` to choose. Default: `None`.
+    /// Index of the address in the port's table of GIDs; `None`: the rail chooses ([`choose_gid`](crate::port::choose_gid)).
+    /// Default: `None`.
     pub gid_index: Option<u32>,
     /// Most bytes of payload in a packet, if less than both ports' MTU; 0 for the ports' MTU. Default: 0.
     pub path_mtu_bytes: u32,
     /// Quality of service of the packets: traffic class with RoCE, service level with InfiniBand. Default: 0.
     pub traffic_class: u8,
 
-    /// Bytes of the longest frame on the eager and control lanes, header included. Default: 64 KiB and 64: up to that length one
-    /// frame costs less than a rendezvous, which is three frames and a round trip. Less where the device moves shorter messages
-    /// itself ([`pipeline`](Self::pipeline)).
+    /// Bytes of the longest frame on the eager and control lanes, header included. Default: 65600 B, which is 64 KiB and a
+    /// header. Up to that length one frame costs less than a rendezvous, which is three frames and a round trip. The limit is
+    /// lower where the device moves shorter messages itself ([`pipeline`](Self::pipeline)).
     pub eager_limit_bytes: u32,
     /// Most bytes of the body that goes with a rendezvous header. Default: 8 KiB.
     pub rendezvous_eager_limit_bytes: u32,
-    /// Bytes of the longest frame on the bulk lane, header included. Default: 64 KiB and 64.
+    /// Bytes of the longest frame on the bulk lane, header included. Default: 65600 B.
     pub max_send_size_bytes: u32,
     /// Frames of up to this many bytes travel inline, within the work request, as far as the device supports that. Default: 220.
     pub inline_bytes: u32,
-    /// Receive buffers of `max_send_size_bytes`, shared by all peers. At any time the device lacks fewer than an eighth of them,
-    /// and fewer than 16, because their frames were read: these buffers are posted again together. Default: 128.
+    /// Receive buffers of `max_send_size_bytes`, shared by all peers. Buffers whose frames were read are posted again
+    /// together, at the latest when there are 16 of them, or an eighth of all buffers. Default: 128.
     pub receive_buffers: u32,
-    /// Send buffers of `eager_limit_bytes`, but of 8 KiB and 64 at most, shared by all peers; an eighth of them is for control
-    /// frames alone. Default: 256.
+    /// Send buffers of `eager_limit_bytes`, but of 8256 B at most, shared by all peers. Only control frames may take the last
+    /// eighth of them. Default: 256.
     pub eager_buffers: u32,
     /// Send buffers of `max_send_size_bytes` for longer frames, shared by all peers. Default: 64.
     pub bulk_buffers: u32,
     /// Most frames in flight to one peer. Default: 64.
     pub send_queue_frames: u32,
-    /// The device reports the completion of every `signal_every`-th frame, and of a last one when no frame follows for a while.
-    /// Default: 8.
+    /// The device reports the completion of every `signal_every`-th frame. When no frame follows for a while, it reports that of
+    /// the last frame, too. Default: 8.
     pub signal_every: u32,
     /// Whether the device executes puts, gets and atomics on the memory of peers itself, as far as it can. Default: `true`.
     pub one_sided: bool,
-    /// Which long messages of an engine the device moves itself, between registered memory. Default: `None`, which is the pipeline
-    /// that suits the device: [`HARDWARE_PIPELINE`] or [`SOFT_ROCE_PIPELINE`].
+    /// Which long messages the device moves by itself, from registered memory to registered memory. Default: `None`, which stands
+    /// for the pipeline that suits the device: [`HARDWARE_PIPELINE`] or [`SOFT_ROCE_PIPELINE`].
     pub pipeline: Option<Pipeline>,
     /// Bandwidth in megabytes per second, which decides this rail's share in striping. Default: 6000.
     pub bandwidth_megabytes_per_second: u32,
     /// Latency in nanoseconds, by which rails are ranked: lower is better. Default: 1500.
     pub latency_nanos: u32,
 
-    /// Longest time from the first use of a peer until its connection is established. It must allow for a peer that computes and
-    /// does not poll. Default: 120 s.
+    /// Longest time from the first use of a peer until its connection is established; then the peer is lost. A peer that computes
+    /// and does not poll answers late, so the time must be longer than that. Default: 120 s.
     pub connect_timeout: Duration,
-    /// How long a peer's device may fail to acknowledge before the peer is lost: our device sends seven times in that time. The
-    /// device acknowledges, not the process, so a peer that computes or is stopped is not lost. At most [`LONGEST_PEER_TIMEOUT`],
-    /// which zero stands for as well. Default: 5 s.
+    /// How long a peer's device may fail to acknowledge before the peer is lost. Our device sends seven times in that time. The
+    /// device acknowledges, not the process, so a peer that computes or is stopped is not lost. At most [`LONGEST_PEER_TIMEOUT`];
+    /// zero means [`LONGEST_PEER_TIMEOUT`], too. Default: 5 s.
     pub peer_timeout: Duration,
-    /// A keepalive is sent to a peer from which nothing was acknowledged for this long; the peer's device acknowledges it. Zero: no
-    /// keepalives. Default: 1 s.
+    /// A keepalive is sent to a peer from which nothing was acknowledged for this long; the peer's device acknowledges it.
+    /// Zero: no keepalives. Default: 1 s.
     pub heartbeat: Duration,
 }
 
@@ -131,10 +133,11 @@ impl Config {
         Layout::of(&self.clone().normalized(HARDWARE_PIPELINE).buffer_sizes()).bytes as u64
     }
 
-    /// The same with impossible values replaced by the nearest possible ones, for a device that `suitable` suits.
+    /// The same settings with impossible values replaced by the nearest possible ones. `suitable` is the pipeline that suits the
+    /// device.
     pub(crate) fn normalized(mut self, suitable: Pipeline) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
-        // Before the device's pipeline shortens it: the longest frame has the same length over all devices of a job.
+        // This comes before the pipeline lowers the eager limit, so that the longest frame is the same with all devices of a job.
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
         let pipeline = *self.pipeline.get_or_insert(suitable);
         if self.one_sided && pipeline.piece != 0 {
@@ -173,8 +176,8 @@ impl Config {
         }
     }
 
-    /// Time that the device waits for an acknowledgement, by the number that verbs have for it: 4.096 us times two to the power of
-    /// this number.
+    /// Time that the device waits for an acknowledgement, by the number that verbs have for it: 4.096 us times two to the
+    /// power of this number.
     #[cfg_attr(not(any(test, feature = "device")), expect(dead_code, reason = "of the rail, which is not built in"))]
     pub(crate) fn ack_timeout(&self) -> u8 {
         let each = self.peer_timeout.as_nanos() / u128::from(TRANSMISSIONS);

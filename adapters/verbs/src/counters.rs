@@ -16,15 +16,15 @@ pub struct Counters {
     pub inline: u64,
     /// Frames whose completion the device reports.
     pub signaled: u64,
-    /// Frames whose completion it does not report.
+    /// Frames whose completion the device does not report.
     pub unsignaled: u64,
     /// Markers that were sent: keepalives, and ends of bursts.
     pub markers: u64,
     /// One-sided operations that were given to the device.
     pub one_sided: u64,
-    /// Those among them that used the user's registered memory, without a copy.
+    /// One-sided operations among these that used the user's registered memory, without a copy.
     pub direct: u64,
-    /// Queue pairs that were destroyed at once, since the device did not release the user's memory otherwise.
+    /// Queue pairs that were destroyed at once, since otherwise the device did not release the user's memory.
     pub forced_destroys: u64,
     /// Impossible frames, such as one with a header longer than the frame.
     pub malformed: u64,

@@ -1,37 +1,41 @@
 //! Towline's verbs rail: reliable queue pairs of InfiniBand and RoCE devices.
 //!
-//! A [`Rail`] is one port of a device that reaches all peers. Each peer gets a queue pair of its own on first use. The receive
-//! buffers are shared by all peers, so memory does not grow with their number. Short frames travel inline, within their work
-//! request, and the device reports the completion of each n-th frame only. The device waits for a peer that has no receive buffer
-//! left. The device also notices a process that ends: writes to it, even of no bytes, are not acknowledged any more.
+//! A [`Rail`] is one port of a device, through which it reaches all peers. Each peer gets a queue pair of its own on first
+//! use. The receive buffers are shared by all peers, so memory does not grow with their number. Short frames travel inline,
+//! within their work request, and the device reports the completion of each n-th frame only. The device waits for a peer that
+//! has no receive buffer left. It also notices that a peer's process has ended, because the peer's device acknowledges no
+//! write any more. The rail sends a *marker*, a write of no bytes, as a keepalive, and to get the completion of all frames
+//! before it.
 //!
 //! Connections are made by datagrams of the device itself ([`hello`]), whose senders prove that they know the job's key. The data
-//! on a connection is neither signed nor encrypted: the network must not be accessible to others.
+//! on a connection is not signed and not encrypted: the network must not be accessible to others.
 //!
-//! A connection that ends is moved to its error state first. Its queue pair is destroyed once the device reports that it holds no
-//! receive buffer for it any more, or a second later. A queue pair that is destroyed at once loses the buffer of a frame that was
-//! partly received, and with some providers also completions that were not processed yet.
+//! When a connection ends, its queue pair is first moved to its error state. It is destroyed when the device reports that it
+//! holds no receive buffer for this queue pair any more, and after a second at the latest. A queue pair that is destroyed at
+//! once loses the buffer of a frame that was partly received, and with some providers also completions that were not
+//! processed yet.
 //!
-//! [`port`] decides which port and which of its addresses is used; [`Config`] has all settings. The device is available with the
-//! feature `device` alone; without it everything but the rail is there, and opening the rail fails with an error that says so.
-//! Hosts whose ports are on several networks must have the same networks, or name the ports to use ([`Config::devices`]), since
-//! links of the same number are connected. All IPv4 networks count as one, since there may be routers between them.
+//! [`port`] decides which port and which of its addresses is used; [`Config`] has all settings. The rail needs the feature
+//! `device` of this crate. Without it, all other parts are there, and opening a rail fails with [`SetupError::NotBuiltIn`].
 //!
-//! A process may fork. Memory that the device writes to is not shared with the child, which must neither use nor drop a rail.
-//! (Kernels before 5.12 do not ensure that themselves; there libibverbs is asked to do it. The child then also lacks the pages of
-//! memory that the user has registered, with everything else in these pages, so such memory should consist of whole pages.)
+//! Links of the same number are connected. So hosts whose ports are on several networks must have the same networks, or name the
+//! ports to use ([`Config::devices`]). All IPv4 networks count as one, since there may be routers between them.
 //!
-//! Tested on Soft-RoCE (RoCE v2). RoCE v1, InfiniBand and devices with several ports are covered by unit tests of the choices
-//! alone, and were never run. Soft-RoCE does not show the following cases, which only tests of the bookkeeping cover: a device
-//! that reports when a queue pair is empty, a queue pair that cannot be destroyed, a hello in flight to a peer that is deleted, a
-//! queue or a device that fails, more silent peers than markers, an old kernel with a forked child.
+//! A process may fork. Memory that the device writes to is not shared with the child, which must not use or drop a rail. Kernels
+//! before 5.12 do not ensure that themselves; there the rail asks libibverbs to do it. Then the child also lacks all pages that
+//! contain memory that the user has registered, so such memory should consist of whole pages.
+//!
+//! Tested on Soft-RoCE (RoCE v2). RoCE v1, InfiniBand and devices with several ports were never run; only unit tests of the
+//! choice of a port cover them. Soft-RoCE does not show the following cases, which only tests of the bookkeeping cover: a
+//! device that reports when a queue pair is empty, a queue pair that cannot be destroyed, a hello in flight to a peer that is
+//! deleted, a queue or a device that fails, more silent peers than markers, an old kernel with a forked child.
 //!
 //! Linux only. Not thread-safe: a rail is used by one thread at a time, and may move between threads.
 //!
 //! # Source layout
 //! Types stand below, behaviour above: `sizes` and `address` at the bottom; `wire` (card, hello, key), `bookkeeping` (buffers,
 //! queues, operations, without a device), `config` and `port`; `device` (the device's objects); and `rail`, which uses all of
-//! them. `stub` stands for the rail where it is not built in.
+//! them. `stub` takes the place of the rail where that is not built in.
 
 mod address;
 #[cfg_attr(not(feature = "device"), allow(dead_code, reason = "used by the rail, which is not built in"))]

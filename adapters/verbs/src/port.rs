@@ -57,8 +57,9 @@ impl fmt::Display for NoGid {
 
 impl std::error::Error for NoGid {}
 
-/// Chooses one of a port's addresses: the one with the index `asked`, if any; with InfiniBand the first; else RoCE v2 before v1,
-/// since v2 can be routed, and IPv4 before IPv6 before link-local addresses.
+/// Chooses one of a port's addresses. If the settings ask for an index (`asked`), it is the address with that index.
+/// Otherwise it is the first one with InfiniBand; with RoCE, v2 comes before v1, since v2 can be routed, and IPv4 before IPv6
+/// before link-local addresses.
 ///
 /// # Errors
 /// [`NoGid`] where the port has no such address.
@@ -71,9 +72,7 @@ pub fn choose_gid(table: &[GidEntry], asked: Option<u32>) -> Result<GidChoice, N
     let rank = |entry: &GidEntry| match (entry.kind, entry.gid) {
         (GidKind::InfiniBand, _) => (0, "the port's first"),
         (GidKind::RoceV2, gid) if gid.is_ipv4() => (1, "can be routed, by IPv4"),
-        (GidKind::RoceV2, gid) if !gid.is_link_local() => {
-            (2, "can be routed, by IPv6; the port has no address of IPv4")
-        }
+        (GidKind::RoceV2, gid) if !gid.is_link_local() => (2, "can be routed, by IPv6; the port has no IPv4 address"),
         (GidKind::RoceV2, _) => (3, "valid on this network segment alone; the port has none that can be routed"),
         (GidKind::RoceV1, gid) if gid.is_ipv4() => (4, "cannot be routed; the port has none of RoCE v2"),
         (GidKind::RoceV1, gid) if !gid.is_link_local() => (5, "cannot be routed; the port has none of RoCE v2 or IPv4"),
@@ -102,13 +101,13 @@ impl Network {
     }
 }
 
-/// Chooses one of several ports, given by name and addresses, and one of its addresses. Ports without a usable address are skipped.
-/// Where not all ports can reach each other, links are distributed over the networks by their number. Links of one number, which
-/// are to be connected, are therefore on the same network wherever hosts have the same networks; `turn` chooses among the ports of
-/// that network. Returns the port's index and the address.
+/// Chooses one of `ports`, which are given by name and addresses, and one of its addresses. Ports without a usable address
+/// are skipped. Where not all ports can reach each other, links are distributed over the networks by their number. So links
+/// of the same number, which are to be connected, are on the same network if all hosts have the same networks. `turn` chooses
+/// among the ports of that network. Returns the port's index in `ports`, and the address.
 ///
 /// # Errors
-/// The reason for each port why it cannot be used.
+/// For each port the reason why it cannot be used.
 pub fn choose_port(
     ports: &[(&str, &[GidEntry])],
     asked: Option<u32>,
@@ -148,8 +147,8 @@ pub fn check_route(own: &GidEntry, card: &Card) -> Result<(), (Unreachable, &'st
     Err((Unreachable::NoNetwork, why))
 }
 
-/// Whether a list as of `TOWLINE_VERBS_DEVICES` selects a port. An entry is the name of a device, which selects all its ports, or a
-/// device and a port number with a colon in between. An empty list selects all ports.
+/// Whether a list of the form of `TOWLINE_VERBS_DEVICES` selects a port. An entry is the name of a device, which selects all its
+/// ports, or a device and a port number with a colon in between. An empty list selects all ports.
 pub fn is_selected(list: &[String], device: &str, port: u8) -> bool {
     list.is_empty()
         || list.iter().any(|name| match name.rsplit_once(':') {

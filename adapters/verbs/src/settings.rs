@@ -11,7 +11,7 @@ towline_settings::settings! {
     /// The settings of a job's verbs rails. The program and the environment can change them.
     pub struct Settings, "verbs." {
         devices, "TOWLINE_VERBS_DEVICES": String = "", "",
-            "RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. Links, and the ranks of a host, use them in turn; if there are several networks, a link uses the one with its number";
+            "RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. The links, and the ranks of a host, use the ports in turn; if there are several networks, link n uses the n-th network";
         gid_index, "TOWLINE_VERBS_GID_INDEX": String = "", "",
             "Index of the port's address (GID) that verbs uses; empty to choose: RoCE v2 before v1, IPv4 before IPv6";
         path_mtu, "TOWLINE_VERBS_PATH_MTU": u32 = 0u32, "B",
@@ -19,29 +19,29 @@ towline_settings::settings! {
         traffic_class, "TOWLINE_VERBS_TRAFFIC_CLASS": u8 = 0u8, "",
             "Quality of service of packets in the network: the traffic class with RoCE, the service level with InfiniBand";
         windows, "TOWLINE_VERBS_WINDOWS": bool = false, "",
-            "Whether the devices put to windows and get from them by themselves, where no rail maps the windows, so that the target need not make progress; a rank that then uses a window which its owner has dropped loses the connection to the owner";
+            "Whether the devices execute puts and gets on windows, where no rail maps the windows, so that the target need not make progress. A rank that uses a window after its owner has dropped it then loses the connection to the owner";
         direct_bytes, "TOWLINE_VERBS_DIRECT_BYTES": String = "", "B",
-            "The devices move messages to this rank that have at least this length from the sender's memory to the receiver's, without a copy; 0 for none; empty for what suits the device, which then also chooses the next three settings";
+            "Messages to this rank of at least this length are moved by the devices, from the sender's memory to the receiver's without a copy; 0 for none; empty for what suits the device, which then also decides the next three settings";
         direct_after_bytes, "TOWLINE_VERBS_DIRECT_AFTER_BYTES": u32 = 65_536u32, "B",
-            "Bytes of such a message that are sent in fragments while memory is registered for the first piece, where `TOWLINE_VERBS_DIRECT_BYTES` is set";
+            "Bytes at the beginning of such a message that are sent in fragments while memory is registered for the first piece, where `TOWLINE_VERBS_DIRECT_BYTES` is set";
         direct_piece_bytes, "TOWLINE_VERBS_DIRECT_PIECE_BYTES": u32 = 1_048_576u32, "B",
             "Longest piece of such a message: the memory that is registered and moved at a time, where `TOWLINE_VERBS_DIRECT_BYTES` is set";
         direct_get, "TOWLINE_VERBS_DIRECT_GET": bool = false, "",
             "Whether the receiver's device gets such messages, where `TOWLINE_VERBS_DIRECT_BYTES` is set; otherwise the sender's device puts them";
         eager_limit_bytes, "TOWLINE_VERBS_EAGER_LIMIT_BYTES": u32 = 65_600u32, "B",
-            "Longest eager frame of verbs, with its header; less where the devices move shorter messages than that";
+            "Longest eager frame of verbs, with its header; lower where the devices move shorter messages than that";
         max_send_bytes, "TOWLINE_VERBS_MAX_SEND_BYTES": u32 = 65_600u32, "B",
             "Longest fragment of a long message, with its header";
         inline_bytes, "TOWLINE_VERBS_INLINE_BYTES": u32 = 220u32, "B",
             "Frames of at most this length are part of their work request, as far as the device can do that";
         signal_every, "TOWLINE_VERBS_SIGNAL_EVERY": u32 = 8u32, "",
-            "The device reports the completion of each frame with a multiple of this number";
+            "The device reports the completion of one frame in this many";
         receive_buffers, "TOWLINE_VERBS_RECEIVE_BUFFERS": u32 = 128u32, "",
             "Receive buffers of a verbs link for all peers together, each as long as a fragment; their memory is locked";
         bandwidth_mb_s, "TOWLINE_VERBS_BANDWIDTH_MB_S": u32 = 6000u32, "MB/s",
-            "Share of a verbs link in striping";
+            "Bandwidth of a verbs link, which decides its share in striping";
         connect_timeout_ms, "TOWLINE_VERBS_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
-            "From the first message to a peer to its connection; a peer that computes answers late";
+            "Longest time from the first message to a peer until its connection is established; a peer that computes answers late";
     }
 }
 
@@ -82,7 +82,7 @@ impl Config {
     }
 }
 
-/// Which messages the devices move; `None`: those that suit the device.
+/// Which messages the devices move. `None` where the setting is empty: the device decides.
 fn pipeline(settings: &Settings) -> Result<Option<Pipeline>, InvalidSetting> {
     let text = settings.direct_bytes.trim();
     if text.is_empty() {

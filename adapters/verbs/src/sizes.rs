@@ -1,17 +1,17 @@
-//! Sizes and limits of a rail. Pure numbers.
+//! Sizes and limits of a rail.
 #![cfg_attr(
     not(feature = "device"),
     allow(dead_code, reason = "some are used by the rail alone, which is not built in")
 )]
 
-/// How often the device sends a packet that is not acknowledged, the first time included. Verbs allow eight times at most, but
-/// Soft-RoCE takes eight for "forever".
+/// How often the device sends a packet that is not acknowledged, the first time included. Verbs allow at most eight times, but
+/// Soft-RoCE understands eight as "forever".
 pub(crate) const TRANSMISSIONS: u32 = 7;
 
 /// Bytes of the longest frame that takes an eager buffer; longer frames take a bulk buffer.
 pub(crate) const MAX_SHORT_FRAME: u32 = 8 * 1024 + 64;
 
-/// Bytes before a received datagram's own, for its global routing header.
+/// Bytes in a receive buffer before those of the datagram: room for a global routing header (GRH).
 pub(crate) const GRH_BYTES: usize = 40;
 /// Receive buffers for hellos.
 pub(crate) const HELLO_RECEIVE_BUFFERS: u32 = 64;
@@ -27,7 +27,7 @@ pub(crate) const MAX_OPS: u32 = 64;
 /// Most one-sided operations in flight to one peer, so that the others get their share while that peer does not answer.
 pub(crate) const MAX_OPS_PER_PEER: u32 = MAX_OPS / 4;
 
-/// Most endpoints: those that the id of a work request has room for.
+/// Most endpoints: the id of a work request has room for no more.
 pub(crate) const MAX_ENDPOINTS: u32 = 1 << 30;
 
 /// Numbers and sizes of a rail's buffers.

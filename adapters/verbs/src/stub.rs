@@ -1,4 +1,4 @@
-//! A stub in place of the rail where verbs are not built in: opening it fails, and the error says why.
+//! A stub that takes the place of the rail where verbs are not built in. Opening it fails, and the error says why.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

@@ -125,22 +125,22 @@
 //!
 //! | variable | default | effect |
 //! |---|---|---|
-//! | `TOWLINE_VERBS_DEVICES` | empty | RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. Links, and the ranks of a host, use them in turn; if there are several networks, a link uses the one with its number |
+//! | `TOWLINE_VERBS_DEVICES` | empty | RDMA devices, or ports of them such as `mlx5_0:1`, that verbs may use; empty for all that are up. The links, and the ranks of a host, use the ports in turn; if there are several networks, link n uses the n-th network |
 //! | `TOWLINE_VERBS_GID_INDEX` | empty | Index of the port's address (GID) that verbs uses; empty to choose: RoCE v2 before v1, IPv4 before IPv6 |
 //! | `TOWLINE_VERBS_PATH_MTU` | `0` B | Longest packet; 0 for the longest that both ports carry |
 //! | `TOWLINE_VERBS_TRAFFIC_CLASS` | `0` | Quality of service of packets in the network: the traffic class with RoCE, the service level with InfiniBand |
-//! | `TOWLINE_VERBS_WINDOWS` | `false` | Whether the devices put to windows and get from them by themselves, where no rail maps the windows, so that the target need not make progress; a rank that then uses a window which its owner has dropped loses the connection to the owner |
-//! | `TOWLINE_VERBS_DIRECT_BYTES` | empty B | The devices move messages to this rank that have at least this length from the sender's memory to the receiver's, without a copy; 0 for none; empty for what suits the device, which then also chooses the next three settings |
-//! | `TOWLINE_VERBS_DIRECT_AFTER_BYTES` | `65536` B | Bytes of such a message that are sent in fragments while memory is registered for the first piece, where `TOWLINE_VERBS_DIRECT_BYTES` is set |
+//! | `TOWLINE_VERBS_WINDOWS` | `false` | Whether the devices execute puts and gets on windows, where no rail maps the windows, so that the target need not make progress. A rank that uses a window after its owner has dropped it then loses the connection to the owner |
+//! | `TOWLINE_VERBS_DIRECT_BYTES` | empty B | Messages to this rank of at least this length are moved by the devices, from the sender's memory to the receiver's without a copy; 0 for none; empty for what suits the device, which then also decides the next three settings |
+//! | `TOWLINE_VERBS_DIRECT_AFTER_BYTES` | `65536` B | Bytes at the beginning of such a message that are sent in fragments while memory is registered for the first piece, where `TOWLINE_VERBS_DIRECT_BYTES` is set |
 //! | `TOWLINE_VERBS_DIRECT_PIECE_BYTES` | `1048576` B | Longest piece of such a message: the memory that is registered and moved at a time, where `TOWLINE_VERBS_DIRECT_BYTES` is set |
 //! | `TOWLINE_VERBS_DIRECT_GET` | `false` | Whether the receiver's device gets such messages, where `TOWLINE_VERBS_DIRECT_BYTES` is set; otherwise the sender's device puts them |
-//! | `TOWLINE_VERBS_EAGER_LIMIT_BYTES` | `65600` B | Longest eager frame of verbs, with its header; less where the devices move shorter messages than that |
+//! | `TOWLINE_VERBS_EAGER_LIMIT_BYTES` | `65600` B | Longest eager frame of verbs, with its header; lower where the devices move shorter messages than that |
 //! | `TOWLINE_VERBS_MAX_SEND_BYTES` | `65600` B | Longest fragment of a long message, with its header |
 //! | `TOWLINE_VERBS_INLINE_BYTES` | `220` B | Frames of at most this length are part of their work request, as far as the device can do that |
-//! | `TOWLINE_VERBS_SIGNAL_EVERY` | `8` | The device reports the completion of each frame with a multiple of this number |
+//! | `TOWLINE_VERBS_SIGNAL_EVERY` | `8` | The device reports the completion of one frame in this many |
 //! | `TOWLINE_VERBS_RECEIVE_BUFFERS` | `128` | Receive buffers of a verbs link for all peers together, each as long as a fragment; their memory is locked |
-//! | `TOWLINE_VERBS_BANDWIDTH_MB_S` | `6000` MB/s | Share of a verbs link in striping |
-//! | `TOWLINE_VERBS_CONNECT_TIMEOUT_MS` | `120000` ms | From the first message to a peer to its connection; a peer that computes answers late |
+//! | `TOWLINE_VERBS_BANDWIDTH_MB_S` | `6000` MB/s | Bandwidth of a verbs link, which decides its share in striping |
+//! | `TOWLINE_VERBS_CONNECT_TIMEOUT_MS` | `120000` ms | Longest time from the first message to a peer until its connection is established; a peer that computes answers late |
 //!
 //! <!-- end -->
 //!

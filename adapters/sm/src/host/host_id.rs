@@ -1,4 +1,4 @@
-//! The identity of a host, as far as shared memory goes.
+//! The identity of a host: processes with the same identity can share segments.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -40,8 +40,8 @@ impl Process {
         Some(start_time(self.pid)? == Some(self.start_time))
     }
 
-    /// Whether it has ended, as far as `me` can tell without opening a descriptor and without allocating memory. A later process
-    /// with the same process id is taken for it.
+    /// Whether it has ended, as far as `me` can tell without opening a descriptor and without allocating memory. `false` where
+    /// `me` cannot tell. If a later process has the same process id, that one is mistaken for it.
     pub fn has_ended(&self, me: &Self) -> bool {
         if self.pid_namespace != me.pid_namespace {
             return false;
@@ -50,8 +50,8 @@ impl Process {
         if self.raw_pid().is_none_or(gone) {
             return true;
         }
-        // A zombie, which only waits to be reaped, has no program any more. Where `/proc` shows nothing of any process, it does
-        // not show that either.
+        // A zombie, which only waits to be reaped, has no program any more. Where `/proc` is not readable (`start_time` is 0), a
+        // zombie cannot be told from a running process.
         let mut name = [0; 32];
         let mut rest = &mut name[..];
         if me.start_time == 0 || write!(rest, "/proc/{}/exe", self.pid).is_err() {
@@ -65,12 +65,12 @@ impl Process {
     }
 }
 
-/// When a process started; `Some(None)` for one that has ended or is a zombie. `None` if that cannot be told, for example for lack
-/// of a descriptor.
+/// When a process started, in clock ticks since boot; `Some(None)` if it has ended or is a zombie. `None` if that cannot be read,
+/// for example because no descriptor is free.
 ///
-/// The start time is that of the process's first thread, which is the same as that of the process. An emulator that runs a program
-/// for another processor invents the data that the process reads about itself, with another start time for each thread. Other
-/// processes read different values.
+/// This reads the entry of the process's first thread, which started with the process. An emulator of another processor makes up
+/// the file `/proc/{pid}/stat` that a process reads about itself, with another start time for each thread, while other processes
+/// read the kernel's value. It leaves the entries of threads as they are.
 fn start_time(pid: u32) -> Option<Option<u64>> {
     match fs::read_to_string(format!("/proc/{pid}/task/{pid}/stat")) {
         Ok(stat) => Some(start_time_in(&stat)),
@@ -96,8 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise a rail takes the segments of other threads of its process, or of its peers, for stale, and removes files that are
-    /// in use.
+    /// Otherwise a rail takes the segments of other threads of its process, or of its peers, for stale, and removes files
+    /// that are in use.
     #[test]
     fn b10_all_threads_and_processes_read_the_same_start_time() {
         let me = Process::current();

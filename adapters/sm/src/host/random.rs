@@ -1,6 +1,6 @@
 //! Random numbers.
 
-/// A random number that cannot be guessed and is not drawn twice. Never 0.
+/// A random number that a stranger cannot guess, and that is almost certainly different from all others. Never 0.
 pub fn nonce() -> u64 {
     let mut bytes = [0; 8];
     if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) == Ok(8) {

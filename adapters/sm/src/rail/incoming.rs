@@ -25,7 +25,7 @@ pub struct Incoming {
     pub held: u32,
     /// Position of the receiver when rings were last sorted into active and quiet ones.
     pub position_when_sorted: u32,
-    /// The state that reading the peer's memory takes, if that works; in rings for short frames.
+    /// For single copy: reads the peer's memory, if that works. Only in rings for short frames.
     pub reader: Option<RemoteReader>,
     segment: Option<Segment>,
 }
@@ -44,7 +44,8 @@ impl Incoming {
         }
     }
 
-    /// Maps a ring that a peer announced, if it is between these incarnations; `Ok(None)` if not.
+    /// Maps a ring that a peer announced. `from` and `to` are the incarnations of its sender and receiver; `Ok(None)` where the
+    /// ring is between others.
     pub fn open(path: &Path, from: u64, to: u64, peer: Peer) -> Result<Option<Self>, OpenError> {
         let malformed = || OpenError::Malformed(path.to_owned());
         let segment = Segment::open(path, PAGE + SLOT)?;

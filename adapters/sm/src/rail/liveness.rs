@@ -13,8 +13,8 @@ use crate::host::Process;
 use crate::segment::control::ControlSegment;
 
 impl Rail {
-    /// Whether the death of a process can be seen from here. Not that of this process, nor that of a process of another
-    /// container, whose death is noticed by other rails only.
+    /// Whether the death of a process can be seen from here. This rail sees neither the death of its own process nor that of a
+    /// process in another container, which only other rails notice.
     pub(super) fn can_watch(&self, process: &Process) -> bool {
         *process != self.identity.process && process.pid_namespace == self.identity.process.pid_namespace
     }
@@ -43,7 +43,7 @@ impl Rail {
         }
     }
 
-    /// Looks which peers have closed or, if `processes`, died.
+    /// Checks which peers have closed and, if `processes`, whose processes have ended.
     pub(super) fn check_peers(&mut self, processes: bool) {
         for endpoint in 0..self.peers.len() as u32 {
             let connected = |peer: &&PeerState| peer.status == PeerStatus::Connected;
@@ -60,7 +60,7 @@ impl Rail {
         }
     }
 
-    /// Whether a peer's process has ended. Where there was no descriptor for it before, one is asked for again.
+    /// Whether a peer's process has ended. Where there is no descriptor for it yet, this tries again to open one.
     fn has_ended(&mut self, endpoint: u32) -> bool {
         let Some(process) = self.peers.get(endpoint as usize).map(|peer| peer.process) else { return false };
         if !self.can_watch(&process) {
@@ -85,7 +85,8 @@ impl Rail {
         })
     }
 
-    /// Notes that a peer has closed or died. Rings that it announced last are mapped before, so that all its frames are read.
+    /// Notes that a peer has closed or died. Before that, it maps the rings that the peer announced last, so that all frames of
+    /// the peer are read.
     fn lose(&mut self, endpoint: u32, lost: Lost) {
         self.map_announced();
         self.fail(endpoint, lost);
@@ -108,7 +109,7 @@ impl Rail {
         (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
     }
 
-    /// Reports one lost peer: a peer that violated the protocol at once, any other when all its frames have been read.
+    /// Reports one lost peer. A peer that violated the protocol is reported at once, any other when all its frames were read.
     pub(super) fn report_loss(&mut self) -> Option<Event> {
         for endpoint in 0..self.peers.len() as u32 {
             let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };

@@ -16,8 +16,8 @@ impl Rail {
     /// Makes memory of `len` bytes that peers will map once it is registered. It takes a file descriptor.
     ///
     /// # Errors
-    /// Those of the system; also where the system counts memory strictly, or sharing is
-    /// [switched off](crate::Config::share_windows).
+    /// Those of the system. Also an error where the system does not overcommit memory, where `len` is 0 or beyond the limit of
+    /// file sizes, and where sharing is [switched off](crate::Config::share_windows).
     ///
     /// ```
     /// use towline_core::rail::DeviceMemory as _;
@@ -32,7 +32,7 @@ impl Rail {
     /// ```
     pub fn share(&mut self, len: usize) -> io::Result<Arc<SharedRegion>> {
         if !self.config.share_windows {
-            return Err(io::Error::other("sharing of windows is switched off (`share_windows`)"));
+            return Err(io::Error::other("sharing of windows is switched off (`share_windows`, TOWLINE_SM_WINDOWS)"));
         }
         let region = Arc::new(SharedRegion::new(len)?);
         self.regions.add(&region);

@@ -16,7 +16,7 @@ use crate::single_copy::expose::Exposure;
 use crate::single_copy::probe::UNTRIED;
 use crate::sleep;
 
-/// Stands for the sleep word of a peer that every publication must take the slow path for.
+/// Stands for the sleep word of a peer where every publication has to take the slow path.
 static ALWAYS_ASLEEP: AtomicU32 = AtomicU32::new(sleep::ON_FUTEX);
 
 /// The two ends of a ring.
@@ -41,7 +41,7 @@ pub struct Outgoing {
     pub wants_credit: bool,
     /// The peer's sleep word, or one that always says that the receiver may sleep.
     sleep_word: *const AtomicU32,
-    /// The state that exposing memory to the peer takes; in rings for short frames.
+    /// For single copy: exposes memory to the peer. Only in rings for short frames.
     pub exposure: Option<Exposure>,
     segment: Option<Segment>,
 }
@@ -64,7 +64,8 @@ impl Outgoing {
         }
     }
 
-    /// Makes the segment of a ring of `bytes` bytes, whose longest frame has `limit` bytes; `reserved` as the field.
+    /// Makes the segment of a ring of `bytes` bytes, whose longest frame has `limit` bytes. Only control frames may take the last
+    /// `reserved` slots.
     pub fn create(path: &Path, ends: Ends, bytes: u32, limit: u32, reserved: u32) -> Result<Self, OpenError> {
         let segment = Segment::create(path, PAGE + bytes as usize)?;
         let write = |at, value| segment.word(at).store(value, Ordering::Relaxed);
@@ -114,7 +115,7 @@ impl Outgoing {
         self.segment.is_some()
     }
 
-    /// Writes the epoch word's address and value to the ring, before the receiver is told of the ring.
+    /// Writes the epoch word's address and value to the ring. Must be called before the ring is announced to the receiver.
     pub fn offer_single_copy(&mut self, exposure: Exposure) {
         if let Some(segment) = &self.segment {
             let (address, epoch) = exposure.epoch();

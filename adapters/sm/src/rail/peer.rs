@@ -19,11 +19,11 @@ pub struct PeerState {
     pub nonce: u64,
     pub process: Process,
     pub control: Option<ControlSegment>,
-    /// Ready once its process has ended.
+    /// A descriptor that is ready once its process has ended; `None` where there is none.
     pub pidfd: Option<OwnedFd>,
     /// The pipe that wakes it, once it was opened.
     pub pipe: Option<File>,
-    /// Whether the peer cannot make us pass its barrier, so that we execute a full fence for it.
+    /// Whether we execute a full fence before we look whether the peer sleeps, since its barrier does not reach this process.
     pub needs_fence: bool,
     /// Whether the ring to it was made without single copy, because too many locks were held.
     pub over_lock_limit: bool,

@@ -92,14 +92,14 @@ impl Rail {
         let pidfd = self.open_pidfd(&card.process)?;
         if pidfd.is_none() && self.can_watch(&card.process) {
             log::warn!(
-                "there is no descriptor for process {}: its death is noticed by its process id",
+                "process {} has no pidfd here, so its end is noticed by its process id: if descriptors ran out, raise ulimit -n",
                 card.process.pid
             );
         }
         Ok((control, pidfd))
     }
 
-    /// Adds a deleted peer again: its rings are as they were, without the frames that came in between.
+    /// Adds a deleted peer again. Its rings are still there; the frames that came in between are dropped.
     fn add_again(&mut self, endpoint: u32, peer: Peer) -> Endpoint {
         self.discard(endpoint);
         if let Some(state) = self.peers.get_mut(endpoint as usize) {
@@ -149,7 +149,7 @@ impl Rail {
         self.discard(endpoint.0);
     }
 
-    /// Sends nothing more to a peer, and polls its rings no more.
+    /// Stops sending to a peer, and stops polling its rings.
     pub(super) fn close_rings(&mut self, endpoint: u32) {
         if let Some(peer) = self.peers.get_mut(endpoint as usize) {
             peer.regions = PeerRegions::default();
@@ -157,7 +157,7 @@ impl Rail {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
                 outgoing.len_bound = 0;
-                // Before its loss is reported, or the exposed memory is used otherwise.
+                // The peer must not read the exposed memory once its loss is reported, or once the memory has other content.
                 if let Some(exposure) = &mut outgoing.exposure {
                     exposure.revoke();
                 }
@@ -216,7 +216,7 @@ impl Rail {
 impl Drop for Rail {
     fn drop(&mut self) {
         self.control.close(!std::thread::panicking());
-        // Rings that were announced to us and never mapped.
+        // Files of rings that were announced to us and never mapped.
         self.take_doorbell_bits();
         for bit in 0..doorbell_words(self.config.ranks) * 64 {
             if self.doorbell.announced.get(bit / 64).is_some_and(|word| word & 1 << (bit % 64) != 0) {
@@ -226,7 +226,7 @@ impl Drop for Rail {
         }
         for endpoint in 0..self.peers.len() as u32 {
             self.wake(endpoint);
-            // Rings of ours whose receiver will not map them any more.
+            // Files of our rings whose receiver will not map them any more.
             let Some(peer) = self.peers.get(endpoint as usize) else { continue };
             let gone = peer.status == PeerStatus::LossReported
                 || peer.control.as_ref().and_then(ControlSegment::closed).is_some();

@@ -13,15 +13,15 @@ use crate::single_copy;
 use crate::single_copy::probe::{REFUSED, SUPPORTED};
 use crate::single_copy::read::RemoteReader;
 
-/// Polls that begin with one ring, if each yields a frame. A poll that yields nothing may count twice: once when a short frame is
-/// looked for, and once when any frame is.
+/// Number of polls that begin with the same ring, if each yields a frame. A poll that yields nothing may count twice: once in
+/// `poll_short`, and once in `poll`.
 const POLLS_PER_TURN: u32 = 255;
 /// Turns between two rounds of maintenance.
 const MAINTENANCE_TURNS: u32 = 1;
 
 impl Rail {
-    /// Takes a frame behind padding. Padding never comes twice in a row, and the padding of a hostile peer ends at its ring's
-    /// start.
+    /// Takes a frame behind padding. It calls `take` again, but not without end: padding ends at the ring's start, where no
+    /// padding is allowed.
     #[cold]
     pub(super) fn take_after_padding(&mut self, ring: u32) -> Option<Event> {
         self.take(ring)
@@ -146,7 +146,7 @@ impl Rail {
             (class == EAGER && !exists && self.config.single_copy_bytes != 0).then(|| single_copy::holder(&path));
         let opened = Incoming::open(&path, peer.nonce, self.identity.card.nonce, peer.peer);
         match opened {
-            Ok(None) => return, // of another incarnation: its card is still to come
+            Ok(None) => return, // the ring is of another incarnation, whose card is still to come
             Ok(Some(mut opened)) => {
                 if class == EAGER && !exists {
                     let reader = match holder {

@@ -6,7 +6,7 @@ use super::outgoing::Outgoing;
 /// Class of the rings for short frames; class 1 is for long messages.
 pub const EAGER: usize = 0;
 
-/// The two rings of one class between this rank and a peer. The rings of class `class` of endpoint `e` are number `2 * e + class`.
+/// The two rings of one class between this rank and a peer. Those of class `class` and endpoint `e` have number `2 * e + class`.
 #[derive(Debug)]
 pub struct RingPair {
     pub incoming: Incoming,

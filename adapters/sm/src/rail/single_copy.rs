@@ -9,11 +9,11 @@ use super::state::Rail;
 use crate::single_copy::expose::Exposure;
 use crate::single_copy::probe::{REFUSED, SUPPORTED, SingleCopyState, UNTRIED};
 
-/// Most locks that are held at a time for receivers that have not looked yet: each takes a descriptor, and these are scarce.
+/// Most locks that are held at a time for receivers that have not looked yet. Each lock takes a descriptor, and these are scarce.
 const MAX_LOCKS: u32 = 64;
 
 impl Rail {
-    /// How long messages travel to a peer.
+    /// The way in which long messages travel to a peer.
     pub fn sends_in_single_copy(&self, to: Endpoint) -> SingleCopyState {
         match self.rings.get(to.0 as usize * 2).map(|ring| &ring.outgoing) {
             Some(outgoing) if outgoing.exists() => match (&outgoing.exposure, outgoing.probe()) {
@@ -33,7 +33,7 @@ impl Rail {
         self.ring_locks.over_limit
     }
 
-    /// The state that exposing memory through a ring takes, for a ring that was made just now. `None` where that does not work.
+    /// The state for exposing memory to a peer, whose ring at `path` was made just now. `None` where single copy does not work.
     pub(super) fn new_exposure(&mut self, endpoint: u32, path: &Path) -> Option<Exposure> {
         if self.ring_locks.held >= MAX_LOCKS {
             // Some receivers may have looked since the last maintenance.
@@ -45,8 +45,8 @@ impl Rail {
         if over_limit {
             if self.ring_locks.over_limit == 0 {
                 log::warn!(
-                    "long messages to rank {} are copied, as to each rank whose ring is made while {MAX_LOCKS} other ranks \
-                     have not looked at theirs; this is logged once",
+                    "long messages to rank {} are copied, because its ring was made while {MAX_LOCKS} other ranks had not looked \
+                     at theirs; for further ranks this is not logged",
                     peer.rank
                 );
             }

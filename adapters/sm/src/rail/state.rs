@@ -54,7 +54,7 @@ pub struct Rail {
     pub(super) held: HeldFrames,
     pub(super) control: ControlSegment,
     pub(super) doorbell: DoorbellState,
-    /// By endpoint.
+    /// The peers by endpoint.
     pub(super) peers: Vec<PeerState>,
     /// Endpoint of each rank, plus one; 0 for a rank that is not known.
     pub(super) endpoints: Box<[u32]>,
@@ -75,7 +75,7 @@ pub struct Rail {
 /// Which rings a poll looks at, and when maintenance is due.
 #[derive(Debug)]
 pub(super) struct PollSchedule {
-    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]: `poll` finds it, and it is an active one.
+    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]. `poll` sets it, to the number of an active ring.
     pub fast_ring: u32,
     /// Polls until `poll` begins with another ring.
     pub polls_left: u32,
@@ -128,13 +128,13 @@ pub(super) struct RingLocks {
 /// How this rank waits for frames and for credit.
 #[derive(Debug)]
 pub(super) struct WaitState {
-    /// Whether the engine got `Busy` since the last `arm`.
+    /// Whether any outgoing ring wants credit.
     pub wants_credit: bool,
     /// Whether sleep may be announced in the control segment.
     pub armed: bool,
     /// Whether this process is registered for the barriers of receivers that go to sleep.
     pub has_membarrier: bool,
-    /// The pipe that wakes us, once it was asked for.
+    /// The pipe that wakes this rank, once it was asked for.
     pub pipe: Option<OwnedFd>,
 }
 
@@ -150,11 +150,11 @@ pub(super) struct Identity {
 }
 
 impl Rail {
-    /// Opens a rank's rail: removes stale files of jobs whose processes are gone, and makes the rank's control segment. Contacts no
-    /// peer.
+    /// Opens a rank's rail: removes stale files of jobs whose processes are gone, and makes the rank's control segment. Contacts
+    /// no peer.
     ///
     /// # Errors
-    /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already.
+    /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already, or a refusal of the system.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.check()?;
         let process = Process::current();

@@ -30,7 +30,7 @@ impl Rail {
             Err(ProtocolViolation) => return self.protocol_violation(ring),
         };
         prefetch_reply_slot(outgoing);
-        // SAFETY: the mapping is the ring's, and is not given up in here.
+        // SAFETY: the ring owns the mapping, which stays until this function returns.
         let head = unsafe { Slots::head(incoming.slots.frame(position)) };
         let from = incoming.peer;
         if len as usize > HEAD {
@@ -126,8 +126,8 @@ impl RailTrait for Rail {
         if let Some((from, len)) = self.held_frame(frame)
             && skip < len
         {
-            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller guarantees that the sink is
-            // valid.
+            // SAFETY: the frame lies in the mapping and is readable from `skip` to its end; the caller guarantees that the sink
+            // is valid.
             unsafe { sink.unpack(from.wrapping_add(skip), len - skip) };
         }
         self.release(frame);
@@ -182,7 +182,7 @@ impl FastPath for Rail {
         grant.write_words(0, header);
         // SAFETY: the caller guarantees that the body is valid.
         unsafe { grant.gather(size_of_val(&header), body) };
-        // SAFETY: the mapping is the ring's, and is not given up in here.
+        // SAFETY: the ring owns the mapping, which stays until this function returns.
         let first = unsafe { Slots::header_of(frame) };
         outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
         if outgoing.receiver_may_sleep() {
@@ -202,7 +202,7 @@ impl FastPath for Rail {
         let RingPair { incoming, outgoing } = self.rings.get_mut(self.schedule.fast_ring as usize)?;
         let position = incoming.receiver.position();
         let frame = incoming.slots.frame(position);
-        // SAFETY: the mapping is the ring's, and is not given up in here.
+        // SAFETY: the ring owns the mapping, which stays until this function returns.
         let pending = PendingFrame::look(position, unsafe { Slots::header_of(frame) })?;
         let len = incoming.receiver.take_short(pending, tag)?;
         // SAFETY: as above.

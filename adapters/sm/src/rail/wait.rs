@@ -15,9 +15,9 @@ use crate::membarrier::heavy_fence;
 use crate::sleep;
 
 impl Rail {
-    /// Sleeps until an event may have come or `timeout` has passed; `None` is forever. May return early. The caller sleeps no
-    /// longer than until [`poll_at`](towline_core::rail::Rail::poll_at), and polls afterwards. Sleeps on a futex, or on
-    /// [`wait_fd`](Self::wait_fd) once that was asked for.
+    /// Sleeps until an event may have come or `timeout` has passed; `None` means no time limit. May return early. The caller
+    /// chooses a time-out that ends no later than [`poll_at`](towline_core::rail::Rail::poll_at), and polls afterwards. Sleeps on
+    /// a futex, or on [`wait_fd`](Self::wait_fd) once that was called.
     pub fn wait(&mut self, timeout: Option<Duration>) {
         if !self.announce_sleep() {
             return;
@@ -34,9 +34,10 @@ impl Rail {
         }
     }
 
-    /// A descriptor for `poll` or `epoll`, which becomes readable when an event came after
-    /// [`arm`](towline_core::rail::Rail::arm) answered `true`. The next poll of the rail makes it unreadable again; the caller does
-    /// not read from it. The rail owns the descriptor. It is made at the first call, and from then on peers wake us through it.
+    /// A descriptor for `poll` or `epoll`. It becomes readable when an event comes after
+    /// [`arm`](towline_core::rail::Rail::arm) has answered `true`. The next poll of the rail makes it unreadable again; the
+    /// caller does not read from it. The rail owns the descriptor. The first call makes it, and from then on peers wake this rail
+    /// through it.
     ///
     /// # Errors
     /// [`OpenError`] where the pipe cannot be made.
@@ -56,7 +57,7 @@ impl Rail {
         let _ = std::fs::remove_file(&path);
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).map_err(refused)?;
-        // Opened for writing too: so it always has a writer, and never reads as ended.
+        // The pipe is opened for writing, too, so it always has a writer and never reports its end.
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         rustix::fs::open(&path, flags, Mode::empty()).map_err(refused)
     }

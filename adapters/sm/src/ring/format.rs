@@ -14,14 +14,14 @@ pub const MAX_SLOTS: u32 = 1 << 20;
 pub const MAX_LEN: u32 = PAD - 1;
 /// Length that marks padding; also the mask of the length within [`meta`].
 pub(super) const PAD: u32 = 0xFF_FFFF;
-/// Bytes of a short frame at least: a header of the engine's. A short frame fits one slot.
+/// Bytes of the shortest frame that counts as short: the engine's header alone. A short frame fits one slot.
 pub const MIN_SHORT: u32 = 24;
 
 /// Memory of a ring that both sides reach. `header` takes any position and finds its slot by the ring's size.
 pub trait RingMemory {
     /// The first word of the slot at `position`, which holds the header word of a frame that begins there.
     fn header(&self, position: u32) -> &AtomicU64;
-    /// The receiver's position as last told to the sender.
+    /// The receiver's position up to which it has returned slots to the sender.
     fn credit(&self) -> &AtomicU32;
 }
 

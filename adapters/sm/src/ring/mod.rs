@@ -11,15 +11,15 @@
 //! - the header word of a frame that began in this slot one lap ago, which has another sequence number, since sequence numbers
 //!   follow from positions; or
 //! - payload, where a longer frame or padding covered the slot in the lap before, or where a grant was written and dropped.
-//!   Only this could look like the expected header word. The sender knows when it wrote such frames, and for one lap after
-//!   each of them it clears the next frame's header word *before* it publishes a frame. Publishing is a release store and the
-//!   receiver's load of it an acquire, so a receiver that has seen the frame also sees the next word cleared or newer.
+//!   Only payload could look like the expected header word. The sender knows when it wrote such frames. For one lap after each
+//!   of them, it clears the next frame's header word *before* it publishes a frame. It publishes with a release store, and the
+//!   receiver loads with acquire, so a receiver that has seen the frame also sees the next word cleared or newer.
 //!
 //! For this the next frame's slot must be free, so a ring is never filled to the last slot.
 //!
 //! # Credit
-//! The receiver stores its position in the ring once per quarter of the ring; beyond that word and the slots themselves no cache
-//! line is shared. A sender reads that word only when the credit that it knows of does not suffice.
+//! The receiver stores its position in the ring once per quarter of the ring. Sender and receiver share only this word and the
+//! slots. A sender reads the word only when the credit that it knows of does not suffice.
 //!
 //! # What a hostile peer can do
 //! The other side can write any byte of the ring at any time. Each side keeps its own position in private memory. The receiver

@@ -36,7 +36,7 @@ pub struct ReceivedFrame {
 #[derive(Debug)]
 pub struct Receiver {
     position: u32,
-    /// Our position as the sender was last told.
+    /// The position up to which slots were returned to the sender.
     credited: u32,
     slots: u32,
     /// A quarter of the slots.
@@ -81,7 +81,7 @@ impl Receiver {
     pub fn take(&mut self, pending: PendingFrame) -> Result<Option<ReceivedFrame>, ProtocolViolation> {
         let PendingFrame { position, meta } = pending;
         let (len, tag) = (meta & PAD, (meta >> 24) as u8);
-        // A frame that fits one slot needs no check: there is one slot, and no ring has a shorter limit.
+        // A frame that fits one slot needs no check: it cannot reach over the ring's end, and no ring has a shorter limit.
         if len as usize <= SLOT - PREFIX {
             self.position = position.wrapping_add(1);
             return Ok(Some(ReceivedFrame { position, len, tag }));
@@ -107,8 +107,8 @@ impl Receiver {
         Some(more)
     }
 
-    /// Reads the frame that [`take_short`](Self::take_short) has just taken once more: its slot has not been returned. `None` if
-    /// the slot was returned, or the sender has overwritten its header with another one meanwhile.
+    /// Reads once more the frame that [`take_short`](Self::take_short) has just taken. `None` if its slot was returned, or if the
+    /// sender has overwritten its header word meanwhile, which no correct sender does.
     pub fn last_short(&self, memory: &impl RingMemory) -> Option<ReceivedFrame> {
         let position = self.position.wrapping_sub(1);
         let PendingFrame { meta, .. } = PendingFrame::look(position, memory.header(position))?;
@@ -126,17 +126,17 @@ impl Receiver {
             let slots = slots_for(len);
             return if slots <= rest { Ok(slots) } else { Err(ProtocolViolation) };
         }
-        // Padding of a whole lap is of no use to a correct peer, and would let a peer keep us polling in circles.
+        // A correct peer never pads a whole lap. With such padding, a hostile peer could keep the receiver in one poll forever.
         if meta == PAD && rest != self.slots { Ok(rest) } else { Err(ProtocolViolation) }
     }
 
-    /// Whether the slots before `position` that the sender has not been told of make up a quarter of the ring.
+    /// Whether the slots before `position` that were not returned to the sender yet make up a quarter of the ring.
     #[inline(always)]
     pub fn owes_credit(&self, position: u32) -> bool {
         position.wrapping_sub(self.credited) >= self.quarter
     }
 
-    /// Returns the slots before `position` to the sender, once they make up a quarter of the ring. Returns whether that was now.
+    /// Returns the slots before `position` to the sender if they make up a quarter of the ring. Returns whether it did.
     #[inline(always)]
     pub fn return_credit(&mut self, memory: &impl RingMemory, position: u32) -> bool {
         if !self.owes_credit(position) {

@@ -11,7 +11,7 @@ pub struct Sender {
     credit: u32,
     /// Slots of the ring, a power of two; 0 before there is a ring.
     slots: u32,
-    /// For how many more slots the next frame's header word may still hold payload.
+    /// For this many more slots, the place of the next header word may hold payload, so the sender clears it.
     dirty: u32,
 }
 
@@ -36,9 +36,9 @@ impl Sender {
         self.slots != 0
     }
 
-    /// Reserves room for a frame of `slots` slots, with `reserved` slots to spare, from credit that is known already. Returns
-    /// the frame's position, which is void once another reservation or `pad` is made. `slots` and `reserved` are at most
-    /// [`MAX_SLOTS`](super::MAX_SLOTS).
+    /// Reserves room for a frame of `slots` slots, from credit that is known already. `reserved` more slots must stay free.
+    /// Returns the frame's position, which is void after another reservation or `pad`. `None` where there is no room, or the
+    /// frame would run over the ring's end. `slots` and `reserved` are at most [`MAX_SLOTS`](super::MAX_SLOTS).
     #[inline(always)]
     pub fn reserve(&mut self, slots: u32, reserved: u32) -> Option<u32> {
         let used = self.position.wrapping_sub(self.credit);
@@ -78,7 +78,7 @@ impl Sender {
         }
     }
 
-    /// Makes the frame visible that was reserved last and has been written since. `slots` as reserved; `meta` from
+    /// Makes visible the frame that was reserved last and has been written since. `slots` is as reserved; `meta` is made by
     /// [`meta`](super::meta).
     #[inline(always)]
     pub fn publish(&mut self, memory: &impl RingMemory, slots: u32, meta: u32) {

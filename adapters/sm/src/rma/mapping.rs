@@ -36,7 +36,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `file`, whose length in bytes is `len`, more than a page.
+    /// Maps `file`, whose length is `len` bytes; it must be longer than a page.
     pub fn new(file: impl AsFd, len: usize, writable: bool) -> io::Result<Self> {
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.

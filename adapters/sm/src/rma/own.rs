@@ -31,7 +31,7 @@ impl OwnRegions {
         self.unregistered.push(Arc::downgrade(region));
     }
 
-    /// Lets peers access all of a region that was made here, once.
+    /// Lets peers access a region that was made here: all of it, as each region is registered only once and as a whole.
     ///
     /// # Errors
     /// [`NativeError::NotAvailable`] for other memory, and for rights that the kernel cannot enforce.

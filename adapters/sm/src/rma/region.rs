@@ -26,15 +26,15 @@ pub struct SharedRegion {
 impl SharedRegion {
     /// Makes a region of `len` bytes.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
-        // Pages are taken when they are touched, as those of other memory. Only where the system counts memory strictly could a
-        // page be missing then, which would be a bus error.
+        // The kernel allocates a page when it is first touched, as with other memory. Only where the system does not overcommit
+        // memory could this fail, and the access would end in a bus error.
         if std::fs::read("/proc/sys/vm/overcommit_memory")?.starts_with(b"2") {
             return Err(io::Error::other(
-                "memory is not shared where the system counts memory strictly (vm.overcommit_memory is 2)",
+                "memory is not shared where the system does not overcommit memory: set vm.overcommit_memory to 0 or 1",
             ));
         }
         let whole = len.checked_add(PAGE).filter(|_| len != 0).ok_or(io::ErrorKind::InvalidInput)?;
-        // A file that grows beyond the limit of file sizes ends the process by a signal.
+        // The kernel ends a process with a signal if it makes a file longer than the limit of file sizes.
         if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|most| most < whole as u64) {
             return Err(io::Error::other(
                 "the region is longer than files of this process may be: raise the limit of file sizes (ulimit -f)",
@@ -50,7 +50,7 @@ impl SharedRegion {
         Ok(Self { mapping, nonce, file })
     }
 
-    /// Its first byte, at the beginning of a page.
+    /// Address of its first byte, at the beginning of a page.
     pub fn base(&self) -> *mut u8 {
         self.mapping.data()
     }
@@ -73,7 +73,7 @@ impl SharedRegion {
     /// Gives peers these rights and no more, enforced by the kernel.
     ///
     /// # Errors
-    /// [`NativeError::NotAvailable`] where the kernel cannot enforce them, and the second time.
+    /// [`NativeError::NotAvailable`] where the kernel cannot enforce them, and for a region that was registered before.
     pub(super) fn grant(&self, access: Access) -> Result<(), NativeError> {
         let remote = access & (Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let seals = if remote == Access::REMOTE_READ {
@@ -83,7 +83,7 @@ impl SharedRegion {
         } else {
             return Err(NativeError::NotAvailable);
         };
-        // It fails where the system is too old for the first seal, and the second time.
+        // This fails where the kernel does not know `FUTURE_WRITE`, and for a region that was registered before.
         rustix::fs::fcntl_add_seals(&self.file, seals).map_err(|_| NativeError::NotAvailable)?;
         self.mapping.word(STATE_AT).store(SHARED, Ordering::Release);
         Ok(())

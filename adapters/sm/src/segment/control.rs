@@ -71,7 +71,7 @@ impl ControlSegment {
         self.segment.word(BARRIER).load(Ordering::Relaxed) == 1
     }
 
-    /// How the owner closed, if it did; all that it sent is visible then.
+    /// How the owner closed; `None` while it is open. Once this is not `None`, all frames that the owner sent are visible.
     pub fn closed(&self) -> Option<Lost> {
         match self.segment.word(CLOSED).load(Ordering::Acquire) {
             0 => None,

@@ -1,11 +1,13 @@
-//! A segment: a file in memory, mapped. One of the three modules that access mapped memory.
+//! A segment: a file in memory, mapped.
 //!
 //! The first page of a segment holds words (see [`layout`](super::layout)), read and written as atomics only. The memory is
 //! reserved when the file is made, so that a full file system is an error then and not a bus error later. Files are readable by
-//! their owner alone. A process of the same user that shortens a file can crash its users, as it can with a signal. Seals would
-//! prevent that, but a file with a name has none: only a `memfd` has. A peer would have to open a `memfd` through its maker's
-//! `/proc` entry, which containers with separate process id namespaces do not see, and the maker would hold a descriptor for
-//! each ring until then.
+//! their owner alone.
+//!
+//! A process of the same user that shortens a file can crash the processes that map it, as it can with a signal. Seals would
+//! prevent that, but only a `memfd` can be sealed, and it has no name. A peer would have to open it through its maker's `/proc`
+//! entry, which containers with separate process id namespaces do not see, and the maker would hold a descriptor for each ring
+//! until then.
 
 use core::ffi::c_void;
 use core::ptr::NonNull;
@@ -98,7 +100,7 @@ impl Segment {
         self.len
     }
 
-    /// The byte at `offset`; dangling if it lies behind the end.
+    /// Address of the byte at `offset`; it must not be accessed if it is beyond the end.
     pub fn at(&self, offset: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(offset)
     }

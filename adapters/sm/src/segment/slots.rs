@@ -1,4 +1,4 @@
-//! The slots of a mapped ring. One of the three modules that access mapped memory.
+//! The slots of a mapped ring.
 
 use towline_core::rail::HEAD;
 
@@ -51,8 +51,8 @@ impl Slots {
         self.slot(position).wrapping_add(PREFIX)
     }
 
-    /// The header word of `frame`, which [`frame`](Self::frame) gave. For callers that keep the frame's address, because loads and
-    /// stores in between would make the compiler compute it again.
+    /// The header word of `frame`, an address from [`frame`](Self::frame). For callers that keep that address: the compiler would
+    /// compute it again behind each load and store.
     ///
     /// # Safety
     /// As [`of`](Self::of): the segment outlives the answer's use.
@@ -81,7 +81,7 @@ impl Slots {
         let _ = slot;
     }
 
-    /// The first three words of a frame's bytes.
+    /// The first three words of a frame's bytes; `frame` is an address from [`frame`](Self::frame).
     ///
     /// # Safety
     /// As [`header_of`](Self::header_of).
@@ -91,7 +91,7 @@ impl Slots {
         unsafe { frame.cast::<[u64; 3]>().read() }
     }
 
-    /// The bytes in the first slot of the frame that begins at `frame`, which [`frame`](Self::frame) gave; copied once.
+    /// A copy of the bytes in the first slot of a frame; `frame` is an address from [`frame`](Self::frame).
     ///
     /// # Safety
     /// As [`header_of`](Self::header_of).

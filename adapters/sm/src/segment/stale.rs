@@ -1,4 +1,4 @@
-//! Stale segments: files that jobs left behind whose processes are gone.
+//! Stale segments: the files of jobs whose processes are gone.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use super::names::{sender_of, user_prefix};
 use crate::atomics::Ordering;
 use crate::host::Process;
 
-/// Removes files that jobs of this user left behind whose processes are gone; returns how many files. Files stay that cannot be
-/// checked from here (another container's), and files that are just being made.
+/// Removes the files of this user's jobs whose processes are gone, and returns how many there were. Files that cannot be checked
+/// from here (those of another container) stay, and so do files that are just being made.
 pub fn remove_stale(directory: &Path, me: &Process) -> usize {
     let prefix = user_prefix();
     let Ok(entries) = fs::read_dir(directory) else { return 0 };
@@ -34,12 +34,12 @@ pub fn remove_stale(directory: &Path, me: &Process) -> usize {
     removed
 }
 
-/// Whether a control segment is not there any more, or its maker is not.
+/// Whether a control segment does not exist any more, or its maker has ended.
 fn is_gone(control: &Path, me: &Process) -> bool {
     !control.exists() || is_stale(control, me)
 }
 
-/// Whether a segment's maker is gone, and for a ring its receiver too.
+/// Whether a segment's maker has ended and, for a ring, its receiver too.
 fn is_stale(path: &Path, me: &Process) -> bool {
     let Ok(segment) = Segment::open(path, PAGE) else { return is_settled(path) };
     if segment.word(MAGIC_AT).load(Ordering::Acquire) != MAGIC {

@@ -9,7 +9,7 @@ use towline_core::rail::{REMOTE_BUFFER_BYTES, RemoteBuffer};
 use super::lock;
 use crate::atomics::{Ordering, fence};
 
-/// The state that exposing memory to one peer takes.
+/// The state for exposing memory to one peer.
 #[derive(Debug)]
 pub struct Exposure {
     /// The epoch word. The peer reads it from our memory, so it must not move.

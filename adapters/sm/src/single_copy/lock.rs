@@ -4,8 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Opens a ring's file and locks it. The lock is held until any descriptor of the file is closed in this process. `None` where the
-/// file cannot be locked.
+/// Opens a ring's file and locks it. The lock is held until any descriptor of the file is closed in this process. `None`
+/// where the file cannot be locked.
 pub(super) fn acquire(path: &Path) -> Option<File> {
     let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
     let lock = whole_file();

@@ -1,6 +1,6 @@
 //! The result of the receiver's probe: whether it can read the sender's memory.
 
-/// How long messages travel to a peer, or from it.
+/// The way in which long messages travel to a peer, or from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SingleCopyState {

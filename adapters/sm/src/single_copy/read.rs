@@ -2,7 +2,7 @@
 
 use towline_core::rail::RemoteBuffer;
 
-/// The state that reading one peer's memory takes.
+/// The state for reading one peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteReader {
     process: libc::pid_t,
@@ -56,7 +56,7 @@ impl RemoteReader {
         let remote_address = |address: u64| std::ptr::without_provenance_mut::<u8>(address as usize);
         let local = [vector(into, len), vector((&raw mut found).cast(), 8)];
         let remote = [vector(remote_address(from), len), vector(remote_address(self.epoch_address), 8)];
-        // The message first, the epoch word then: if the epoch word is still as expected, the message was exposed when it was read.
+        // The message is read before the epoch word: if that is still as expected, the message was exposed while it was read.
         let skip = usize::from(len == 0);
         let (local, remote) = (&local[skip..], &remote[skip..]);
         let count = local.len() as libc::c_ulong;

@@ -9,7 +9,7 @@ pub(crate) enum AsyncEvent {
     QueuePairFailed(u32),
     /// The rail cannot be used any more, for this reason.
     Fatal(&'static str),
-    /// Another event, by its number. Failures that come with it are noticed in other ways.
+    /// Another event, by its number. The rail ignores it, and notices failures that come with it in other ways.
     Other(u32),
 }
 

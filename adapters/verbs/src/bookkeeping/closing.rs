@@ -1,17 +1,17 @@
 //! Queue pairs of ended connections, until the device has released all their resources.
 //!
-//! Each of these queue pairs is in its error state, so no data moves by it any more. But the device may still hold a shared receive
-//! buffer that a frame was about to fill, and gives it back only while the queue pair exists. The device reports when it holds none
-//! any more; some, such as Soft-RoCE in older kernels, give the buffer back soon and report nothing.
+//! Each of these queue pairs is in its error state, so it moves no data any more. But the device may still hold a shared receive
+//! buffer that a frame was about to fill, and gives it back only while the queue pair exists. The device reports when it holds no
+//! such buffer any more. Some devices, such as Soft-RoCE in older kernels, give the buffer back soon and report nothing.
 
 use towline_core::time::{Duration, Instant};
 
 use super::send_queue::SendQueue;
 use super::send_resources::SendResources;
 
-/// Time until the device is looked at first; the intervals after that grow ...
+/// Time until the first check whether a queue pair can be destroyed. Later checks have growing intervals, up to [`LONGEST_WAIT`].
 const FIRST_CHECK: Duration = Duration::from_millis(1);
-/// ... until this time has passed. Then the device holds no buffer any more, even if it did not report that.
+/// Time after which a queue pair is destroyed in any case. By then the device holds no buffer, even if it did not report that.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// The queue pairs that are to be destroyed.
@@ -27,7 +27,7 @@ struct Closing<P> {
     number: u32,
     send_queue: SendQueue,
     since: Instant,
-    /// The device has reported that it holds no receive buffer for it.
+    /// Whether the device has reported that it holds no receive buffer for this queue pair.
     is_empty: bool,
 }
 
@@ -42,14 +42,14 @@ impl<P> ClosingQueuePairs<P> {
         self.check_at
     }
 
-    /// Adds a queue pair, of this number, that was put in its error state.
+    /// Adds a queue pair that was moved to its error state; `number` is its number.
     pub fn add(&mut self, pair: P, number: u32, send_queue: SendQueue, now: Instant) {
         self.pairs.push(Closing { pair, number, send_queue, since: now, is_empty: false });
         let check_at = now + FIRST_CHECK;
         self.check_at = Some(self.check_at.map_or(check_at, |at| at.min(check_at)));
     }
 
-    /// Notes that the device does not read the resource of the work request `work` any more.
+    /// Notes that the device has completed the work request `work` of a queue pair, so that its resource is free.
     pub fn flushed(&mut self, number: u32, work: u32, resources: &mut SendResources) {
         if let Some(pair) = self.pairs.iter_mut().find(|pair| pair.number == number) {
             pair.send_queue.complete(work, resources);
@@ -75,8 +75,8 @@ impl<P> ClosingQueuePairs<P> {
         }
     }
 
-    /// Destroys the queue pairs whose resources the device has released. `destroy` answers whether it destroyed one: if not, the
-    /// device may go on reading that queue pair's send buffers.
+    /// Destroys the queue pairs whose resources the device has released. `destroy` returns whether it succeeded. If not, the
+    /// device may still read the send buffers of that queue pair, so they are not used again.
     pub fn destroy_ready(&mut self, now: Instant, resources: &mut SendResources, mut destroy: impl FnMut(P) -> bool) {
         let ready = |pair: &mut Closing<P>| pair.is_empty || now.since(pair.since) >= LONGEST_WAIT;
         for mut pair in self.pairs.extract_if(.., ready) {

@@ -9,7 +9,7 @@ pub(crate) struct KnownConnection {
     pub numbers: Option<(u64, u64)>,
     /// Whether frames can travel.
     pub is_established: bool,
-    /// The instance of the last hello that counted, and the number of its sender's connection.
+    /// The instance in the last hello that counted, and the number of its sender's connection.
     pub last_heard: Option<(u64, u64)>,
 }
 
@@ -37,6 +37,7 @@ pub(crate) enum HelloAction {
 }
 
 impl HelloAction {
+    /// The action for a hello; `known` is what is known of the connection to its sender.
     pub fn on(hello: &Hello, known: &KnownConnection) -> Self {
         let KnownConnection { numbers, is_established, last_heard } = *known;
         let sender = hello.identity.from_instance;
@@ -53,7 +54,7 @@ impl HelloAction {
             _ if old => Self::Ignore,
             (_, None) if hello.echo != 0 || last_heard == Some((sender, hello.number)) => Self::RejectUnknown,
             (_, None) => Self::Accept,
-            // It names a connection of ours that has ended: its sender would wait forever.
+            // The hello names a connection of ours that has ended. Without an answer its sender would wait forever.
             (_, Some((number, _))) if hello.echo != 0 && hello.echo != number => Self::RejectUnknown,
             (_, Some((_, 0))) => Self::Connect,
             (_, Some((_, theirs))) if theirs == hello.number => Self::Confirm,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-/// All send buffers for hellos. `D` is the device's handle of a destination. The device may use that handle until it reports that
-/// the hello was sent, so the handle stays until then, also when its peer is deleted.
+/// All send buffers for hellos. `D` is the device's handle of a destination. The device may use the handle until it reports
+/// that the hello was sent. So the handle stays until then, even if its peer is deleted.
 #[derive(Debug)]
 pub(crate) struct HelloBuffers<D> {
     free: Vec<u32>,
-    /// By buffer.
+    /// By buffer: the destination of the hello in it.
     in_flight: Vec<Option<Arc<D>>>,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Layout {
     pub bulk: BufferArray,
     pub hello_receive: BufferArray,
     pub hello_send: BufferArray,
-    /// Target of the read that follows a put. The byte is not used.
+    /// One byte: the target of the read that follows a put. Its value is not used.
     pub read_back: BufferArray,
     /// Length of all in bytes.
     pub bytes: usize,

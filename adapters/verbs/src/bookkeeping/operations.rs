@@ -17,12 +17,12 @@ pub(crate) struct Operation {
     pub kind: OpKind,
 }
 
-/// The kind of an operation, with the resources that it occupies and the steps that remain at its completion.
+/// The kind of an operation, with the resource that it occupies, and what remains to be done at its completion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OpKind {
     /// The device reads or writes the user's own memory: nothing is left to do.
     Direct,
-    /// A put; from a buffer, or with its bytes in the work request itself. Nothing is left to do.
+    /// A put from a buffer, or with its bytes in the work request itself (`None`). Nothing is left to do.
     Put(Option<Buffer>),
     /// A get into a buffer: its bytes are copied to the user's memory.
     Get(Buffer, Sink),
@@ -42,13 +42,15 @@ pub(crate) struct Sink {
 unsafe impl Send for Sink {}
 
 impl Sink {
+    /// The `len` bytes at `base`.
+    ///
     /// # Safety
     /// The bytes are writable, and no other code uses them, until the operation is complete.
     pub const unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         Self { base, len }
     }
 
-    /// Copies as many bytes to it as it has.
+    /// Copies [`len`](Self::len) bytes to it.
     ///
     /// # Safety
     /// The bytes are readable, and the sink's operation is not complete yet.
@@ -79,7 +81,7 @@ impl Operations {
         Self { in_flight: vec![None; most as usize], free: (0..most).rev().collect(), results }
     }
 
-    /// The id that the next operation would get. `None` where there are too many.
+    /// The id that the next operation would get. `None` where there are too many operations.
     pub fn next(&self) -> Option<u32> {
         // Results that were not reported take room as well.
         self.free.last().copied().filter(|_| self.results.len() < self.in_flight.len())
@@ -97,14 +99,14 @@ impl Operations {
         self.in_flight.get(id as usize).copied().flatten()
     }
 
-    /// Adds the result of an operation, which is to be reported.
+    /// Adds the result of an operation, so that it is reported to the engine.
     pub fn complete(&mut self, id: u32, result: Result<u64, NativeError>) {
         if let Some(operation) = self.get(id) {
             self.results.push_back((operation.endpoint, operation.cookie, result));
         }
     }
 
-    /// Removes an operation that the device does not work on any more. Returns the buffer that it had.
+    /// Removes an operation that the device does not work on any more. Returns its buffer, if it had one.
     pub fn end(&mut self, id: u32) -> Option<Buffer> {
         let operation = self.in_flight.get_mut(id as usize)?.take()?;
         self.free.push(id);

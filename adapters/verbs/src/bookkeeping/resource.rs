@@ -16,8 +16,9 @@ pub(crate) enum Resource {
     Buffer(Buffer),
     /// One of the markers, which has no buffer.
     Marker,
-    /// A one-sided operation, by its id, with the buffer that it has. This is the operation's last work request.
+    /// The last work request of a one-sided operation, by the operation's id. It occupies the operation's buffer, if there is
+    /// one.
     Operation(u32),
-    /// The same operation; another work request of it follows.
+    /// A work request of a one-sided operation that is not the operation's last one.
     OperationPart(u32),
 }

@@ -1,22 +1,22 @@
-//! The send queue of a queue pair, as seen from here: which work requests were posted and not completed.
+//! The record of a queue pair's send queue: which work requests were posted and not completed.
 
 use std::collections::VecDeque;
 
 use super::resource::Resource;
 use super::send_resources::SendResources;
 
-/// The posted work requests of one queue pair, oldest first. A queue pair works in order, so the completion of one work request is
-/// the completion of all before it.
+/// The posted work requests of one queue pair, oldest first. A queue pair works in order, so the completion of one work
+/// request is the completion of all before it.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     posted: VecDeque<Resource>,
-    /// Number of the oldest.
+    /// Number of the oldest work request.
     first: u32,
-    /// How many were posted behind the last signaled one.
+    /// How many work requests were posted behind the last signaled one.
     unsignaled: u32,
-    /// How many the device will report.
+    /// How many completions the device will report.
     signaled: u32,
-    /// How many one-sided operations are among them.
+    /// How many one-sided operations are among the work requests.
     operations: u32,
 }
 
@@ -48,7 +48,7 @@ impl SendQueue {
         self.unsignaled
     }
 
-    /// Whether the device will report the completion of one.
+    /// Whether the device will report the completion of any of the work requests.
     pub const fn awaits_completion(&self) -> bool {
         self.signaled > 0
     }

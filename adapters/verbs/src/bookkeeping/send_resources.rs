@@ -39,7 +39,7 @@ impl SendResources {
         }
     }
 
-    /// Takes the buffer that [`next`](Self::next) has named last. `false` where it is not free any more.
+    /// Takes the buffer that [`next`](Self::next) has named last. Returns `false` if it is not free any more.
     #[inline]
     pub fn take(&mut self, buffer: Buffer) -> bool {
         match buffer {
@@ -48,7 +48,7 @@ impl SendResources {
         }
     }
 
-    /// Takes a marker. `false` where none is free.
+    /// Takes a marker. Returns `false` if none is free.
     #[inline]
     pub fn take_marker(&mut self) -> bool {
         let free = self.markers > 0;
@@ -56,7 +56,7 @@ impl SendResources {
         free
     }
 
-    /// Returns a resource: the device does not read it any more.
+    /// Gives a resource back, which the device does not use any more.
     #[inline]
     pub fn give_back(&mut self, resource: Resource) {
         match resource {

@@ -104,8 +104,8 @@ impl CompletionQueue {
         self.queue.as_ptr()
     }
 
-    /// Replaces the content of `batch` with the next completions. The batch is passed by reference: passed by value, all of its
-    /// room was copied with each poll, and twice.
+    /// Replaces the content of `batch` with the next completions. The batch is passed by reference, because by value each
+    /// poll would copy the whole array twice.
     #[inline]
     pub fn poll(&self, batch: &mut CompletionBatch) {
         batch.next = 0;
@@ -133,7 +133,7 @@ impl CompletionQueue {
     }
 }
 
-/// Some completions, yielded one by one.
+/// The completions that one poll has taken, as an iterator.
 pub(crate) struct CompletionBatch {
     list: [MaybeUninit<ffi::ibv_wc>; COMPLETION_BATCH],
     next: usize,

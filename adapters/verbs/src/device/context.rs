@@ -37,7 +37,7 @@ impl Device {
         self.context.as_ptr()
     }
 
-    /// Takes the next asynchronous event. `None` where there is none. The descriptor does not block.
+    /// Takes the next asynchronous event. `None` where there is none: this does not block.
     pub fn next_event(&self) -> Option<AsyncEvent> {
         let mut event = std::mem::MaybeUninit::<ffi::ibv_async_event>::zeroed();
         // SAFETY: the context is open, and the event has room.

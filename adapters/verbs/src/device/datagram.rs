@@ -1,4 +1,4 @@
-//! Datagrams: the queue pair by which hellos travel, and their destinations.
+//! Datagrams: the queue pair that sends and receives hellos, and the destinations of hellos.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -81,7 +81,8 @@ impl DatagramQueuePair {
         self.pair.modify(|to| to.sq_psn = 0, ffi::ibv_qp_state::IBV_QPS_RTS, mask::IBV_QP_SQ_PSN)
     }
 
-    /// Moves it to its error state: all posted work requests are reported as failed, and so are those that are posted from then on.
+    /// Moves it to its error state: all posted work requests are reported as failed, and so are those that are posted from
+    /// then on.
     pub fn set_error(&self) -> io::Result<()> {
         self.pair.set_error()
     }
@@ -96,7 +97,8 @@ impl DatagramQueuePair {
         self.pair.number()
     }
 
-    /// Sends `len` bytes of the region from offset `at`. The caller leaves them unchanged until the device reports the completion.
+    /// Sends `len` bytes of the region from offset `at`. The caller leaves them unchanged until the device reports the
+    /// completion.
     pub fn send(&self, id: u64, to: &AddressHandle, at: usize, len: u32) -> io::Result<()> {
         let Some(element) = self.pair.region().element(at, len) else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut request = empty_request();

@@ -41,8 +41,8 @@ pub(crate) fn open(config: &Config) -> Result<(Arc<Device>, Port), SetupError> {
 
 /// All devices that can be opened.
 fn open_all() -> Result<Vec<(String, Arc<Device>)>, SetupError> {
-    // Memory that a provider allocates and the device writes to must not be shared with a forked child, where the kernel does not
-    // ensure that itself. `MemoryRegion` ensures the same for its own memory.
+    // A forked child must not share the memory that a provider allocates and the device writes to. Kernels before 5.12 do not
+    // ensure that themselves, so the library is asked to. `MemoryRegion` ensures the same for its own memory.
     // SAFETY: a plain call, and the first; where the library is missing, the binding returns an error.
     match unsafe { ffi::ibv_fork_init() } {
         0 | libc::EOPNOTSUPP => {}
@@ -81,7 +81,8 @@ fn open_all() -> Result<Vec<(String, Arc<Device>)>, SetupError> {
     }
 }
 
-/// The ports of a device that are up and selected, with their addresses. For each other port the reason is added to `refused`.
+/// The ports of a device that are up and selected, with their addresses. For each other port, the reason why it cannot be used is
+/// added to `refused`.
 fn ports(
     name: &str,
     device: &Device,
@@ -135,7 +136,7 @@ fn ports(
     Ok(found)
 }
 
-/// Vendor id of Soft-RoCE: `RXE_VENDOR_ID` of Linux. Older kernels report 0, as no hardware does.
+/// Vendor id of Soft-RoCE: `RXE_VENDOR_ID` of Linux. Older kernels report 0, which no hardware does.
 const SOFT_ROCE: u32 = 0xff_ffff;
 
 /// Most reads in flight, also where a device supports more: more would not make it faster.

@@ -54,7 +54,8 @@ pub(crate) struct MemoryRegion {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: memory of the process, and as for `Device`. Each read and write of it states why no other code accesses it at that time.
+// SAFETY: memory of the process, and as for `Device`. Each read and write of it states why no other code accesses it at that
+// time.
 unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryRegion {}
@@ -68,8 +69,8 @@ impl MemoryRegion {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A forked child must not have these pages: the process that writes to a page first would get a new page, and the device
-        // would go on using the old one.
+        // A forked child must not share these pages. If it did, the process that writes to a page first would get a new page,
+        // and the device would still use the old one.
         // SAFETY: our own mapping; nothing changes for the parent.
         let advised = unsafe { libc::madvise(base, len, libc::MADV_DONTFORK) };
         let registered = (advised == 0).then(|| {
@@ -136,7 +137,7 @@ unsafe impl Send for UserRegion {}
 unsafe impl Sync for UserRegion {}
 
 impl UserRegion {
-    /// Registers memory: for the device's own use on this side, and with these rights for peers.
+    /// Registers memory for our own device, and with these rights for peers.
     ///
     /// # Safety
     /// Until this is dropped the memory exists, and all code that accesses it allows for accesses of peers, as far as the rights

@@ -1,12 +1,12 @@
 //! The device: its objects, in types that own them.
 //!
 //! # Lifetimes
-//! Each object holds the objects that it depends on, by reference counts. So regardless of which object is dropped first, the
-//! device's objects are destroyed in the right order: a queue pair, then the queues that it reports to, the memory that its work
-//! requests name, the protection domain, the device itself. A queue posts work requests in the [`MemoryRegion`] that it was made
-//! with and holds, so that memory stays mapped and registered for as long as there is a queue that could make the device access it.
-//! For other memory, which is the user's, the caller that posts the work request vouches. An object that the device refuses to
-//! destroy is never freed, and keeps all that it holds.
+//! Each object holds the objects that it depends on, by reference counts. So the device's objects are destroyed in the right
+//! order, whichever is dropped first: a queue pair, then the queues that it reports to, the memory that its work requests
+//! name, the protection domain, the device itself. A queue posts work requests in the [`MemoryRegion`] that it was made with
+//! and holds, so that memory stays mapped and registered for as long as there is a queue that could make the device access
+//! it. For the user's memory, the caller that posts the work request vouches. An object that the device refuses to destroy is
+//! never freed, and keeps all objects that it holds.
 
 mod calls;
 mod completion;

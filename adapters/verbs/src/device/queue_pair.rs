@@ -87,9 +87,9 @@ impl QueuePair {
     /// Posts a work request, in the memory of one element or of none.
     ///
     /// # Safety
-    /// The element's memory exists and is registered, and no other code uses it as far as the device writes to it, until the device
-    /// reports the completion of this work request or of a later one, or the queue pair is destroyed. The same holds for the work
-    /// requests that follow in `request.next`, which have their elements already.
+    /// The element's memory exists and is registered, and no other code uses it as far as the device writes to it, until the
+    /// device reports the completion of this work request or of a later one, or the queue pair is destroyed. The same holds
+    /// for the work requests that follow in `request.next`, which have their elements already.
     #[inline]
     pub unsafe fn post(&self, request: &mut ffi::ibv_send_wr, element: Option<Sge>) -> io::Result<()> {
         let mut element = element;
@@ -107,8 +107,8 @@ impl QueuePair {
         self.modify(|_| {}, ffi::ibv_qp_state::IBV_QPS_ERR, ffi::ibv_qp_attr_mask(0))
     }
 
-    /// Destroys it. Returns whether the device accesses no memory by it from here on. It is not used afterwards except to drop it:
-    /// all callers own it.
+    /// Destroys it. Returns whether that succeeded; then the device accesses no memory through it from here on. All callers
+    /// own the queue pair, and only drop it afterwards.
     pub fn destroy(&mut self) -> bool {
         // SAFETY: made once, and destroyed once.
         self.exists = self.exists && unsafe { ffi::ibv_destroy_qp(self.queue.as_ptr()) } != 0;

@@ -54,7 +54,7 @@ impl SharedReceiveQueue {
             (request.wr_id, *place) = (id, element);
             count += 1;
         }
-        // Linked from the last one on, since each names the next.
+        // The list is linked from its end, since each work request has the address of the next one.
         let mut next = null_mut();
         for (request, element) in requests[..count].iter_mut().zip(&mut elements[..count]).rev() {
             (request.next, request.sg_list) = (next, element);
@@ -64,8 +64,8 @@ impl SharedReceiveQueue {
             return Ok(());
         }
         let mut bad = null_mut();
-        // SAFETY: a live queue; the work requests and their elements stay where they are and are read before this returns, and name
-        // memory of the region that the queue holds.
+        // SAFETY: a live queue; the work requests and their elements stay where they are and are read before this returns,
+        // and name memory of the region that the queue holds.
         checked(unsafe { ffi::ibv_post_srq_recv(self.as_ptr(), next, &raw mut bad) })
     }
 }

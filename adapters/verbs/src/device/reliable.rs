@@ -21,7 +21,8 @@ pub(crate) struct ReliableQueuePair {
 }
 
 impl ReliableQueuePair {
-    /// A queue pair that can have `sends` work requests in flight; not connected.
+    /// A queue pair that can have `sends` work requests in flight. It is not connected yet. If the device does not grant `inline`
+    /// bytes, no bytes travel inline.
     pub fn new(
         region: &Arc<MemoryRegion>,
         completions: &Arc<CompletionQueue>,
@@ -43,7 +44,7 @@ impl ReliableQueuePair {
         }
         let init = |to: &mut ffi::ibv_qp_attr| {
             to.port_num = port;
-            // Peers can access only memory that is registered for them; and markers, which write nothing, need the right, too.
+            // Peers can access only memory that is registered for them. Markers, which write nothing, need the right, too.
             to.qp_access_flags = access.0;
         };
         pair.modify(init, ffi::ibv_qp_state::IBV_QPS_INIT, mask)?;
@@ -97,7 +98,7 @@ impl ReliableQueuePair {
         self.pair.set_error()
     }
 
-    /// Destroys it. Returns whether that succeeded; if not, the device may go on reading the send buffers, which stay mapped.
+    /// Destroys it. Returns whether that succeeded. If not, the device may still read the send buffers, which stay mapped.
     pub fn destroy(mut self) -> bool {
         self.pair.destroy()
     }
@@ -122,9 +123,9 @@ impl ReliableQueuePair {
         unsafe { self.pair.post(&mut request, (len > 0).then_some(element)) }
     }
 
-    /// Writes to a peer's memory. It takes two work requests: the second one reads a byte of the written memory, and is executed
-    /// only after the write. The device reports the completion of the second, when the written bytes are visible to every reader.
-    /// `read_back` is the offset in the region of the byte's target.
+    /// Writes to a peer's memory, by two work requests. The second one reads a byte of the written memory, and is executed
+    /// only after the write. The device reports its completion; then the written bytes are visible to every reader.
+    /// `read_back` is the offset in the region to which that byte is read.
     ///
     /// # Safety
     /// The source is readable and unchanged until the device reports the completion of the second work request or of a later one,
@@ -172,8 +173,8 @@ impl ReliableQueuePair {
         unsafe { self.pair.post(&mut request, Some(to)) }
     }
 
-    /// Executes an atomic operation on a word of a peer's memory. The device reports the completion, when the word's old value is
-    /// at offset `old` in the region.
+    /// Executes an atomic operation on a word of a peer's memory. The device reports the completion; then the word's old
+    /// value is at offset `old` in the region.
     pub fn read_exposed(&self, id: u64, old: usize, what: FetchOp, at: RemoteAddress) -> io::Result<()> {
         let Some(old) = self.pair.region().element(old, 8) else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut request = empty_request();

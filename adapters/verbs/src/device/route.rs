@@ -46,7 +46,7 @@ pub(crate) struct ConnectionAttributes {
     pub first_packet_in: u32,
     /// Sequence number of our first packet.
     pub first_packet_out: u32,
-    /// Time that the peer's device has for an acknowledgement, by the number that verbs have for it.
+    /// Time that the peer's device has for an acknowledgement: 4.096 us times two to the power of this number.
     pub ack_timeout: u8,
     /// Most reads and atomics in flight to the peer.
     pub reads_out: u8,

@@ -8,11 +8,11 @@ use crate::bookkeeping::pending_events::PendingEvent;
 use crate::device::ReliableQueuePair;
 use crate::wire::hello::HelloKind;
 
-/// Longest time that closing waits for the completion of frames; as long again for goodbyes.
+/// Longest time that closing waits until all frames are acknowledged. Goodbyes included, closing takes at most twice as long.
 const CLOSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Rail {
-    /// Ends the connection to a peer and reports its loss, once, after the frames of it that came.
+    /// Ends the connection to a peer and reports the loss of the peer once, after the frames that came from it.
     pub(super) fn lose(&mut self, endpoint: u32, why: Lost) {
         let link = self.config.link;
         let Some(peer) = self.peers.get_mut(endpoint) else { return };
@@ -35,7 +35,7 @@ impl Rail {
         self.receive.pending.push(PendingEvent::Lost { endpoint, peer, why });
     }
 
-    /// Ends the connection to a peer. Frames that were received by it stay.
+    /// Ends the connection to a peer. Frames that were received through it are still handed to the engine.
     pub(super) fn end_connection(&mut self, endpoint: u32) {
         let Some(connection) = self.peers.get_mut(endpoint).and_then(|peer| peer.connection.take()) else { return };
         let Connection { queue_pair, send_queue, .. } = connection;
@@ -44,15 +44,16 @@ impl Rail {
         }
         let number = queue_pair.number();
         self.closing.add(queue_pair, number, send_queue, self.now);
-        // All frames so far by this queue pair came from this peer.
+        // Completions are assigned to peers by the number of their queue pair, so they are processed before that number is
+        // unbound.
         self.process_all_completions();
         self.reclaim_user_memory(number);
         self.receive.pending.connection_ended(endpoint);
         self.peers.unbind_queue_pair(number);
     }
 
-    /// Destroys queue pairs whose resources the device has released. The device may drop completions of a destroyed queue pair that
-    /// were not processed.
+    /// Destroys queue pairs whose resources the device has released. All completions are processed before that, since the
+    /// device may drop those of a destroyed queue pair.
     #[cold]
     pub(super) fn destroy_closing(&mut self) {
         self.process_async_events();
@@ -69,7 +70,7 @@ impl Rail {
         }
     }
 
-    /// Forgets a peer, with a goodbye or without.
+    /// Removes a peer. With `goodbye`, the peer gets a goodbye, so that it knows that the connection was closed normally.
     pub(super) fn forget(&mut self, endpoint: u32, goodbye: bool) {
         if self.peers.get(endpoint).is_none() {
             return;
@@ -84,7 +85,7 @@ impl Rail {
         self.peers.remove(endpoint);
     }
 
-    /// Ends the connections to all peers: the rail cannot be used any more.
+    /// Ends the connections to all peers, since the rail cannot be used any more.
     pub(super) fn die(&mut self, why: &'static str) {
         log::error!("verbs link {}: {} cannot be used any more: {why}", self.config.link, self.local.port.name);
         self.health.dead = Some(why);

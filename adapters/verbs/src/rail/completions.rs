@@ -28,8 +28,8 @@ impl Rail {
         any
     }
 
-    /// Processes all completions so far: at most as many as the queue has room for, so that this ends also where new ones keep
-    /// coming.
+    /// Processes the completions that are there: at most as many as the queue has room for, so that this ends even if new ones
+    /// keep coming.
     pub(super) fn process_all_completions(&mut self) {
         for _ in 0..=self.queues.capacity / COMPLETION_BATCH as u32 {
             if !self.process_completions() {
@@ -48,7 +48,7 @@ impl Rail {
                         let frame = ReceivedFrame { endpoint, buffer, len, immediate, is_current: true };
                         self.receive.pending.push(PendingEvent::Frame(frame));
                     }
-                    // Of a connection that has ended, or that failed meanwhile.
+                    // The frame belongs to a connection that has ended or failed meanwhile.
                     None => self.receive.post_later(buffer, &self.queues),
                 }
             }
@@ -85,7 +85,7 @@ impl Rail {
             {
                 resources.operations.complete(id, Err(NativeError::Refused));
             }
-            connection.send_queue.complete(number, resources); // the device does not use its resource any more in this case, too
+            connection.send_queue.complete(number, resources); // in this case, too, the device is done with the resource
             if lists.add_failed(endpoint) {
                 log::debug!("verbs: a work request has failed: status {}", completion.status);
             }
@@ -106,8 +106,8 @@ impl Rail {
             log::error!("verbs link {}: a receive buffer for hellos is lost: {why}", self.config.link);
         }
         match hello {
-            // It is acted on later: it may end a connection whose completions are still to be processed. A hello for which there is
-            // no room will be repeated.
+            // The hello waits until all completions are processed, since it may end a connection. A hello for which there is no
+            // room is dropped; its sender repeats it.
             Some(hello) if self.hellos.received.len() < self.hellos.received.capacity() => {
                 self.hellos.received.push_back(hello);
             }

@@ -15,9 +15,9 @@ use crate::device::{AddressHandle, ConnectionAttributes, Port, ReliableQueuePair
 use crate::sizes::CONTROL_FRAMES;
 use crate::wire::hello::{Hello, HelloKind};
 
-/// Time between the first two hellos; it doubles from each to the next ...
+/// Time between the first two hellos of a handshake. It doubles with each hello, up to [`LONGEST_INTERVAL`].
 const FIRST_INTERVAL: Duration = Duration::from_millis(2);
-/// ... up to this.
+/// Longest time between two hellos of a handshake.
 const LONGEST_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Rail {
@@ -29,7 +29,7 @@ impl Rail {
         }
     }
 
-    /// Makes a queue pair for a peer, with which hellos are exchanged from now on. Returns whether that succeeded.
+    /// Makes a queue pair for a peer, and begins to exchange hellos with the peer. Returns whether that succeeded.
     fn make_connection(&mut self, endpoint: u32) -> bool {
         let (config, deadline) = (&self.config, self.now + core_duration(self.config.connect_timeout));
         let most_work = config.send_queue_frames + CONTROL_FRAMES + 1;
@@ -51,7 +51,7 @@ impl Rail {
             }
         };
         let (number, queue_pair_number, now) = (self.peers.next_connection_number(), queue_pair.number(), self.now);
-        // Another one each time, so that a packet of an earlier connection fits none.
+        // Each connection begins with another sequence number, so that it takes no packet of an earlier connection.
         let first_packet =
             (self.local.instance as u32).wrapping_add((number as u32).wrapping_mul(0x9e_3779)) & 0xff_ffff;
         let connection = Connection {
@@ -101,7 +101,7 @@ impl Rail {
         }
     }
 
-    /// Sends a hello. If there is no free buffer, or the hello is lost, another one follows.
+    /// Sends a hello. If there is no free buffer, nothing is sent. A handshake repeats its hellos, so this does no harm.
     pub(super) fn send_hello(&mut self, endpoint: u32, kind: HelloKind, number: u64, echo: u64) {
         if self.hellos.is_failed || self.health.dead.is_some() {
             return;
@@ -186,12 +186,12 @@ impl Rail {
             HelloAction::Replace => {
                 self.end_connection(endpoint);
                 self.leave_lists(endpoint);
-                self.handle_hello(hello); // as that of an unknown connection
+                self.handle_hello(hello); // as a hello of an unknown connection
             }
         }
     }
 
-    /// Requests another connection: the peer does not know this one, which was never used.
+    /// Requests another connection, since the peer does not know the present connection, which was never used.
     fn reconnect(&mut self, endpoint: u32) {
         self.end_connection(endpoint);
         self.leave_lists(endpoint);
@@ -201,7 +201,7 @@ impl Rail {
         }
     }
 
-    /// Acts on a hello of the peer's end of the connection.
+    /// Acts on a hello that belongs to the known connection. `number` is our number of that connection.
     fn confirm(&mut self, endpoint: u32, hello: &Hello, number: u64) {
         if hello.echo == number {
             self.set_established(endpoint);
@@ -240,7 +240,7 @@ impl Rail {
         true
     }
 
-    /// Notes that the peer's end is connected, too.
+    /// Notes that the peer's queue pair is connected, too, so that frames can travel.
     pub(super) fn set_established(&mut self, endpoint: u32) {
         let (now, interval) = (self.now, self.keepalive_interval());
         let Some(peer) = self.peers.get_mut(endpoint).filter(|peer| peer.state == ConnState::Handshake) else {

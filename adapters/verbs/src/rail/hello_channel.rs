@@ -1,4 +1,4 @@
-//! The queue pair by which hellos travel, with its buffers.
+//! The queue pair that sends and receives hellos, with its buffers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,7 +18,7 @@ pub struct HelloChannel {
     pub received: VecDeque<Hello>,
     /// Receive buffers that the device has.
     pub posted: u32,
-    /// Whether the queue pair has failed, and is reset once the device has returned all buffers.
+    /// Whether the queue pair has failed. It is reset when the device has returned all buffers.
     pub is_failed: bool,
     pub queue_pair: DatagramQueuePair,
     /// Dropped after the queue pair, which must be destroyed before the address handles that its work requests name.
@@ -79,7 +79,7 @@ impl HelloChannel {
         Ok(true)
     }
 
-    /// Notes that the queue pair has failed, with this status: it returns all of its buffers, and is reset then.
+    /// Notes that the queue pair has failed, with this status. It returns all of its buffers; then it is reset.
     #[cold]
     pub fn fail(&mut self, status: u32) {
         if self.is_failed {

@@ -6,8 +6,8 @@ use super::state::Rail;
 use super::work_id::WorkId;
 use crate::bookkeeping::resource::Resource;
 
-/// Time after the last unsignaled frame until a marker is sent, if no frame follows. Only a process that closes waits for
-/// that completion, and a marker costs as much as a frame.
+/// Time after the last unsignaled frame until a marker is sent, if no frame follows. It may be long: only a process that
+/// closes waits for that completion, and a marker costs as much as a frame.
 const TAIL_DELAY: Duration = Duration::from_millis(10);
 
 /// Time between two looks at the device's asynchronous events, where no keepalives are sent.
@@ -19,7 +19,7 @@ impl Rail {
     #[cold]
     pub(super) fn check_tails(&mut self) {
         let few = self.send.resources.are_few();
-        let mut tails = std::mem::take(&mut self.lists.tails); // and put back below, so that it keeps its room
+        let mut tails = std::mem::take(&mut self.lists.tails); // it is put back below, so that its memory is kept
         tails.retain(|endpoint| {
             let Some(connection) = self.peers.connection_mut(*endpoint) else { return false };
             let seen = std::mem::replace(&mut connection.tail.seen, connection.send_queue.next());
@@ -50,8 +50,8 @@ impl Rail {
         }
     }
 
-    /// Sends a marker, which the peer's device acknowledges. Its completion is also that of all frames before it. `false` where it
-    /// cannot be sent now.
+    /// Sends a marker, which the peer's device acknowledges. Its completion is also that of all frames before it. Returns
+    /// `false` if no marker is free now.
     pub(super) fn send_marker(&mut self, endpoint: u32) -> bool {
         if !self.send.resources.take_marker() {
             return false;

@@ -1,4 +1,4 @@
-//! The card and the attributes of a rail, for peers and the engine.
+//! The port that a rail uses, with the rail's card for peers and its attributes for the engine.
 
 use towline_core::rail::atomics::AtomicSupport;
 use towline_core::rail::attributes::EXCLUSIVITY_DEFAULT;
@@ -23,7 +23,7 @@ pub struct LocalPort {
 
 /// The rail's attributes, for the engine.
 pub fn attributes(config: &Config, port: &Port) -> Attributes {
-    // Shorter memory is copied, so the engine need not register it.
+    // Memory up to the longest frame is copied, so the engine need not register it.
     let local_registration = u64::from(config.max_send_size_bytes) + 1;
     let limit = u64::from(port.max_message_bytes.clamp(4096, 1 << 30)) & !4095;
     let reads = config.one_sided && port.max_reads_out != 0 && port.max_reads_in != 0;
@@ -49,7 +49,7 @@ pub fn attributes(config: &Config, port: &Port) -> Attributes {
         cache_size: 0,
         cache_bytes: 0,
         accelerator: AcceleratorLimits::NONE,
-        // The other half of the buffers goes on receiving.
+        // The engine holds at most half of the buffers; the other half receives.
         frames_kept: (config.receive_buffers / 2).max(1),
         one_sided: OneSided {
             put: reach,

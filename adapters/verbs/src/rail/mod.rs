@@ -1,5 +1,5 @@
-//! The rail: its state (`state` and the files that it imports), and its behaviour: opening, sending and receiving (`transfer`),
-//! polling (`progress`, `completions`), handshakes, keepalives, one-sided operations, closing.
+//! The rail. `state` and the files that it imports hold the rail's state. Its behaviour is in `open`, `transfer` (sending and
+//! receiving), `progress` and `completions` (polling), `handshake`, `keepalive`, `one_sided` and `close`.
 
 mod close;
 mod completions;

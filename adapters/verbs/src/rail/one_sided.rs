@@ -1,10 +1,13 @@
 //! One-sided operations: the device itself reads, writes and changes memory of peers.
 //!
-//! Up to [`max_send_size_bytes`](crate::Config::max_send_size_bytes) are copied to a buffer of the rail's, or from one. For longer
-//! operations the device accesses the user's own memory, which must be registered. An operation that lacks the right, or is out of
-//! bounds according to the key, is not posted, since the peer's device would end the connection for it. A stale or forged key can
-//! therefore end the connection. (A device may give the key of deregistered memory to the memory that is registered next: then a
-//! stale key accesses that memory, which is registered for peers, too.)
+//! The bytes of a short operation are copied through a buffer of the rail. For longer ones the device accesses the user's own
+//! memory if that is registered. Operations of more than [`max_send_size_bytes`](crate::Config::max_send_size_bytes) need
+//! registered memory.
+//!
+//! The peer's device ends the connection when an operation lacks the right or is out of bounds. So an operation that is not
+//! allowed according to its key is not posted. An operation with a stale or forged key is posted, and can end the connection.
+//! A device may also give the key of deregistered memory to the memory that is registered next. Then a stale key accesses
+//! that memory, which is registered for peers, too.
 
 use std::ptr::NonNull;
 
@@ -24,8 +27,8 @@ use crate::device::{FetchOp, RemoteAddress, Sge, UserRegion};
 use crate::sizes::MAX_OPS_PER_PEER;
 use crate::wire::remote_key::{MAX_LEN, RemoteMemory};
 
-/// How long the device may take to release the user's memory of a connection that ends. After that the queue pair is destroyed at
-/// once, and a receive buffer may be lost with it.
+/// Longest time that the device may take to release the user's memory when a connection ends. After that the queue pair is
+/// destroyed at once, and a receive buffer may be lost with it.
 const RECLAIM_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(20);
 
 impl Rail {
@@ -42,7 +45,7 @@ impl Rail {
         if !self.attributes.one_sided.any() {
             return Err(NativeError::NotAvailable);
         }
-        // The device would need to know of the accelerator.
+        // Memory of an accelerator is not supported: the device would have to know the accelerator.
         if access.contains(Access::ACCELERATOR) || len as u64 > MAX_LEN {
             return Err(NativeError::NotAvailable);
         }
@@ -96,7 +99,7 @@ impl Rail {
             return Err(NativeError::NotAvailable);
         }
         let (queue, queue_pair) = (&connection.send_queue, &connection.queue_pair);
-        // The queue has room for one more than this, which the second work request of a put may take.
+        // The queue has room for one more work request than this: the second one of a put may take it.
         if queue.len() >= self.config.send_queue_frames as usize || queue.count_operations() >= MAX_OPS_PER_PEER {
             return Err(NativeError::Busy);
         }
@@ -158,7 +161,7 @@ impl Rail {
         let len = u32::try_from(local.len).map_err(|_| NativeError::NotAvailable)?;
         if len <= inline {
             let element = Sge { addr: local.base.addr() as u64, length: len, lkey: 0 };
-            return Ok((OpKind::Put(None), element)); // it is read before this returns
+            return Ok((OpKind::Put(None), element)); // the bytes are read when the work request is posted
         }
         if let Some(element) = self.user_element(local, len) {
             return Ok((OpKind::Direct, element));
@@ -188,7 +191,7 @@ impl Rail {
         Ok((OpKind::Get(buffer, sink), element))
     }
 
-    /// The user's own memory, where it is registered, and long enough to be worth it.
+    /// The user's own memory, where it is registered, and longer than an eager buffer. Copying less is cheaper.
     fn user_element(&self, local: &Local, len: u32) -> Option<Sge> {
         let long = len > self.config.short_bytes();
         self.user_memory.get(local.region.filter(|_| long)?)?.element(local.base, len)
@@ -217,7 +220,7 @@ impl Rail {
                 std::thread::yield_now();
             } else if let Some((pair, mut send_queue)) = self.closing.take(queue_pair) {
                 log::debug!(
-                    "verbs: a queue pair is destroyed at once, since the device did not release the user's memory"
+                    "verbs: a queue pair is destroyed at once, since the device has not released the user's memory"
                 );
                 self.counters.forced_destroys += 1;
                 if pair.destroy() {

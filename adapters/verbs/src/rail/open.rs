@@ -29,7 +29,7 @@ impl Rail {
     /// Opens a port. Contacts no peer.
     ///
     /// # Errors
-    /// [`SetupError`] says what is missing.
+    /// [`SetupError`]: it says what is missing, or what the device refused.
     pub fn new(config: Config) -> Result<Self, SetupError> {
         let (config, device, port) = open_port(config)?;
         let queues = Queues::new(&config, device, &port)?;
@@ -80,7 +80,7 @@ fn open_port(config: Config) -> Result<(Config, Arc<Device>, Port), SetupError> 
     if asked.is_zero() || asked > config.peer_timeout {
         let most = config.peer_timeout.as_secs();
         log::warn!(
-            "verbs link {}: a peer whose device does not acknowledge for {most} s is lost: no device waits longer",
+            "verbs link {}: a peer is lost when its device does not acknowledge for {most} s, since no device waits longer",
             config.link
         );
     }
@@ -100,7 +100,8 @@ fn random_identity() -> Result<(u64, u32), SetupError> {
     Ok((instance, key))
 }
 
-/// The port and the rail's card. `hello_queue` and `hello_key` are the number and the Q_Key of the queue pair that receives hellos.
+/// The port and the rail's card. `hello_queue` and `hello_key` are the number and the Q_Key of the queue pair that receives
+/// hellos.
 fn local_port(config: &Config, port: Port, instance: u64, hello_queue: u32, hello_key: u32) -> LocalPort {
     let asked = if config.path_mtu_bytes == 0 { None } else { Mtu::within(config.path_mtu_bytes) };
     let mtu = asked.map_or(port.mtu, |asked| asked.min(port.mtu));

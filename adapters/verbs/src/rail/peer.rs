@@ -41,9 +41,9 @@ pub struct Connection {
     pub queue_pair: ReliableQueuePair,
     /// Its number, higher than that of any earlier connection of this rail.
     pub number: u64,
-    /// Sequence number of the first packet that it sends.
+    /// Sequence number of the first packet that our queue pair sends.
     pub first_packet: u32,
-    /// The number that the peer gave it, once our queue pair is connected to the peer's; else zero.
+    /// The number that the peer gave the connection; zero until our queue pair is connected to the peer's.
     pub remote_number: u64,
     pub send_queue: SendQueue,
     pub tail: Tail,

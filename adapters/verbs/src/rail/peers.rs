@@ -12,7 +12,8 @@ use crate::sizes::MAX_ENDPOINTS;
 #[derive(Debug)]
 pub struct Peers {
     table: PeerTable<PeerState>,
-    /// By rank: the instance of the last hello that counted, and the number of its sender's connection; also of deleted peers.
+    /// By rank: the instance in the last hello that counted, and the number of its sender's connection. Entries of deleted peers
+    /// stay.
     last_heard: HashMap<u32, (u64, u64)>,
     /// Numbers of our queue pairs with their endpoints, in order of the numbers.
     by_queue_pair: Vec<(u32, u32)>,
@@ -65,7 +66,8 @@ impl Peers {
         self.table.check("verbs", own, peer)
     }
 
-    /// Adds a peer; its endpoint. Reserves room, so that nothing is allocated here when the peer is connected or deleted.
+    /// Adds a peer, and returns its endpoint. Reserves room, so that nothing is allocated here when the peer is connected or
+    /// deleted.
     ///
     /// # Errors
     /// [`Unreachable::Full`] where there are too many peers.
@@ -115,7 +117,7 @@ impl Peers {
         self.next_connection - 1
     }
 
-    /// The instance of the last hello of a rank that counted, and the number of the rank's connection.
+    /// The instance in the last hello of a rank that counted, and the number of the connection in that hello.
     pub fn last_heard(&self, rank: u32) -> Option<(u64, u64)> {
         self.last_heard.get(&rank).copied()
     }

@@ -30,14 +30,14 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// Makes them on a device.
+    /// Makes the queues and the memory on a device.
     pub fn new(config: &Config, device: Arc<Device>, port: &Port) -> Result<Self, SetupError> {
         let refused = |what| move |why| SetupError::Refused(what, why);
         let layout = Layout::of(&config.buffer_sizes());
         let domain = ProtectionDomain::new(Arc::clone(&device)).map_err(refused("make a protection domain"))?;
         let region = MemoryRegion::new(&domain, layout.bytes).map_err(refused("register memory"))?;
         let channel = CompletionChannel::new(&device).map_err(refused("make a completion channel"))?;
-        // All work requests that may be in flight at once have room, so no completion can be lost.
+        // The queue has room for all work requests that may be in flight at once, so no completion can be lost.
         let capacity = config.receive_buffers
             + config.eager_buffers
             + config.bulk_buffers

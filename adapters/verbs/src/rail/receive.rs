@@ -47,7 +47,7 @@ impl ReceiveState {
         self.held_count
     }
 
-    /// Notes that the engine holds the frame in a buffer. `None` for an unknown buffer.
+    /// Notes that the engine holds the frame in a buffer. Returns `None` for an unknown buffer.
     #[inline]
     pub fn hold(&mut self, buffer: u32, frame: HeldFrame) -> Option<()> {
         *self.held.get_mut(buffer as usize)? = Some(frame);
@@ -85,8 +85,8 @@ impl ReceiveState {
     }
 
     /// Notes that the frame in a buffer was processed. The buffer is posted again later, together with others or when there is
-    /// nothing else to do, so that the engine gets the frame without waiting for that. So few buffers wait that the device has
-    /// most of them.
+    /// nothing else to do, so that the engine does not wait for that before it gets the frame. At most an eighth of the buffers
+    /// wait in this way, so the device has most of them.
     #[inline]
     pub fn post_later(&mut self, buffer: u32, queues: &Queues) {
         self.to_post.push(buffer);

@@ -35,12 +35,12 @@ pub struct Rail {
     /// The order in which peers are looked at for keepalives.
     pub(super) keepalive_order: RoundRobin,
     pub(super) health: Health,
-    /// Whether the completion channel may have become ready.
+    /// Whether a notification was requested, so that the completion channel may have become ready.
     pub(super) armed: bool,
     /// Time of the last poll.
     pub(super) now: Instant,
     pub(super) counters: Counters,
-    // Dropped in this order: the queue pair before the queues and the memory that it uses.
+    // These two are dropped in this order: the queue pair of hellos before the queues and the memory that it uses.
     pub(super) hellos: HelloChannel,
     pub(super) queues: Queues,
 }
@@ -55,8 +55,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Notes a failure that ends the whole rail. It is acted on later, since a connection may just be ending whose completions are
-    /// still to be processed.
+    /// Notes a failure that ends the whole rail. The next poll acts on it: at this moment a connection may be ending, and its
+    /// completions are still to be processed.
     pub fn fail(&mut self, why: &'static str) {
         if self.dead.is_none() {
             self.fault = Some(why);
@@ -80,7 +80,7 @@ impl Rail {
         &self.local.port.name
     }
 
-    /// The address that is used, and why that one was chosen.
+    /// The address that is used, and why it was chosen.
     pub const fn address(&self) -> &GidChoice {
         &self.local.port.address
     }

@@ -31,7 +31,7 @@ impl RailTrait for Rail {
         let card = Card::decode(card)?;
         self.check_card(&card)?;
         let endpoint = self.peers.add(PeerState::new(peer, card))?;
-        // Later nothing is allocated except for connections: each peer is in each list at most once, and is lost once.
+        // From here on, only connections allocate memory. Each peer is in each list at most once, and is lost once.
         let count = self.peers.count() as usize;
         self.lists.reserve(count);
         self.receive.reserve(count);
@@ -97,7 +97,7 @@ impl RailTrait for Rail {
         Sent::Done
     }
 
-    /// Not before the peer's device has all of it: frames in flight are lost when the queue pair is destroyed.
+    /// `true` once the peer's device has acknowledged all frames: those in flight are lost when the queue pair is destroyed.
     fn drained(&self, to: Endpoint) -> bool {
         self.peers.connection(to.0).is_none_or(|connection| connection.send_queue.is_empty())
     }
@@ -111,7 +111,8 @@ impl RailTrait for Rail {
         let Some((buffer, held)) = self.receive.held(frame) else { return 0 };
         let count = (held.len as usize).saturating_sub(at).min(into.len());
         let Some(start) = self.queues.receive_buffer(buffer, at, count) else { return 0 };
-        // SAFETY: within the region, of a buffer that belongs to the engine until it is released: the device does not write to it.
+        // SAFETY: within the region, of a buffer that belongs to the engine until it is released: the device does not write
+        // to it.
         unsafe { into.as_mut_ptr().copy_from_nonoverlapping(start.as_ptr(), count) };
         count
     }
@@ -121,8 +122,8 @@ impl RailTrait for Rail {
         if let Some((buffer, held)) = self.receive.held(frame) {
             let len = (held.len as usize).saturating_sub(skip);
             if let Some(start) = self.queues.receive_buffer(buffer, skip, len) {
-                // SAFETY: the bytes are within the region, of a buffer that belongs to the engine until it is released; the caller
-                // vouches for the sink, which is not the rail's memory.
+                // SAFETY: the bytes are within the region, of a buffer that belongs to the engine until it is released; the
+                // caller vouches for the sink, which is not the rail's memory.
                 unsafe { sink.unpack(start.as_ptr(), len) };
             }
         }
@@ -144,7 +145,7 @@ impl RailTrait for Rail {
             log::warn!("verbs: the device gives no notification: {why}");
             return false;
         }
-        // Completions that came before that give no notification.
+        // There is no notification for completions that came before the request.
         self.armed = true;
         self.process_all_completions();
         self.receive.post_all(&self.queues);
@@ -189,7 +190,12 @@ impl Rail {
         let own = Member { job: self.config.job, link, rank: self.config.rank };
         self.peers.check(own, Member { job: card.job, link: card.link, rank })?;
         if card.longest < self.config.max_send_size_bytes {
-            log::warn!("verbs link {link}: rank {rank} receives frames of at most {} bytes", card.longest);
+            log::warn!(
+                "verbs link {link}: rank {rank} receives frames of at most {} bytes, but this rank sends up to {}: set \
+                 TOWLINE_VERBS_MAX_SEND_BYTES to the same value for all ranks",
+                card.longest,
+                self.config.max_send_size_bytes
+            );
             return Err(Unreachable::BadCard);
         }
         if let Some(why) = self.health.dead {

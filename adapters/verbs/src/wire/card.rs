@@ -12,10 +12,10 @@
 //! | 24..28 | rank |
 //! | 28..32 | number of the queue pair that receives its hellos |
 //! | 32..36 | Q_Key of that queue pair |
-//! | 36..40 | bytes of the longest frame that it receives |
+//! | 36..40 | bytes of the longest frame that the rail receives |
 //! | 40..56 | GID |
 //! | 56..58 | LID |
-//! | 58 | reads and atomics of one peer that it executes at a time; 0: none |
+//! | 58 | reads and atomics of one peer that the device executes at a time; 0: none |
 //! | 59 | zero |
 
 use towline_core::rail::Unreachable;
@@ -50,13 +50,13 @@ pub struct Card {
     pub hello_queue: u32,
     /// Q_Key of that queue pair.
     pub hello_key: u32,
-    /// Bytes of the longest frame that it receives.
+    /// Bytes of the longest frame that the rail receives.
     pub longest: u32,
     /// Its GID.
     pub gid: Gid,
-    /// Its LID, the address within an InfiniBand subnet; else zero.
+    /// Its LID, the address within an InfiniBand subnet; zero with RoCE.
     pub lid: u16,
-    /// Reads and atomics of one peer that it executes at a time; 0 where it executes none.
+    /// Reads and atomics of one peer that the device executes at a time; 0 where it executes none.
     pub reads: u8,
 }
 

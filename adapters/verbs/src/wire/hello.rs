@@ -1,8 +1,8 @@
-//! The hello: a datagram by which the two ends of a connection tell each other of the queue pairs that are to be connected. Hellos
-//! are datagrams of verbs, and may get lost. No code here calls a device.
+//! The hello: a datagram by which the two ends of a connection tell each other of the queue pairs that are to be connected.
+//! Hellos are datagrams of verbs, and may get lost. No code here calls a device.
 //!
-//! Either end may begin, or both: there is one kind of handshake. Each end makes a queue pair of its own and gives its connection a
-//! number, higher than any before.
+//! Either end may begin, or both at the same time; the handshake is the same. Each end makes a queue pair of its own, and
+//! gives its connection a number that is higher than any before.
 //!
 //! ```text
 //! A                                        B
@@ -13,21 +13,22 @@
 //!
 //! An end that does not know whether the other end has connected sends requests, again and again; the other end replies. A hello
 //! with a lower number than an earlier one is old. A hello with a higher number than the connection's says that the other end has
-//! started again. A goodbye names both numbers, and so does the hello that rejects an unknown connection. The authentication code
-//! of a hello is HMAC-SHA256 under the job's key over all bytes before the code: an end that does not know the key gets no
-//! connection. The data on a connection is neither signed nor encrypted; the network must be trusted.
+//! started again. A goodbye names both numbers, and so does the hello that rejects an unknown connection.
+//!
+//! The authentication code of a hello is HMAC-SHA256 under the job's key over all bytes before the code: an end that does not
+//! know the key gets no connection. The data on a connection is not signed and not encrypted; the network must be trusted.
 //!
 //! | bytes | content, little-endian |
 //! |---|---|
 //! | 0..4 | `"twvh"` |
 //! | 4 | [version](crate::card::VERSION) |
-//! | 5 | [kind](HelloKind): 1 request; 2 goodbye; 3 unknown connection; else 0 |
+//! | 5 | [kind](HelloKind): 0 reply; 1 request; 2 goodbye; 3 unknown connection |
 //! | 6..8 | zero |
 //! | 8..40 | [identity](Identity): job, ranks and instances |
 //! | 40..48 | number of the sender's connection |
 //! | 48..56 | number of the receiver's connection, if the sender knows it; else zero |
 //! | 56..60 | number of the sender's queue pair |
-//! | 60..64 | sequence number of the first packet that it will send |
+//! | 60..64 | sequence number of the first packet that this queue pair will send |
 //! | 64..96 | authentication code |
 
 use towline_net::fields::{bytes_at, u32_at, u64_at};
@@ -53,7 +54,7 @@ pub enum HelloKind {
     Request = 1,
     /// The sender has closed normally.
     Goodbye = 2,
-    /// The sender does not have the connection that the hello names, or not any more.
+    /// The sender never had the connection that the hello names, or has ended it.
     Unknown = 3,
 }
 
@@ -70,7 +71,7 @@ pub struct Hello {
     pub echo: u64,
     /// Number of the sender's queue pair, of 24 bits.
     pub queue_pair: u32,
-    /// Sequence number of the first packet that it will send, of 24 bits.
+    /// Sequence number of the first packet that this queue pair will send, of 24 bits.
     pub first_packet: u32,
 }
 

@@ -29,7 +29,7 @@ pub struct RemoteMemory {
     pub key: u32,
     /// The rights of peers.
     pub access: Access,
-    /// The link that it was registered with: other links cannot access it.
+    /// The link that the memory was registered with: other links cannot access it.
     pub link: u8,
 }
 
