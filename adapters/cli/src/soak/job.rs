@@ -485,7 +485,7 @@ impl Job {
         let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
-            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nsaid last:\n{}\n{errors}",
+            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nlast reports of the ranks:\n{}\n{errors}",
             self.plan.rounds,
             self.plan.rounds_after_restart,
             rounds.join(", "),

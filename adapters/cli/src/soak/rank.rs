@@ -49,7 +49,7 @@ const LEAKS_CHECKED: u32 = 97;
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Time within which a killed rank must be restarted and rejoin.
 const REJOIN_LIMIT: Duration = Duration::from_secs(50);
-/// Time after which a rank that is to be killed gives up if it was not.
+/// Time after which a rank that is to be killed gives up if nothing has killed it.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs one rank.
