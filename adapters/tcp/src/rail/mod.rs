@@ -141,7 +141,7 @@ impl Rail {
         &self.counters
     }
 
-    /// The configuration of the rail, with each value brought into its range.
+    /// The configuration of the rail, with each value clamped to its range.
     pub const fn config(&self) -> &Config {
         &self.config
     }

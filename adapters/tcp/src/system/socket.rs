@@ -9,7 +9,7 @@ pub(crate) use libc::iovec;
 /// The result of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transfer {
-    /// So many bytes, at least one, were transferred.
+    /// This many bytes, at least one, were transferred.
     Bytes(usize),
     /// No bytes can be transferred now.
     WouldBlock,

@@ -13,7 +13,7 @@ use crate::system::socket::address_of;
 
 /// Bytes of a buffer: the longest message that the kernel coalesces.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
-/// Most messages of one system call.
+/// Maximum number of messages of one system call.
 const MESSAGES: usize = 8;
 
 /// The receive buffers of a rail.

@@ -12,9 +12,9 @@ use crate::wire::datagram::{Content, Datagram, INNER, PREFIX, SEALED, START, rea
 use crate::wire::format::BadDatagram;
 use crate::wire::hello::Hello;
 
-/// Most datagrams that one poll handles, if none of them is a frame.
+/// Maximum number of datagrams that one poll handles, if none of them is a frame.
 const DATAGRAMS: usize = 64;
-/// Polls without a datagram after which not each poll reads the socket.
+/// Number of polls without a datagram after which only some polls read the socket.
 const AWAKE: u32 = 64;
 
 /// The result of handling a datagram.

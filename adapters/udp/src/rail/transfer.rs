@@ -215,7 +215,7 @@ impl SingleCopy for Rail {}
 impl DeviceMemory for Rail {}
 impl Failover for Rail {}
 
-/// Most datagrams under one key: AES-GCM allows somewhat more (RFC 8446).
+/// Maximum number of datagrams under one key: AES-GCM allows somewhat more (RFC 8446).
 const MAX_SEALED: u64 = 1 << 24;
 
 impl Rail {
