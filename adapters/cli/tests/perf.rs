@@ -184,7 +184,7 @@ fn a_line_of_words_for_each_repetition() {
     }
 }
 
-/// A rank that fails makes the command fail. Here the transport that both ranks were told to use does not work.
+/// A rank that fails makes the command fail. Here the transport of both ranks does not work.
 #[test]
 fn the_exit_status_shows_that_a_rank_failed() {
     let arguments = ["perf", "--quick", "--transport", "sm", "--sizes", "8"];

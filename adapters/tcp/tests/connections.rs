@@ -65,7 +65,7 @@ fn p6_simultaneous_connects_end_with_one_connection() {
     assert!(simultaneous > 10, "both sides attempted in {simultaneous} turns only");
 }
 
-/// The lower rank's own attempt fails. Then the higher rank's attempt, which waited, is accepted.
+/// The attempt of the lower rank fails. Then the higher rank's attempt, which waited, is accepted.
 #[test]
 fn a_waiting_connection_is_accepted_when_the_own_attempt_fails() {
     let mut world = World::new(vec![rail(0)]);
