@@ -490,7 +490,7 @@ impl Job {
             }
         }
         loop {
-            // Also before the first read, since frames may have arrived together with the welcome.
+            // This is done before the first read, too, since frames may have arrived together with the welcome.
             while let Some((kind, payload)) = self.next_frame()? {
                 self.handle_frame(kind, payload)?;
             }

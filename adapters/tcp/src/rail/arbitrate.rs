@@ -104,7 +104,8 @@ impl Rail {
             }
             Verdict::Refused => {
                 log::error!(
-                    "tcp: rank {} at {} refuses the connection: it has lost this rank, or knows another process as this rank",
+                    "tcp: rank {} at {} refuses the connection: it has lost this rank, has not added it in time, \
+                     or knows another process as this rank",
                     target.rank,
                     pending.remote
                 );

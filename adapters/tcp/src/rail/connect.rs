@@ -109,7 +109,7 @@ impl Rail {
         for _ in 0..self.awaiting_descriptor.len() {
             let Some(endpoint) = self.awaiting_descriptor.first().copied() else { return };
             self.attempt(endpoint);
-            // Unless it waits again, the attempt was begun, or the peer was lost.
+            // If it does not wait again, the attempt was begun, or the peer was lost.
             let waits = self.descriptor_retry_at.is_some() && self.is_without_attempt(endpoint);
             self.awaiting_descriptor.retain(|it| *it != endpoint);
             if waits {

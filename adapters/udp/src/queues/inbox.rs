@@ -73,7 +73,7 @@ pub(crate) struct Arrived {
 pub(crate) enum Received {
     /// Messages arrived.
     Some {
-        /// Messages that were dropped because they were longer than a buffer.
+        /// Number of messages that were dropped because they were empty or longer than a buffer.
         truncated: usize,
     },
     /// No message has arrived.
@@ -251,7 +251,7 @@ impl Inbox {
                 }
                 _ => {
                     truncated += 1;
-                    // Not at the end of the list, where the buffer of the next message is.
+                    // It goes to the front of the list: the buffer of the next message is at the end.
                     self.free.insert(0, index);
                 }
             }

@@ -89,7 +89,7 @@ impl Rail {
     #[inline]
     fn lose_closing(&mut self) {
         while let Some(endpoint) = self.closing.pop() {
-            // Unless an authenticated datagram has arrived meanwhile.
+            // If an authenticated datagram has arrived meanwhile, the peer is not closing any more.
             if self.peers.get(endpoint).is_some_and(|entry| entry.state == ConnState::Closing) {
                 self.lose(endpoint, Lost::Broken);
             }

@@ -134,7 +134,7 @@ impl RailTrait for Rail {
             self.renew(ticket.endpoint.0);
         }
         let short = ticket.extra != Lane::Bulk as u32 && first && self.sent_at_once < self.config.frames_at_once;
-        // Also if another frame of this length does not fit into the same message.
+        // The outbox is also flushed if another frame of this length does not fit into the same message.
         if short || self.outbox.waiting() + len > MAX_DATAGRAM as usize {
             self.sent_at_once += u32::from(short);
             self.flush_outbox();
