@@ -62,7 +62,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Which side is at fault, and so has to act.
+    /// Which side is at fault, and therefore has to act.
     pub fn blame(&self) -> Blame {
         match self {
             Self::Environment(_) | Self::Finished => Blame::Caller,
@@ -133,7 +133,7 @@ pub struct EnvironmentError {
 
 impl fmt::Display for EnvironmentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; start the program with `towline run`, or set the variable", self.name, self.why)
+        write!(f, "{}: {}; start the program with `towline run`, or set the variable correctly", self.name, self.why)
     }
 }
 

@@ -289,7 +289,7 @@ fn x7_a_restarted_rank_replaces_itself_and_waiting_ranks_go_on_waiting() {
         zero.fence(soon()).unwrap();
     });
     waits.join().unwrap().finish().unwrap();
-    // A restarted rank is told of every end.
+    // A restarted rank learns of every end.
     while !again.has_ended(1) {
         again.poll().unwrap();
         assert!(Instant::now() < until, "not told");

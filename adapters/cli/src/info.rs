@@ -118,8 +118,8 @@ fn chosen_here() -> Vec<(&'static str, String)> {
     let (out, why) = match said {
         Ok(output) => {
             let [out, why] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-            let is_told = output.status.success() || !why.trim().is_empty();
-            (out, if is_told { why } else { format!("a job of two ranks failed: {}", output.status) })
+            let has_reason = output.status.success() || !why.trim().is_empty();
+            (out, if has_reason { why } else { format!("a job of two ranks failed: {}", output.status) })
         }
         Err(why) => (String::new(), why.to_string()),
     };

@@ -11,7 +11,7 @@ mod soak;
 mod stdout;
 mod transports;
 
-/// Moves messages between processes: runs jobs, measures transports, shows what is available, and tests it
+/// Runs the ranks of a job, measures transports, shows transports and settings, and tests under faults
 #[derive(Parser)]
 #[command(name = "towline", version)]
 struct Arguments {

@@ -42,7 +42,7 @@ fn all_transports_are_measured_and_each_value_is_a_line_of_json() {
     };
     assert_eq!(seen, [expected("sm"), expected("tcp")].concat());
     let table = text(&output.stdout);
-    assert!(table.contains("100 KiB") && table.contains("repetitions, which count"), "{table}");
+    assert!(table.contains("100 KiB") && table.contains("repetitions; only these count"), "{table}");
 }
 
 /// One-sided operations: over mapped memory, and by frames.
@@ -184,11 +184,15 @@ fn a_line_of_words_for_each_repetition() {
     }
 }
 
-/// A rank that fails makes the command fail. Here the transport that both ranks were told to use does not work.
+/// A rank that fails makes the command fail. Here the transport of both ranks does not work.
 #[test]
 fn the_exit_status_shows_that_a_rank_failed() {
     let arguments = ["perf", "--quick", "--transport", "sm", "--sizes", "8"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
     let output = command.args(arguments).env("TOWLINE_SM_DIRECTORY", "/nowhere/at/all").output().unwrap();
-    assert!(!output.status.success() && text(&output.stderr).contains("did not end well"), "{}", text(&output.stderr));
+    assert!(
+        !output.status.success() && text(&output.stderr).contains("the job of the two ranks failed"),
+        "{}",
+        text(&output.stderr)
+    );
 }

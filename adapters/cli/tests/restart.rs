@@ -328,7 +328,7 @@ fn texts(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// What the job whose ranks printed this has left in shared memory.
+/// The files that a job has left in shared memory. `said` is the output of its ranks.
 fn left_over(said: &str) -> Vec<String> {
     let job =
         said.lines().find_map(|line| Some(line.split_once("@ job ")?.1.to_string())).expect("a rank says its job");

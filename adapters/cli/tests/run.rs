@@ -228,7 +228,7 @@ fn x7_a_rank_that_fails_after_its_last_restart_ends_the_job() {
     let told = err(&output);
     assert_eq!(code(&output), 137, "{told}");
     assert!(told.contains("SIGKILL); it was restarted once, which is the limit; ending the job"), "{told}");
-    // Other ranks, which are then told to end, are not restarted either.
+    // The other ranks get SIGTERM then. They are not restarted either.
     assert_eq!(told.matches("restarting it").count(), 1, "{told}");
     let output = shell("-n 2 --max-restarts 3 --keep-going", "[ $TOWLINE_RANK = 1 ] && { echo try; exit 5; }; echo on");
     let told = err(&output);

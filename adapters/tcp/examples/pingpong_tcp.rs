@@ -1,5 +1,5 @@
-//! Measures latency and bandwidth of the rail alone between two pinned processes over loopback. In turns with these, the
-//! same run measures sockets without a rail, which are polled.
+//! Measures latency and bandwidth of the rail alone between two pinned processes over loopback. The same run measures
+//! polled sockets without a rail, in turns with the rail.
 //!
 //! `cargo run --release -p towline-tcp --example pingpong_tcp`
 

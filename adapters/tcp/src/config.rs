@@ -30,18 +30,18 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// When connections are encrypted; the same for all ranks. A peer with a setting that has another result is refused. Two ranks
+    /// When connections are encrypted; the same for all ranks. A peer whose setting gives another result is refused. Two ranks
     /// are on one host if they have the same [`host`](Self::host), even if a forwarder is between them. The manual's page
     /// on measuring gives the cost. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
-    /// A number of this host: ranks with the same number are on one host, may use the loopback interface and need not encrypt
-    /// their traffic. Default: `None`, a hash of the system's boot id and network namespace, so that containers
+    /// A number that identifies this host. Ranks with the same number are on one host, may use the loopback interface and need
+    /// not encrypt their traffic. Default: `None`, a hash of the system's boot id and network namespace, so that containers
     /// with a network of their own count as hosts.
     pub host: Option<u64>,
     /// Whether a thread makes progress on this rail while its user computes, so that the layers above protect the data that
-    /// they share with that thread. The rail's attributes contain it; it has no other effect. Default: `false`.
+    /// they share with that thread. The only effect is that the rail's attributes contain it. Default: `false`.
     pub progress_thread: bool,
-    /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its own.
+    /// This link's number among the links of the process. Link `n` connects to link `n` of the peer; each is a rail of its own.
     /// Default: 0.
     pub link: u8,
     /// The interfaces that may be used. Default: all but container bridges.
@@ -58,9 +58,9 @@ pub struct Config {
     pub rendezvous_eager_limit_bytes: u32,
     /// Longest frame of a long message, in bytes. Default: 1 MiB.
     pub max_send_size_bytes: u32,
-    /// The rest of a message is not split if it is shorter than this, in bytes. Default: 64 KiB.
+    /// The rest of a message is not split if it is shorter than this many bytes. Default: 64 KiB.
     pub min_fragment_bytes: u32,
-    /// Bodies of at least this length are sent from the user's memory, in bytes. Default: 8 KiB.
+    /// Bodies of at least this length, in bytes, are sent from the user's memory. Default: 8 KiB.
     pub in_place_from_bytes: u32,
     /// Bandwidth of this link, in megabytes per second, for the shares of striping. Default: 3000.
     pub bandwidth_megabytes_per_second: u32,
@@ -71,23 +71,23 @@ pub struct Config {
     /// checksum and the connection is not encrypted. Default: 64 KiB.
     pub splice_from_bytes: u32,
     /// Size of the pipe through which such bodies are sent, in bytes. The pipe takes two descriptors of the rail, from the first
-    /// such body on. Where the system refuses it (the process has no descriptors, or its user more pipes than
-    /// `fs.pipe-user-pages-soft` allows) the bodies are copied. 0: no pipe. Default: 1 MiB, which is as much as
-    /// `fs.pipe-max-size` allows every user unless it is changed.
+    /// such body on. If the system refuses it (the process has no descriptors, or its user has more pipes than
+    /// `fs.pipe-user-pages-soft` allows), the bodies are copied. 0: no pipe. Default: 1 MiB, the default of `fs.pipe-max-size`,
+    /// the system's limit for users.
     pub pipe_bytes: u32,
 
-    /// Staging memory for frames that wait to be sent, in bytes per connection. Its pages are touched as they are used. At least
-    /// twice the eager limit is taken. Default: 256 KiB.
+    /// Staging memory for frames that wait to be sent, in bytes per connection. Its pages are touched as they are used. The
+    /// rail takes at least twice the eager limit. Default: 256 KiB.
     pub send_staging_bytes: u32,
     /// Staging memory for control frames, in bytes per connection. Default: 8 KiB.
     pub control_staging_bytes: u32,
-    /// Most frames that wait to be sent, per connection. Default: 256.
+    /// Maximum number of frames that wait to be sent, per connection. Default: 256.
     pub send_queue_frames: u32,
     /// Buffers of the longest frame for bodies that must be packed, for all connections of the rail. One more is reserved for
     /// control frames. Default: 4.
     pub large_buffers: u32,
-    /// Most bytes that one read takes into staging, per connection. The staging buffer holds the longest frame, but its pages
-    /// beyond this length are not touched unless a reader waits for a complete frame. Default: 64 KiB.
+    /// Maximum number of bytes that one read takes into staging, per connection. The staging buffer holds the longest frame, but
+    /// its pages beyond this length are not touched unless a reader waits for a complete frame. Default: 64 KiB.
     pub receive_staging_bytes: u32,
     /// The kernel's send buffer of a connection, in bytes; `None` leaves it to the kernel. Default: `None`.
     pub socket_send_buffer_bytes: Option<u32>,
@@ -105,19 +105,19 @@ pub struct Config {
     /// Connections that are read directly, without a report of epoll: those from which data came last. Default: 2.
     pub direct_connections: u32,
 
-    /// From the first use of a peer to its connection, for all attempts at all addresses together. It must allow for a peer that
-    /// computes and does not poll. Default: 120 s.
+    /// Time limit from the first use of a peer to its connection, for all attempts at all addresses together. It must allow for a
+    /// peer that computes and does not poll. Default: 120 s.
     pub connect_timeout: Duration,
-    /// For the TCP connection to one address. Default: 10 s.
+    /// Time limit for the TCP connection to one address. Default: 10 s.
     pub address_timeout: Duration,
-    /// For an unknown caller to send a well-formed hello. Default: 5 s.
+    /// Time limit for an unknown caller to send a well-formed hello. Default: 5 s.
     pub hello_timeout: Duration,
-    /// From the last answer of a peer's host to the loss of the peer; zero leaves it to the kernel, whose limit is hours. The
-    /// kernel of that host answers, so a peer that computes or is stopped is not lost. While no data is in flight to the host,
-    /// the kernel asks by itself, in whole seconds; else the rail looks, when it is polled, whether anything was acknowledged.
-    /// Default: 5 s.
+    /// Time from the last answer of a peer's host to the loss of the peer; zero leaves it to the kernel, whose limit is hours.
+    /// The kernel of that host answers, so a peer that computes or is stopped is not lost. While no data is in flight to the
+    /// host, the kernel probes it, in whole seconds. While data is in flight, the rail checks at polls whether anything was
+    /// acknowledged. Default: 5 s.
     pub dead_host_timeout: Duration,
-    /// Most inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
+    /// Maximum number of inbound connections in the middle of a hello; others wait in the kernel's queue. Default: 128.
     pub pending_inbound: u32,
 }
 
@@ -199,7 +199,7 @@ impl Config {
         Ok(())
     }
 
-    /// The same configuration with each value brought into its range.
+    /// The same configuration with each value clamped to its range.
     pub(crate) fn clamped(mut self) -> Self {
         self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, MAX_FRAME / 4);
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, MAX_FRAME);

@@ -1,7 +1,7 @@
 //! Towline's TCP rail: non-blocking, vectored, authenticated.
 //!
 //! A [`Rail`] is one link to all peers. Several links are several rails, over which the engine stripes long messages. A rail
-//! connects to a peer on first use. Before either end believes anything else, both prove by challenge and response that they
+//! connects to a peer on first use. Before either end uses anything else, both prove by challenge and response that they
 //! know the job's secret key. So port scans and foreign clients are refused; they are counted in [`Counters`] and do no other
 //! harm.
 //!
@@ -17,9 +17,9 @@
 //! Linux only. A rail is not thread-safe: one thread uses it at a time. It may move between threads.
 //!
 //! # Inside
-//! Each room uses only those below it:
+//! Each module uses only those below it:
 //!
-//! | room | subject |
+//! | module | subject |
 //! |---|---|
 //! | `rail` | the rail trait: peers, connection setup, arbitration, progress, dead hosts |
 //! | `handshake` | one connection from its first byte to the acceptor's verdict |

@@ -10,8 +10,8 @@ use crate::stream::records;
 use crate::wire::framing::PREFIX;
 
 impl Config {
-    /// Most memory of a connection, in bytes: staging in both directions and the tables beside it. Of the defaults' 1.5 MiB, 1 MiB
-    /// is address space until a reader waits for a complete long frame; pages of the rest are touched as they are used. The
+    /// Maximum memory of a connection, in bytes: staging in both directions and the tables beside it. Of the defaults' 1.5 MiB, 1
+    /// MiB is address space until a reader waits for a complete long frame; pages of the rest are touched as they are used. The
     /// kernel's buffers are not included; unless they are set here, `tcp_wmem` and `tcp_rmem` limit them.
     ///
     /// ```

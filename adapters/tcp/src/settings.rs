@@ -22,7 +22,7 @@ towline_settings::settings! {
         splice_bytes, "TOWLINE_TCP_SPLICE_BYTES": u32 = 65_536u32, "B",
             "Bodies of at least this length are sent without a copy in the kernel, through a pipe, where TOWLINE_CHECKSUM is on and the connection is not encrypted";
         pipe_bytes, "TOWLINE_TCP_PIPE_BYTES": u32 = 1_048_576u32, "B",
-            "Size of that pipe, of which each link has one with two descriptors; 0 for none";
+            "Size of the pipe for TOWLINE_TCP_SPLICE_BYTES, one for each link, with two descriptors; 0 for none";
         send_staging_bytes, "TOWLINE_TCP_SEND_STAGING_BYTES": u32 = 262_144u32, "B",
             "Staging memory for frames that wait to be sent, per connection";
         socket_bytes, "TOWLINE_TCP_SOCKET_BYTES": u32 = 0u32, "B",
@@ -32,8 +32,8 @@ towline_settings::settings! {
         epoll_polls, "TOWLINE_TCP_EPOLL_POLLS": u32 = 64u32, "",
             "Idle polls of tcp between two calls of epoll";
         bandwidth_mb_s, "TOWLINE_TCP_BANDWIDTH_MB_S": u32 = 3000u32, "MB/s",
-            "Share of a tcp link in striping";
+            "Bandwidth of a tcp link, which decides its share in striping";
         connect_timeout_ms, "TOWLINE_TCP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
-            "From the first message to a peer to its connection; a peer that computes answers late";
+            "Time limit from the first message to a peer to its connection; a peer that computes answers late";
     }
 }

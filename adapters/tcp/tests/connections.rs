@@ -65,7 +65,7 @@ fn p6_simultaneous_connects_end_with_one_connection() {
     assert!(simultaneous > 10, "both sides attempted in {simultaneous} turns only");
 }
 
-/// The lower rank's own attempt fails. Then the higher rank's attempt, which waited, is accepted.
+/// The attempt of the lower rank fails. Then the higher rank's attempt, which waited, is accepted.
 #[test]
 fn a_waiting_connection_is_accepted_when_the_own_attempt_fails() {
     let mut world = World::new(vec![rail(0)]);
@@ -81,9 +81,9 @@ fn a_waiting_connection_is_accepted_when_the_own_attempt_fails() {
     for _ in 0..40 {
         world.round();
     }
-    assert_eq!(world.rails[0].counters().established, 0, "it waits while the own attempt may succeed");
+    assert_eq!(world.rails[0].counters().established, 0, "it waits while the attempt of rank 0 may succeed");
     let (theirs, _) = silent.accept().unwrap();
-    drop((theirs, silent)); // the own attempt ends before this rank sent its proof
+    drop((theirs, silent)); // the attempt of rank 0 ends before rank 0 has sent its proof
     let verdict = read_exactly::<VERDICT>(&mut world, &mut stream).expect("a verdict");
     assert_eq!(transcript.read_verdict(&peer.key, &verdict), Some(towline_tcp::hello::Verdict::Accepted));
     world.send(0, to, b"mine");

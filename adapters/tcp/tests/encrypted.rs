@@ -210,7 +210,7 @@ fn a_truncated_stream_is_a_failure() {
         relayed.streams.as_ref().unwrap()[1].shutdown(std::net::Shutdown::Write).unwrap();
         relayed.assert_ends(Lost::Broken, |counters| counters.records_truncated);
     }
-    // Also between two records, where only the missing goodbye shows it.
+    // The end of the stream between two records: only the missing goodbye shows that it is no normal end.
     let mut relayed = Relayed::connected([Encrypt::Always; 2]);
     relayed.streams.as_ref().unwrap()[1].shutdown(std::net::Shutdown::Write).unwrap();
     relayed.assert_ends(Lost::Broken, |counters| counters.lost);

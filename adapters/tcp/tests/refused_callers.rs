@@ -89,7 +89,7 @@ fn a_caller_without_the_key_is_refused() {
     exchange(&mut world, &endpoints);
 }
 
-/// An observer gets no connection with recorded messages: neither with the acceptor's own proof, nor with the proof of an earlier
+/// An observer gets no connection with recorded messages: not with the acceptor's own proof, and not with the proof of an earlier
 /// connection.
 #[test]
 fn proofs_can_be_neither_reflected_nor_replayed() {
@@ -111,7 +111,7 @@ fn proofs_can_be_neither_reflected_nor_replayed() {
 }
 
 /// An observer can replay the key exchange message of a recorded hello, also in other hellos, and each answer costs a Diffie-Hellman
-/// computation. Only so many are answered in a second. Ranks connect nevertheless.
+/// computation. Only a limited number is answered in a second. Ranks connect nevertheless.
 #[test]
 fn replayed_key_exchanges_are_answered_at_a_limited_rate() {
     let mut setting = config(0);

@@ -39,16 +39,16 @@ pub struct Config {
     pub rank: u32,
     /// The job's secret.
     pub key: JobKey,
-    /// When datagrams are encrypted; the same for all ranks. A peer with a setting that has another result is refused. Encrypted
-    /// datagrams have no MAC besides. Default: [`Encrypt::BetweenHosts`].
+    /// When datagrams are encrypted; the same for all ranks. A peer whose setting gives another result is refused. Encrypted
+    /// datagrams have no MAC in addition. Default: [`Encrypt::BetweenHosts`].
     pub encrypt: Encrypt,
     /// Encrypted datagrams to a peer after which new keys are agreed on; at most 2^22. Default: 2^22.
     pub renew_after_datagrams: u64,
-    /// Number of this link among those of the process. Link `n` connects to link `n` of the peer; each is a rail of its own, and
-    /// uses another interface where there are several. Default: 0.
+    /// This link's number among the links of the process. Link `n` connects to link `n` of the peer; each is a rail of its own,
+    /// and uses another interface where there are several. Default: 0.
     pub link: u8,
-    /// Whether a thread makes progress on this rail while its user computes. This is said in the attributes and has no other
-    /// effect. Default: `false`.
+    /// Whether a thread makes progress on this rail while its user computes. The only effect is that the rail's attributes
+    /// contain it. Default: `false`.
     pub progress_thread: bool,
     /// The interfaces that may be used. Default: all but container bridges.
     pub filter: Filter,
@@ -61,7 +61,8 @@ pub struct Config {
 
     /// Longest datagram, in bytes. 0 means the longest one that passes the interface unfragmented, at most 16 KiB. Default: 0.
     pub datagram_bytes: u32,
-    /// Whether each datagram has a MAC; `None`: unless it stays on this host. If either end wants it, both use it. Default: `None`.
+    /// Whether each datagram has a MAC. `None`: it has one unless it stays on this host. If either end wants MACs, both use them.
+    /// Default: `None`.
     pub sign: Option<bool>,
     /// Whether the kernel segments and coalesces datagrams, where it can. Default: `true`.
     pub segmentation: bool,
@@ -74,12 +75,12 @@ pub struct Config {
 
     /// Staging memory for frames that wait to be sent, in bytes for the rail. Default: 128 KiB.
     pub send_staging_bytes: u32,
-    /// Most frames that wait to be sent, for the rail. Default: 512.
+    /// Maximum number of frames that wait to be sent, for the rail. Default: 512.
     pub send_queue_frames: u32,
     /// Short frames between two polls that are sent at once, each by a call of its own; further ones are sent together.
     /// Default: 2.
     pub frames_at_once: u32,
-    /// Most frames that the reader may hold. Default: 32.
+    /// Maximum number of frames that the reader may hold. Default: 32.
     pub frames_kept: u32,
     /// The kernel's send buffer, in bytes. The system's `net.core.wmem_max` limits it. Default: 4 MiB.
     pub socket_send_buffer_bytes: u32,
@@ -89,7 +90,8 @@ pub struct Config {
     /// Polls between two reads of the socket, once nothing has arrived for a while. Default: 4.
     pub idle_interval_polls: u32,
 
-    /// From the first use of a peer to its session. It must allow for a peer that computes and does not poll. Default: 120 s.
+    /// Time limit from the first use of a peer to its session. It must allow for a peer that computes and does not poll.
+    /// Default: 120 s.
     pub connect_timeout: Duration,
     /// Longest time between two hellos to a peer that does not answer. Default: 50 ms.
     pub hello_interval: Duration,
@@ -164,7 +166,7 @@ impl Config {
         Ok(())
     }
 
-    /// The same configuration with each value brought into its range.
+    /// The same configuration with each value clamped to its range.
     pub(crate) fn clamped(mut self) -> Self {
         if self.datagram_bytes != 0 {
             self.datagram_bytes = self.datagram_bytes.clamp(256, MAX_DATAGRAM);

@@ -24,9 +24,9 @@
 //! Linux only. A rail is not thread-safe: one thread uses it at a time. It may move between threads.
 //!
 //! # Inside
-//! Each room uses only those below it:
+//! Each module uses only those below it:
 //!
-//! | room | subject |
+//! | module | subject |
 //! |---|---|
 //! | `rail` | the rail trait: peers, connection setup, sending, receiving, liveness |
 //! | `probes` | whether a peer's port is closed, and whether its host is alive |

@@ -5,8 +5,8 @@ use crate::queues::inbox::BUFFER_BYTES;
 use crate::wire::datagram::{PREFIX, SEALED};
 
 impl Config {
-    /// Most memory of a rail, in bytes: staging, and receive buffers whose pages are touched as they are used. The kernel's buffers
-    /// are not included.
+    /// Maximum memory of a rail, in bytes: staging, and receive buffers whose pages are touched as they are used. The kernel's
+    /// buffers are not included.
     ///
     /// ```
     /// use towline_udp::{Config, JobKey};

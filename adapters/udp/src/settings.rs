@@ -20,12 +20,12 @@ towline_settings::settings! {
         pacing_mb_s, "TOWLINE_UDP_PACING_MB_S": u32 = 0u32, "MB/s",
             "Highest rate at which a udp link sends; 0 for no limit";
         bandwidth_mb_s, "TOWLINE_UDP_BANDWIDTH_MB_S": u32 = 2000u32, "MB/s",
-            "Share of a udp link in striping";
+            "Bandwidth of a udp link, which decides its share in striping";
         send_buffer_bytes, "TOWLINE_UDP_SEND_BUFFER_BYTES": u32 = 4_194_304u32, "B",
             "The kernel's send buffer of each socket; the system limits it (net.core.wmem_max)";
         receive_buffer_bytes, "TOWLINE_UDP_RECEIVE_BUFFER_BYTES": u32 = 4_194_304u32, "B",
             "The kernel's receive buffer of each socket; datagrams that arrive while it is full are lost and sent again; the system limits it (net.core.rmem_max)";
         connect_timeout_ms, "TOWLINE_UDP_CONNECT_TIMEOUT_MS": u32 = 120_000u32, "ms",
-            "From the first message to a peer to its answer; a peer that computes answers late";
+            "Time limit from the first message to a peer to its answer; a peer that computes answers late";
     }
 }

@@ -89,8 +89,8 @@ fn foreign_datagrams_are_counted_dropped_and_not_answered() {
     pair.assert_connected();
 }
 
-/// A hello from another address may be a replay. It is answered by a challenge, and nothing in it is believed before the challenge is
-/// answered.
+/// A hello from another address may be a replay. It is answered by a challenge, and its content is not used before the challenge
+/// is answered.
 #[test]
 fn a_replayed_hello_is_answered_and_changes_nothing() {
     let mut pair = Pair::connected(|_| {});

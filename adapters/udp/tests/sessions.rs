@@ -37,7 +37,7 @@ fn settle(relayed: &mut Relayed) {
     }
 }
 
-/// Sends so many frames each way, in turns, and returns them.
+/// Sends this many frames each way, in turns, and returns them.
 fn traffic(relayed: &mut Relayed, count: u32) -> Vec<Vec<u8>> {
     let sent: Vec<Vec<u8>> = (0..count).map(|number| number.to_le_bytes().repeat(10)).collect();
     for bytes in &sent {

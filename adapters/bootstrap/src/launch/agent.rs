@@ -133,7 +133,7 @@ fn prepare(start: message::Start) -> Result<Start, String> {
     if !directory.is_dir() {
         return Err(format!("the launcher's directory {} does not exist on this host", directory.display()));
     }
-    // `ssh` says where it was called from. This is the most likely address.
+    // `ssh` gives the address of the host that called it. That is most likely the address of the launcher.
     let caller = std::env::var("SSH_CONNECTION").ok();
     let caller = caller.as_deref().and_then(|connection| connection.split_whitespace().next()).map(str::to_string);
     let mut roots: Vec<_> = caller.into_iter().chain(start.roots).collect();
@@ -156,7 +156,7 @@ fn prepare(start: message::Start) -> Result<Start, String> {
     };
     let found = connect::probe(&environment, Instant::now() + REACH_LIMIT);
     environment.root = vec![found.map_err(|why| {
-        format!("this host cannot reach the launcher: {why}; `towline run --address` names an address to use")
+        format!("this host cannot reach the launcher: {why}; name an address of the launcher's host with `towline run --address`")
     })?];
     Ok(Start {
         program: text(start.program),

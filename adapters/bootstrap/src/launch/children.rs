@@ -157,7 +157,8 @@ impl Children {
         let mut command = Command::new(&start.program);
         command
             .args(&start.args)
-            // This launcher runs the server, even if it is itself a rank of another job that says otherwise.
+            // This launcher runs the server. If it is itself a rank of another job, its environment may say that rank 0
+            // does.
             .env_remove("TOWLINE_LISTEN")
             .envs(start.variables.iter().map(|(name, value)| (name, value)))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))

@@ -15,7 +15,7 @@ use std::fmt;
 pub struct Host {
     /// Its name, as the remote shell command takes it.
     pub name: String,
-    /// Most ranks that run on it.
+    /// Maximum number of ranks that run on it.
     pub slots: u32,
 }
 

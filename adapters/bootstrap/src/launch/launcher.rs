@@ -24,8 +24,8 @@ use crate::{Address, Environment};
 const AGENT_LIMIT: Duration = Duration::from_secs(60);
 /// Time for which a rank may run on after it has closed its connection without finishing.
 const DISCONNECTED_LIMIT: Duration = Duration::from_secs(2);
-/// Time for which an abort is held back. News of a killed rank may arrive in it, and the kill may be why other ranks
-/// abort.
+/// Time for which an abort is held back. In this time the news of a killed rank may arrive, which may be the reason why
+/// other ranks abort.
 const ABORT_DELAY: Duration = Duration::from_millis(50);
 /// Time in which ranks must end after SIGKILL, and in which agents must send the rest of the output after their ranks
 /// have ended.
@@ -82,8 +82,8 @@ pub(super) enum Phase {
 pub(super) struct Abort {
     pub(super) status: u8,
     pub(super) why: String,
-    /// When the abort takes effect: the first time normally, the second while another rank may turn out to have been
-    /// killed.
+    /// When the abort takes effect: normally at the first time; at the second time while it is not known whether
+    /// another rank was killed.
     pub(super) at: [Instant; 2],
 }
 
@@ -208,7 +208,7 @@ impl Launcher {
         }
     }
 
-    /// Marks ranks that were not started yet as ended, since the job ends before.
+    /// Marks ranks that were not started yet as ended, since the job ends before they start.
     fn cancel_unstarted(&mut self) {
         let mut unstarted = Vec::new();
         for (index, host) in self.hosts.iter_mut().enumerate() {
@@ -218,7 +218,7 @@ impl Launcher {
                 Control::Remote(_) | Control::Unstarted => {}
             }
         }
-        // One is enough: a rank that waits for all of them also waits for the first.
+        // A report of one of them is enough: a rank that waits for all of them also waits for the first.
         unstarted.first().into_iter().for_each(|rank| self.server.rank_ended(*rank));
         for rank in unstarted {
             self.remaining -= usize::from(!std::mem::replace(&mut self.ranks[rank as usize].ended, true));
@@ -454,7 +454,7 @@ impl Launcher {
         let (host, time) = (rank.host, rank.restarts);
         self.disconnected.remove(&number);
         self.log.print(format!("{why}; restarting it ({time} of at most {})", self.launch.restarts));
-        // Before the new process can join.
+        // This must precede the start, so that the server has it before the new process joins.
         self.server.rank_restarts(number);
         match &mut self.hosts[host].control {
             Control::Local(children) => match children.restart(number) {
@@ -554,7 +554,14 @@ impl Launcher {
             if remote.ready_until.is_some_and(|at| at <= now) {
                 remote.ready_until = None;
                 let name = self.hosts[host].name.clone();
-                self.fail(1, &format!("host {name}: the agent did not report within {} s", AGENT_LIMIT.as_secs()));
+                let (limit, shell) = (AGENT_LIMIT.as_secs(), self.launch.shell.join(" "));
+                self.fail(
+                    1,
+                    &format!(
+                        "host {name}: the agent did not report within {limit} s; check that `{shell} {name}` runs a command \
+                         there without asking for a password"
+                    ),
+                );
                 self.host_closed(host);
             }
         }

@@ -29,7 +29,7 @@ pub(crate) struct Start {
     pub(crate) key: [u8; 32],
     pub(crate) size: u32,
     pub(crate) ranks: Vec<u32>,
-    /// Ranks that have ended may be restarted, so the agent stays until it is told otherwise.
+    /// Ranks that have ended may be restarted, so the agent stays until [`Order::NoMoreRestarts`].
     pub(crate) restarts: bool,
     pub(crate) host: String,
     /// Addresses of the launcher, in the order in which to try them, and its port.

@@ -2,9 +2,9 @@
 //!
 //! # How a job ends
 //!
-//! | a rank that | counts as |
+//! | a rank that | has |
 //! |---|---|
-//! | exits with status 0 after [`finish`](crate::Job::finish), or without ever having joined | well |
+//! | exits with status 0 after [`finish`](crate::Job::finish), or without ever having joined | ended well |
 //! | exits with status 0 after it has joined, without `finish` | failed with status 1, since other ranks may wait for it |
 //! | exits with another status | failed, with that status |
 //! | is killed by signal n | failed, with status 128 + n |
@@ -13,13 +13,14 @@
 //!
 //! The first rank that fails ends the job. The launcher reports it with rank, process, host and reason, sends SIGTERM
 //! to all other ranks, and SIGKILL after a grace time. The launcher exits with the status of that rank; it exits with 0
-//! only if all ranks ended well. Ranks that wait for a rank that has ended without taking part learn of the end at
-//! once. With [`keep_going`](Launch::keep_going), a failed rank is reported and the other ranks go on to their own end,
-//! unless the rank called `abort`. The launcher's status is still that of the first rank that failed.
+//! only if all ranks ended well. If a rank ends without taking part in an exchange or a fence, the ranks that wait for
+//! it there get an error at once. With [`keep_going`](Launch::keep_going), a failed rank is reported and the other
+//! ranks go on to their own end, unless the rank called `abort`. The launcher's status is still that of the first rank
+//! that failed.
 //!
 //! With [`restarts`](Launch::restarts), a rank that fails before it has finished is reported and restarted, with the
 //! same program, arguments and environment, up to that many times. The job goes on, and a restarted rank that ends well
-//! counts as well. The job still ends if a rank calls `abort`, cannot be started, or closes its connection and goes on
+//! has not failed. The job still ends if a rank calls `abort`, cannot be started, or closes its connection and goes on
 //! running. A rank recognises a restart by its [incarnation](crate::Job::incarnation).
 //!
 //! Ranks are started one after another, and the launcher handles events between two starts: a signal, the time limit or

@@ -45,7 +45,7 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
     let stop_waiting = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&stop_waiting);
     let watched = signals::watch(move |signal| {
-        // At once, since the launcher's thread may itself be waiting for the reader of the output.
+        // This is set here at once, since the launcher's thread may itself be waiting for the reader of the output.
         stop.fetch_or(signals::is_terminating(signal), Ordering::Relaxed);
         drop(of_signals.send(Event::Signal(signal)));
     });

@@ -10,8 +10,8 @@ use signal_hook::iterator::Signals;
 /// Calls `tell` with each signal that arrives, in a thread of its own. Must be called before other threads start.
 ///
 /// A hangup that was ignored at start stays ignored, since that is the purpose of `nohup`. All other signals are
-/// handled, even if they were ignored or blocked at start, as shells do with SIGINT for background processes: a user
-/// who interrupts a launcher means the job.
+/// handled, even if they were ignored or blocked at start, as shells do with SIGINT for background processes. A user who
+/// interrupts a launcher wants to end the job.
 pub(super) fn watch(tell: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     let passed = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
     let wanted = passed.into_iter().filter(|signal| *signal != SIGHUP || !ignored(SIGHUP)).chain([SIGCHLD]);

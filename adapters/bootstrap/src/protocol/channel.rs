@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Set = 3,
     /// Rank: it has reached fence number n (4 bytes). Server: all ranks have reached it.
     Fence = 4,
-    /// Server: a rank (4 bytes) has ended. The last fence that it reached follows (4 bytes).
+    /// Server: a rank has ended. Payload: the rank (4 bytes) and the last fence that it reached (4 bytes).
     Ended = 5,
     /// Rank: it takes no further part in the job. Server: acknowledged.
     Finish = 6,

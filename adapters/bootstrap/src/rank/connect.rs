@@ -31,7 +31,7 @@ pub(crate) struct Joined {
     pub(crate) fence: u32,
 }
 
-/// Connects, authenticates, and waits for the welcome. Tries again until `deadline` where the server is not ready.
+/// Connects, authenticates, and waits for the welcome. Tries again until `deadline` while the server is not ready.
 pub(crate) fn join(environment: &Environment, deadline: Instant) -> Result<Joined, Error> {
     let mut closed = 0;
     loop {
@@ -94,8 +94,8 @@ impl ServerConnection {
     }
 }
 
-/// Tries the server's addresses in turn, each with its share of the time. If all fail, the most informative error is
-/// returned: any other error rather than a failed connection.
+/// Tries the server's addresses in turn, each with its share of the time. If all fail, returns the error that tells most:
+/// a failed connection only if all attempts failed to connect.
 fn connect(environment: &Environment, rank: u32, deadline: Instant) -> Result<(ServerConnection, Address), Error> {
     let mut worst = None;
     for (index, address) in environment.root.iter().enumerate() {

@@ -83,7 +83,7 @@ impl Job {
     /// Joins the job that this process's environment describes. Gives up after 30 seconds.
     ///
     /// # Errors
-    /// [`Error::Environment`] if a variable is missing or malformed, else as [`join`](Self::join).
+    /// [`Error::Environment`] if a variable is missing or malformed, otherwise as [`join`](Self::join).
     pub fn from_env() -> Result<Self, Error> {
         Self::join(Environment::read()?, Instant::now() + JOIN_LIMIT)
     }
@@ -256,8 +256,9 @@ impl Job {
         entry.map(|entry| entry.data).ok_or(RecvError::NotFound)
     }
 
-    /// Sends this rank's publications, and waits until the publications of all ranks have arrived, so until all ranks
-    /// have called `exchange` for the first time. Each further call sends new publications and returns immediately.
+    /// Sends this rank's publications, and waits until the publications of all ranks have arrived. That is when all
+    /// ranks have called `exchange` for the first time. Each further call sends new publications and returns
+    /// immediately.
     ///
     /// # Errors
     /// [`Error::Timeout`] with the ranks that are missing, [`Error::PeerGone`] as soon as one of them has ended,
@@ -316,7 +317,7 @@ impl Job {
     /// nothing.
     ///
     /// # Errors
-    /// As [`join`](Self::join), if the launcher could not be told. The caller should then exit with a failure.
+    /// As [`join`](Self::join), if the message did not reach the launcher. The caller should then exit with a failure.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
         let message = &message.as_bytes()[..message.len().min(4096)];
         let payload = [&code.to_le_bytes(), message].concat();
@@ -327,7 +328,7 @@ impl Job {
     /// ranks, unless this rank runs the job's server itself. A second call does nothing.
     ///
     /// # Errors
-    /// [`Error::Lost`] or [`Error::Timeout`] if the launcher could not be told.
+    /// [`Error::Lost`] or [`Error::Timeout`] if the message did not reach the launcher.
     pub fn finish(&mut self) -> Result<(), Error> {
         if self.finished {
             return Ok(());
@@ -489,7 +490,7 @@ impl Job {
             }
         }
         loop {
-            // Also before the first read, since frames may have arrived together with the welcome.
+            // This is done before the first read, too, since frames may have arrived together with the welcome.
             while let Some((kind, payload)) = self.next_frame()? {
                 self.handle_frame(kind, payload)?;
             }

@@ -83,7 +83,7 @@ impl Modex for Job {
     }
 
     fn finalize(&mut self) {
-        // If the launcher cannot be told, it notices the closed connection.
+        // If the message does not reach the launcher, the launcher notices the closed connection.
         let _ = self.finish();
     }
 }

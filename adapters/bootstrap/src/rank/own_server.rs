@@ -45,8 +45,8 @@ impl OwnServer {
         Ok(Self { present, _server: server })
     }
 
-    /// Waits until all ranks that have joined have disconnected. This ends at the latest when their processes end,
-    /// since then the system closes their connections.
+    /// Waits until all ranks that have joined have disconnected. The wait ends at the latest when their processes end,
+    /// since the system then closes their connections.
     pub(crate) fn wait_until_unused(self) {
         let ranks = self.present.ranks.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.present.changed.wait_while(ranks, |ranks| !ranks.is_empty()));

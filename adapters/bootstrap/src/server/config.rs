@@ -17,8 +17,8 @@ pub struct Config {
     pub name: Option<String>,
     /// Address at which ranks on other hosts connect. With port 0 the system chooses the port.
     pub listen: Option<SocketAddr>,
-    /// Whether a rank whose connection closes counts as ended. This is for a job without a launcher that would report
-    /// the end. The rank may still join again.
+    /// Whether a rank whose connection closes counts as ended. Set it in a job without a launcher, where no other
+    /// process reports ends. The rank may still join again.
     pub disconnect_ends_rank: bool,
 }
 

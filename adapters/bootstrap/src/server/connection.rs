@@ -7,8 +7,8 @@ use crate::protocol::channel::Channel;
 use crate::protocol::handshake::{OPENING, Opening, PROBE};
 use crate::protocol::stream::Stream;
 
-/// Most bytes of output that may be queued for a rank. While more are queued, the server reads nothing from that rank.
-/// Messages that other ranks cause come on top.
+/// Maximum number of bytes of output that may be queued for a rank. While more are queued, the server reads nothing
+/// from that rank. Messages that other ranks cause come on top.
 pub(crate) const OUTPUT_MAX: usize = 1 << 20;
 
 pub(crate) struct Connection {

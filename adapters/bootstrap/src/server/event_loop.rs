@@ -19,7 +19,7 @@ use crate::protocol::stream::{Stream, timespec};
 
 /// Time in which a connection must complete the handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
-/// Most connections in the handshake. Further ones are refused.
+/// Maximum number of connections in the handshake. Further ones are refused.
 const HANDSHAKES_MAX: usize = 256;
 /// Time for which a connection in the handshake keeps its place although others are waiting. Then it may be closed for
 /// them.

@@ -44,9 +44,9 @@ struct End {
     part: u32,
 }
 
-/// Most ends in one answer.
+/// Maximum number of ends in one answer.
 const ENDS_MAX: usize = (PAYLOAD_MAX - 4) / 8;
-/// Most parts of a rank whose end is kept, in all its incarnations.
+/// Maximum number of parts of a rank whose end is kept, in all its incarnations.
 const PARTS_MAX: u32 = 1 << 16;
 
 /// The state of one job.
@@ -111,8 +111,8 @@ impl JobState {
             part: if died { WHOLE_RANK | DIED } else { WHOLE_RANK },
         });
         let (payload, fence, unpublished) = (encode_end(me, rank.fence), rank.fence, rank.set.is_none());
-        // Only ranks that wait for the ended rank are told. Other ranks are told when they begin to wait. A rank that
-        // was restarted waits until all remaining ranks have accepted it again.
+        // Only ranks that wait for the ended rank get the message now. Other ranks get it when they begin to wait. A
+        // rank that was restarted waits until all remaining ranks have accepted it again.
         let waiting =
             |other: &Rank| other.connected && (unpublished || !reached(fence, other.fence) || other.incarnation > 1);
         let others = (0..).zip(&self.ranks).filter(|(other, rank)| *other != me && waiting(rank));
@@ -218,7 +218,7 @@ impl JobState {
         Ok(())
     }
 
-    /// The ends from number `from` on, as many as fit in a frame. The rest is for the next question.
+    /// The ends from number `from` on, as many as fit in a frame. The rank asks again for the rest.
     fn ends_from(&self, from: u32) -> Arc<[u8]> {
         let new = self.ends.get(from as usize..).unwrap_or_default();
         let new = &new[..new.len().min(ENDS_MAX)];

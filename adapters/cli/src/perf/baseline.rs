@@ -43,8 +43,8 @@ const SPINS_BEFORE_YIELD: u32 = 50_000;
 /// A method of moving bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyMethod {
-    /// Most bytes of a piece, or of a call with sockets. In memory each piece has a mark of its own, so that the reader
-    /// can read it while the next one is being written.
+    /// Maximum number of bytes of a piece in memory, or of a call with sockets. In memory each piece has a mark of its
+    /// own, so that the reader can read it while the next one is being written.
     pub piece: usize,
     /// Whether the spin has a `pause`.
     pub paused: bool,
@@ -287,8 +287,8 @@ impl Baseline {
         Ok(nanos_since(start))
     }
 
-    /// Nanoseconds for copying all pieces of `bytes` bytes to or from the shared memory, `count` times. Each copy is
-    /// complete before the next one begins. Only the first process does it.
+    /// Nanoseconds for copying all pieces of `bytes` bytes to the shared memory (`puts`) or from it, `count` times.
+    /// Each copy is complete before the next one begins. Only the first process copies.
     pub fn copy_to_or_from(&self, puts: bool, count: u64, bytes: usize, local: &mut [u8]) -> f64 {
         assert!(local.len() <= self.room, "there is room for all");
         let start = Instant::now();

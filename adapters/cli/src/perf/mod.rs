@@ -1,7 +1,7 @@
 //! `towline perf`: measures latency, bandwidth and message rate, and compares them with the limits of the machine.
 //!
 //! For each transport, `towline run` launches a job of two ranks ([`rank`]). The first rank prints every repetition.
-//! This side shows and counts the results and writes the files.
+//! The process of `towline perf` reads these lines, shows the results and writes the files.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -25,24 +25,28 @@ use repetition::{Repetition, Row, format_value};
 
 /// Measure latency, bandwidth and message rate between two processes, next to the limits of the machine
 ///
-/// Without arguments it measures sm and tcp, if they work here, in less than a minute. Each value stands next to its
-/// limit, which two processes without Towline reach in the same run: for sm, a cache line that goes back and forth, and
-/// bytes copied into and out of a ring; for tcp and udp, plain tcp sockets. One-sided operations (put, get, fetch-add
-/// and others, by name) stand next to one process that copies to and from shared memory or changes a word of it, and
-/// next to request and reply over plain sockets. Each repetition measures the round trip of a cache line (bounce)
-/// before and after, and does not count if the two differ by more than 10 %, since the machine has then changed its
-/// state.
+/// Without arguments the command measures sm and tcp, if they work here, in less than a minute. Each value stands next
+/// to its limit: what two processes reach without Towline in the same run. For sm, they bounce a cache line, and copy
+/// bytes into and out of a ring. For tcp and udp, they use plain tcp sockets.
+///
+/// One-sided operations (put, get, fetch-add and others) are measured if --mode names them. Their limit for sm is one
+/// process that copies to and from shared memory, or changes a word of it. Their limit for tcp and udp is request and
+/// reply over plain sockets.
+///
+/// The round trip of a cache line (the bounce) is measured before and after each repetition. If the two differ by more
+/// than 10 %, the machine has changed its state, and the repetition does not count.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Transports to measure, one after the other [default: sm and tcp, if they work here]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
-    /// Measurements [default: messages, so latency, bandwidth and rate]
+    /// Kinds of measurement [default: latency,bandwidth,rate]
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     mode: Vec<Mode>,
 
-    /// Sizes of messages, such as 8,4K,4M
+    /// Sizes of messages, such as 8,4K,4M [default: several for each mode]. A rate uses 8 bytes unless it is the only
+    /// mode; an atomic operation always does
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     sizes: Vec<Size>,
 
@@ -50,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
     links: Option<u32>,
 
-    /// Number of steady repetitions of each measurement
+    /// Number of steady repetitions of each measurement [default: 7, or 3 with --quick]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: Option<u32>,
 
@@ -58,7 +62,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Draw a chart, as SVG or PNG by the end of the file name
+    /// Draw a chart. The end of the file name selects SVG or PNG
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
 
@@ -192,7 +196,7 @@ fn one_transport(
     let ended = job.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
     seen?;
     if !ended.success() {
-        return Err(format!("{transport}: the ranks did not end well ({ended})"));
+        return Err(format!("{transport}: the job of the two ranks failed ({ended}); its messages stand above"));
     }
     complete(&mut repetitions)
 }
@@ -200,7 +204,7 @@ fn one_transport(
 fn print_header() {
     match affinity::two_processors() {
         Some([one, other]) => out!("two processes, pinned to processors {one} and {other}; medians\n"),
-        None => out!("two processes share one processor: the figures show its scheduler\n"),
+        None => out!("two processes share one processor, so the figures include its switches between them; medians\n"),
     }
     out!(
         "{:9} {:13} {:>9} {:>14} {:>14} {:>8} {:>8}\n",
@@ -230,7 +234,7 @@ fn print_footer(rows: &[Row]) {
         "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line without Towline.\n"
     );
     out!(
-        "bounce: {least:.0} to {most:.0} ns; the machine was steady in {steady} of {tried} repetitions, which count.\n"
+        "bounce: {least:.0} to {most:.0} ns; the machine was steady in {steady} of {tried} repetitions; only these count.\n"
     );
     let unsteady = rows.iter().filter(|row| row.steady == 0).count();
     if unsteady != 0 {

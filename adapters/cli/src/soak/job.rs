@@ -266,7 +266,7 @@ impl Job {
             ("shared", Some(operations)) => self.report.operations += operations,
             ("over", _) => {
                 self.over.push(rank);
-                // From now on the rank need not run any more.
+                // The rank need not run any more, and it must not stay stopped.
                 self.end_faults_of(rank);
                 self.processes.remove(&rank);
             }
@@ -307,7 +307,7 @@ impl Job {
         }
     }
 
-    /// Whether a rank is dead. It makes no progress then, and its faults go by the progress of the other ranks.
+    /// Whether a rank is dead. A dead rank makes no progress. Its faults begin when another rank has reached their round.
     fn is_dead(&self, rank: u32) -> bool {
         self.killed_at.is_some() && self.plan.victim == Some(rank) && !self.rejoined
     }
@@ -485,7 +485,7 @@ impl Job {
         let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
-            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nsaid last:\n{}\n{errors}",
+            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nlast reports of the ranks:\n{}\n{errors}",
             self.plan.rounds,
             self.plan.rounds_after_restart,
             rounds.join(", "),

@@ -10,11 +10,12 @@ use super::faults::KINDS;
 use super::job::{self, Report, Setting};
 use crate::stdout::out;
 
-/// Of this many planned faults at least one must have taken effect: they cannot all have come after the end of their
-/// job by chance.
+/// Number of planned faults of which at least one must have taken effect. It is not by chance if all of them come after
+/// the end of their job.
 const TOO_MANY: u64 = 10;
 
-/// Of this many jobs some must have killed and restarted a rank. The chance of none is one in ten thousand.
+/// Number of jobs of which at least one must have killed and restarted a rank. The chance that none does is one in ten
+/// thousand.
 const MANY_JOBS: u64 = 50;
 
 /// Runs the jobs. Returns the exit status.
@@ -112,7 +113,7 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     if transport == "tcp" {
         let [down, up, moved, duplicates] = report.links;
         lines.push(format!(
-            "connections through the relay {}, connections cut {}; links lost {down}, up again {up}; frames migrated {moved}, of which had already arrived {duplicates}",
+            "connections through the relay {}, connections cut {}; links lost {down}, up again {up}; frames migrated {moved}, of which {duplicates} had already arrived",
             report.stream_counts.connections, report.stream_counts.cut
         ));
     }

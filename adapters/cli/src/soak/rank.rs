@@ -49,7 +49,7 @@ const LEAKS_CHECKED: u32 = 97;
 const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 /// Time within which a killed rank must be restarted and rejoin.
 const REJOIN_LIMIT: Duration = Duration::from_secs(50);
-/// Time after which a rank that is to be killed gives up if it was not.
+/// Time after which a rank that is to be killed gives up if nothing has killed it.
 const KILL_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs one rank.
@@ -262,7 +262,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
                 if !std::mem::replace(&mut self.dead, true) {
                     report_line(format!("noticed {} {}", self.world.rank(), clock()));
                 }
-                // Also for later failures: receives from any source wait for the other ranks again.
+                // This is done for later failures, too: receives from any source wait for the other ranks again.
                 self.world.acknowledge_failures();
                 self.side.acknowledge_failures();
                 Ok(None)
@@ -288,7 +288,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
                     let of = MessageId { from: own, to, stream, index: self.sent[to as usize].of[place] };
                     self.sent[to as usize].of[place] += 1;
                     match self.mix.way(of) {
-                        // After the sends that may not wait, and in order within their stream.
+                        // These are sent after the sends that may not wait, and in order within their stream.
                         _ if stream == Stream::Posted => blocking.push(of),
                         way if stream == Stream::Probed || stream == Stream::Blocking => {
                             self.begin(of, way, &mut sends)?;
@@ -396,8 +396,8 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
     /// this round.
     fn missing(&self, stream: Stream) -> u64 {
         let wanted: u64 = self.others().map(|from| self.wanted[from as usize][stream as usize]).sum();
-        let envelope: u64 = self.others().map(|from| self.received[from as usize].of[stream as usize]).sum();
-        wanted.saturating_sub(envelope)
+        let received: u64 = self.others().map(|from| self.received[from as usize].of[stream as usize]).sum();
+        wanted.saturating_sub(received)
     }
 
     fn post_any_source(&mut self) -> Result<Vec<RecvRequest<Vec<u8>, L>>> {
@@ -526,7 +526,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         taken.recv(&mut into[..]).map(|status| (into, status.into()))
     }
 
-    /// Operations that do not wait do not report a death.
+    /// An error if a rank is dead. Operations that do not wait do not report a death themselves.
     fn check_alive(&self, rank: u32) -> std::result::Result<(), towline::Error> {
         std::thread::yield_now();
         if self.world.lost().contains(&rank) { Err(towline::Error::PeerFailed { rank }) } else { Ok(()) }
@@ -610,7 +610,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         drop((side, shared));
         match world.finish() {
             Ok(()) => {}
-            // With a dead rank, the common end of the job fails.
+            // If a rank is dead, the collective `finish` fails.
             Err(towline::SetupError::Finish { .. }) if dead => {}
             Err(why) => return Err(why.into()),
         }

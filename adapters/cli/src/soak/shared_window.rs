@@ -6,7 +6,8 @@ use std::ops::Range;
 use towline::{AtomicOp, Communicator, Error, Threads, Window};
 use towline_host_tests::{pattern::patterned, random::Random};
 
-/// Bytes of the area that one rank alone writes in each rank's part of the window, behind its words.
+/// Bytes of an area. Each part of the window has an area for each rank, behind the words of that rank. Only that rank
+/// writes to it.
 const AREA: u64 = 48 << 10;
 /// Bytes of a rank's words in each part, and their offsets.
 const WORDS: u64 = 64;
@@ -14,9 +15,9 @@ const SUM: u64 = 0;
 const SWAPPED: u64 = 8;
 const FLOAT: u64 = 16;
 const SHORT: u64 = 24;
-/// Number of tickets that it drew there.
+/// Number of tickets that the rank drew from this part.
 const DRAWN: u64 = 32;
-/// The digest of its area, at the end.
+/// The digest of the rank's area, which the rank writes at the end.
 const DIGEST: u64 = 40;
 
 /// A window, and this rank's changes to it.
@@ -24,7 +25,7 @@ pub struct SharedWindow<L: Threads> {
     window: Window<L>,
     own: u32,
     ranks: u32,
-    /// This rank's memory in the part of each rank.
+    /// The content that this rank expects in the part of each rank.
     parts: Vec<Part>,
     pub operations: u64,
 }

@@ -1,11 +1,12 @@
-//! Scripts that tests write and have run.
+//! Scripts that tests write, and that other processes run.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes a script that can be run. By another process: what this one has open for writing, a process that another test forks
-/// off just then has, too, until it runs its program, and a file that is open for writing cannot be run.
+/// Writes a script that can be run. Another process (`install`) writes it. If this process had the file open for writing,
+/// a process that another test forks at that moment would have it open, too, and the system does not run a file that is
+/// open for writing.
 pub fn write(path: &Path, script: &str) {
     let mut command = Command::new("install");
     command.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());

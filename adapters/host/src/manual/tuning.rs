@@ -88,13 +88,13 @@
 //! | `TOWLINE_TCP_MAX_SEND_BYTES` | `1048576` B | Longest fragment of a long message, with its header |
 //! | `TOWLINE_TCP_IN_PLACE_BYTES` | `8192` B | Bodies of at least this length are sent from the user's memory |
 //! | `TOWLINE_TCP_SPLICE_BYTES` | `65536` B | Bodies of at least this length are sent without a copy in the kernel, through a pipe, where TOWLINE_CHECKSUM is on and the connection is not encrypted |
-//! | `TOWLINE_TCP_PIPE_BYTES` | `1048576` B | Size of that pipe, of which each link has one with two descriptors; 0 for none |
+//! | `TOWLINE_TCP_PIPE_BYTES` | `1048576` B | Size of the pipe for TOWLINE_TCP_SPLICE_BYTES, one for each link, with two descriptors; 0 for none |
 //! | `TOWLINE_TCP_SEND_STAGING_BYTES` | `262144` B | Staging memory for frames that wait to be sent, per connection |
 //! | `TOWLINE_TCP_SOCKET_BYTES` | `0` B | The kernel's send and receive buffers of each connection; 0 leaves them to the kernel |
 //! | `TOWLINE_TCP_HOST_CONGESTION` | `reno` | Congestion control of connections within a host, by its name in the kernel; empty leaves it to the system |
 //! | `TOWLINE_TCP_EPOLL_POLLS` | `64` | Idle polls of tcp between two calls of epoll |
-//! | `TOWLINE_TCP_BANDWIDTH_MB_S` | `3000` MB/s | Share of a tcp link in striping |
-//! | `TOWLINE_TCP_CONNECT_TIMEOUT_MS` | `120000` ms | From the first message to a peer to its connection; a peer that computes answers late |
+//! | `TOWLINE_TCP_BANDWIDTH_MB_S` | `3000` MB/s | Bandwidth of a tcp link, which decides its share in striping |
+//! | `TOWLINE_TCP_CONNECT_TIMEOUT_MS` | `120000` ms | Time limit from the first message to a peer to its connection; a peer that computes answers late |
 //!
 //! <!-- end -->
 //!
@@ -112,10 +112,10 @@
 //! | `TOWLINE_UDP_SIGN` | `network` | When each datagram has a MAC, so that nobody on the path can change it: `always`, `never`, or `network` for all but datagrams within this host |
 //! | `TOWLINE_UDP_SEGMENTATION` | `true` | Whether the kernel segments and coalesces datagrams, where it can |
 //! | `TOWLINE_UDP_PACING_MB_S` | `0` MB/s | Highest rate at which a udp link sends; 0 for no limit |
-//! | `TOWLINE_UDP_BANDWIDTH_MB_S` | `2000` MB/s | Share of a udp link in striping |
+//! | `TOWLINE_UDP_BANDWIDTH_MB_S` | `2000` MB/s | Bandwidth of a udp link, which decides its share in striping |
 //! | `TOWLINE_UDP_SEND_BUFFER_BYTES` | `4194304` B | The kernel's send buffer of each socket; the system limits it (net.core.wmem_max) |
 //! | `TOWLINE_UDP_RECEIVE_BUFFER_BYTES` | `4194304` B | The kernel's receive buffer of each socket; datagrams that arrive while it is full are lost and sent again; the system limits it (net.core.rmem_max) |
-//! | `TOWLINE_UDP_CONNECT_TIMEOUT_MS` | `120000` ms | From the first message to a peer to its answer; a peer that computes answers late |
+//! | `TOWLINE_UDP_CONNECT_TIMEOUT_MS` | `120000` ms | Time limit from the first message to a peer to its answer; a peer that computes answers late |
 //!
 //! <!-- end -->
 //!

@@ -16,7 +16,7 @@ pub(crate) enum Failure {
     Hello(BadHello),
     /// The remote end belongs to another job, or is another rank or instance.
     Identity(Mismatch),
-    /// The remote end is another link.
+    /// The remote end belongs to another link.
     Link,
     Key,
     Role,
@@ -34,10 +34,12 @@ impl fmt::Display for Failure {
             Self::Closed => f.write_str("the remote end closed the connection during the hello"),
             Self::Hello(bad) => bad.fmt(f),
             Self::Identity(mismatch) => write!(f, "the remote end has another {mismatch}"),
-            Self::Link => f.write_str("the remote end has another link"),
+            Self::Link => f.write_str("the remote end belongs to another link of its rank"),
             Self::Key => f.write_str("the remote end does not know the job's key"),
             Self::Role => f.write_str("the remote end sent a message of the wrong role"),
-            Self::Replayed => f.write_str("the remote end replays an old hello, as others did just now"),
+            Self::Replayed => {
+                f.write_str("the remote end repeats an old hello, and too many were repeated in this second")
+            }
             Self::Encryption(mismatch) => mismatch.fmt(f),
             Self::TimedOut(step) => write!(f, "no {step} in time"),
         }

@@ -1,4 +1,4 @@
-//! One connection from its first byte to the verdict of its acceptor.
+//! The handshake of one connection: from its first byte to the acceptor's verdict.
 
 pub(crate) mod failure;
 pub(crate) mod pending;

@@ -1,5 +1,5 @@
-//! One connection from its first byte to the verdict: connect, hello, proof. It knows nothing of other connections; `rail::connect`
-//! decides which of several connections is used.
+//! One connection from its first byte to the verdict: connect, hello, proof. It knows nothing of other connections;
+//! `rail::arbitrate` decides which of several connections is used.
 
 use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ pub(crate) struct Target {
     pub(crate) rank: u32,
     pub(crate) instance: u64,
     pub(crate) host: u64,
-    /// For all attempts together.
+    /// The deadline of all attempts together.
     pub(crate) deadline: Instant,
 }
 
@@ -103,7 +103,7 @@ struct Message {
 pub(crate) enum Step {
     /// More bytes are awaited.
     Wait,
-    /// The remote end responds, as far as can be told without a proof. It may take longer from now on.
+    /// The remote end responds, but has not proved who it is. It may take longer from now on.
     Responding,
     /// Inbound: this rank is authenticated, and a verdict is needed.
     Authenticated { rank: u32, instance: u64 },
@@ -287,7 +287,7 @@ impl Pending {
         }
         let begun = std::mem::replace(&mut self.keys, Keys::None);
         if let Err(failure) = local.check_encryption(&hello, matches!(begun, Keys::Begun(_))) {
-            // The proof is sent nevertheless: without it the acceptor does not believe that it is this rank that differs.
+            // The proof is sent nevertheless: without it the acceptor does not know that the caller is this rank.
             let proof = self.transcript.proof(&local.config.key, Role::Initiator);
             self.send(&[&proof]);
             self.write()?;

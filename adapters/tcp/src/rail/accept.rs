@@ -14,7 +14,7 @@ use crate::rail::{Rail, TokenKind, token};
 use crate::system::epoll::Interest;
 use crate::wire::hello::BadHello;
 
-/// Most connections that are accepted from a listener at a time.
+/// Maximum number of connections that are accepted from a listener at a time.
 const ACCEPTS: usize = 16;
 
 impl Rail {
@@ -45,8 +45,8 @@ impl Rail {
         }
     }
 
-    /// Callers wait, and all slots are in use: closes the connection that should have made progress first, if its time is over.
-    /// Else this is asked again at that time.
+    /// Frees a slot while callers wait and all slots are in use. If the time of a connection is over, closes the one whose time
+    /// was over first, and returns `true`. Otherwise sets the deadline at which the next time is over.
     fn replace_slowest_caller(&mut self) -> bool {
         let timeout = core_duration(self.config.hello_timeout);
         let slots = (0..).zip(&self.pendings);
@@ -72,7 +72,7 @@ impl Rail {
         let pending = Pending::inbound(socket, remote, token, self.now, core_duration(self.config.hello_timeout));
         let deadline = pending.deadline;
         if let Err(error) = pending.socket.set_nonblocking(true).and_then(|()| pending.register(&self.epoll)) {
-            log::error!("tcp link {}: caller {remote}: {error}", self.config.link);
+            log::error!("tcp link {}: cannot accept caller {remote}: {error}", self.config.link);
             return;
         }
         self.note_deadline(deadline);

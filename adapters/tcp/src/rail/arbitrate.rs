@@ -3,7 +3,7 @@
 //!
 //! If both sides connect at the same time, the attempt of the lower rank is used. The lower rank lets the other's attempt wait, in
 //! case its own fails; the higher rank accepts the lower rank's attempt and drops its own. Until the acceptor's verdict a
-//! connection belongs to no peer, so its end is never the loss of a peer (CONTRACTS P6).
+//! connection belongs to no peer, so its end is never the loss of a peer.
 
 use towline_core::rail::Lost;
 
@@ -25,7 +25,7 @@ impl Rail {
             ConnState::Unused | ConnState::Requested => self.accept_waiting(endpoint, slot),
             ConnState::Connecting(attempts) => match attempts.pending {
                 None => self.accept_waiting(endpoint, slot),
-                Some(_) if own_rank < rank => {} // the own attempt is used; the peer's waits in case the own one fails
+                Some(_) if own_rank < rank => {} // this rank's attempt is used; the peer's waits in case it fails
                 Some(own) => {
                     entry.state = ConnState::Connecting(Attempts { pending: None, ..*attempts });
                     self.counters.duplicates += 1;
@@ -79,7 +79,7 @@ impl Rail {
         let _ = pending.send_verdict(self.local_end(), verdict);
     }
 
-    /// The acceptor of an own attempt has decided.
+    /// The acceptor has decided about an attempt of this rank.
     pub(super) fn on_verdict(&mut self, slot: u32, verdict: Verdict) {
         let Some(mut pending) = self.take_pending(slot) else { return };
         let Some(target) = pending.target else { return };
@@ -103,7 +103,12 @@ impl Rail {
                 }
             }
             Verdict::Refused => {
-                log::error!("tcp: rank {} at {} refuses this rank", target.rank, pending.remote);
+                log::error!(
+                    "tcp: rank {} at {} refuses the connection: it has lost this rank, has not added it in time, \
+                     or knows another process as this rank",
+                    target.rank,
+                    pending.remote
+                );
                 self.lose(endpoint, Lost::Broken);
             }
         }

@@ -103,13 +103,13 @@ impl Rail {
         self.note_deadline(retry);
     }
 
-    /// Makes the attempts again that had no descriptor. Where there is still none, all of them wait again.
+    /// Makes the attempts again that had no descriptor. While there is still none, all of them wait again.
     pub(super) fn retry_without_descriptor(&mut self) {
         self.descriptor_retry_at = None;
         for _ in 0..self.awaiting_descriptor.len() {
             let Some(endpoint) = self.awaiting_descriptor.first().copied() else { return };
             self.attempt(endpoint);
-            // Unless it waits again, the attempt was begun, or the peer was lost.
+            // If it does not wait again, the attempt was begun, or the peer was lost.
             let waits = self.descriptor_retry_at.is_some() && self.is_without_attempt(endpoint);
             self.awaiting_descriptor.retain(|it| *it != endpoint);
             if waits {
@@ -124,8 +124,8 @@ impl Rail {
         matches!(state, Some(ConnState::Connecting(Attempts { pending: None, .. })))
     }
 
-    /// An own attempt has failed: a waiting connection of the peer is accepted, or the next attempt begun. `proved`: this end
-    /// had sent its proof.
+    /// An attempt of this rank has failed: accepts a waiting connection of the peer, or begins the next attempt. `proved`: this
+    /// end had sent its proof.
     pub(super) fn attempt_failed(&mut self, target: Target, remote: SocketAddr, proved: bool, failure: &Failure) {
         self.counters.attempts_failed += 1;
         let link = self.config.link;
@@ -158,7 +158,8 @@ impl Rail {
         self.attempt(target.endpoint);
     }
 
-    /// Makes a connection carry frames. Allocates all the memory that its frames will need.
+    /// Turns a connection whose handshake is done into one that carries frames. Allocates all the memory that its frames will
+    /// need.
     pub(super) fn establish(&mut self, endpoint: u32, socket: Socket, remote: SocketAddr, cipher: Option<Cipher>) {
         let token = self.new_token(TokenKind::Connection, endpoint);
         if let Err(error) = self.epoll.change(socket.as_raw_fd(), Interest::Read, token) {
@@ -166,7 +167,9 @@ impl Rail {
             return self.lose(endpoint, Lost::Broken);
         }
         if let Err(error) = options::set_up(&self.config, &socket) {
-            log::warn!("tcp: {remote}: the system refuses a socket option: {error}");
+            log::warn!(
+                "tcp: {remote}: the system refuses a socket option, so the connection is used without it: {error}"
+            );
         }
         let connection = Connection {
             socket,

@@ -15,7 +15,8 @@ use crate::system::socket as sys;
 
 /// Checks in the time after which a host counts as dead.
 const CHECKS: u32 = 4;
-/// Fewest retransmissions and probes without an answer before a host counts as dead: one late answer does not mean death.
+/// Smallest number of retransmissions and probes without an answer before a host counts as dead: one late answer does not mean
+/// death.
 const ATTEMPTS: u32 = 2;
 
 impl Rail {

@@ -116,7 +116,7 @@ pub struct Rail {
     granted: Option<Granted>,
 
     now: Instant,
-    /// Not later than the earliest deadline of anything.
+    /// A time that is not later than the earliest deadline.
     next_deadline: Option<Instant>,
     /// When to look next for hosts that do not answer; `None` while there is no connection.
     check_hosts_at: Option<Instant>,
@@ -141,7 +141,7 @@ impl Rail {
         &self.counters
     }
 
-    /// The configuration of the rail, with each value brought into its range.
+    /// The configuration of the rail, with each value clamped to its range.
     pub const fn config(&self) -> &Config {
         &self.config
     }

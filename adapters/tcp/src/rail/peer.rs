@@ -49,6 +49,6 @@ pub(crate) struct Attempts {
     pub(crate) tries: u32,
     /// Whether the last attempt timed out.
     pub(crate) timed_out: bool,
-    /// For all attempts together.
+    /// The deadline of all attempts together.
     pub(crate) deadline: Instant,
 }

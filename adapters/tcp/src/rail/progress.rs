@@ -12,7 +12,7 @@ use crate::stream::inbox::{Next, ReadResult};
 use crate::stream::outbox::Flush;
 use crate::system::epoll::{BATCH, Interest, Ready};
 
-/// Most reads from one connection in one poll, before other connections have their turn.
+/// Maximum number of reads from one connection in one poll, before other connections have their turn.
 const READS: usize = 8;
 
 /// The result of polling one connection.
@@ -116,7 +116,7 @@ impl Rail {
         }
     }
 
-    /// The next frame or delivery: of connections that are queued for reading, else of those from which data came last.
+    /// The next frame or delivery: first of connections that are queued for reading, then of those from which data came last.
     #[inline]
     fn receive_next(&mut self) -> Option<Event> {
         for _ in 0..self.ready.len() {

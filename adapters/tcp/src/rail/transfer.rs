@@ -236,7 +236,7 @@ impl Rail {
     /// Sends a frame that fits into any ring, as `reserve` and `commit` do but without a grant.
     ///
     /// # Safety
-    /// The body is readable and unchanging until this returns, and as long as the shape says.
+    /// The body is readable and does not change until this returns. It is as long as the shape says.
     #[inline]
     unsafe fn send_short(&mut self, to: Endpoint, shape: Shape, header: &[u8], body: Span) -> Result<Sent, SendError> {
         self.check(shape)?;
@@ -260,7 +260,7 @@ impl Rail {
         }
     }
 
-    /// Sends a frame at once where no other one waits, else queues it.
+    /// Sends a frame at once if no other one waits, otherwise queues it.
     ///
     /// # Safety
     /// The frame consists of the `len` bytes from `base` on, which `frame` describes.

@@ -14,7 +14,7 @@ const READ_AHEAD: usize = PREFIX + HEAD + 64;
 /// After a frame of at least this length, the next read into staging is limited to [`READ_AHEAD`].
 const LONG_FRAME: u32 = 32 * 1024;
 
-/// Most pieces of memory of one read, the staging buffer included.
+/// Maximum number of pieces of memory of one read, the staging buffer included.
 const PIECES: usize = 16;
 /// A sink whose runs are shorter than this on average is filled from the staging buffer: a copy is cheaper than many pieces.
 const SHORT_RUN: usize = 4096;
@@ -25,12 +25,12 @@ pub(crate) struct Inbox {
     /// Has room for the longest frame, for a reader that waits for a complete one. Otherwise only `read_limit` bytes are used, so
     /// that the pages behind them are never touched.
     staging: Block,
-    /// Most staged bytes while no frame is held.
+    /// Maximum number of staged bytes while no frame is held.
     read_limit: usize,
     /// The staged bytes are those from `start` to `end`.
     start: usize,
     end: usize,
-    /// Most bytes of the next read into the staging buffer.
+    /// Maximum number of bytes of the next read into the staging buffer.
     read_size: usize,
     state: ReadState,
     /// The socket may have more bytes than were read.
@@ -226,7 +226,7 @@ impl Inbox {
         Some(cookie)
     }
 
-    /// Reads from the socket once: into the sink of the body that is being received, else into the staging buffer.
+    /// Reads from the socket once: into the sink of the body that is being received, or into the staging buffer.
     #[inline]
     pub(crate) fn read_from(&mut self, channel: &mut Channel<'_>) -> ReadResult {
         if self.start == self.end {

@@ -13,11 +13,11 @@ use crate::stream::ring::Ring;
 use crate::stream::splice::SplicePipe;
 use crate::system::socket::{Transfer, iovec, piece};
 
-/// Most pieces of one system call.
+/// Maximum number of pieces of one system call.
 const PIECES: usize = 16;
-/// Most bodies in the user's memory that may wait on one connection; a further one is answered by `Busy`.
+/// Maximum number of bodies in the user's memory that may wait on one connection; a further one is answered by `Busy`.
 pub(crate) const MAX_IN_PLACE: usize = 32;
-/// Most control frames that may wait.
+/// Maximum number of control frames that may wait.
 pub(crate) const MAX_CONTROL_FRAMES: usize = 128;
 
 /// The queue in which a frame waits.
@@ -74,7 +74,7 @@ pub(crate) struct Outbox {
 struct SendQueue {
     ring: Ring,
     frames: VecDeque<QueuedFrame>,
-    /// Most frames that may wait.
+    /// Maximum number of frames that may wait.
     limit: usize,
 }
 
@@ -310,7 +310,7 @@ struct PieceList<'p> {
     count: usize,
     /// A piece did not fit, so nothing may follow it, not even bytes that are adjacent to the last piece.
     closed: bool,
-    /// Bodies with a checksum that have at least so many bytes are spliced, and no later frame may be sent before them.
+    /// Bodies with a checksum and at least this many bytes are spliced, and no later frame may be sent before them.
     splice_threshold: usize,
 }
 

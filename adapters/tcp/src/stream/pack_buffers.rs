@@ -7,7 +7,8 @@ use crate::stream::block::Block;
 pub(crate) struct PackBuffers {
     buffers: Vec<Block>,
     free: Vec<u32>,
-    /// Most buffers that one connection may hold, so that a connection that makes no progress does not block the others.
+    /// Maximum number of buffers that one connection may hold, so that a connection that makes no progress does not block the
+    /// others.
     share: u32,
 }
 

@@ -1,8 +1,8 @@
 //! Encryption of a connection: frames travel in sealed records.
 //!
-//! Sealing copies, so bodies in the user's memory are free at once, as far as they were accepted; the part of a record that the
-//! socket does not accept waits here. A received record is opened into its destination where that has room for the whole
-//! sealed record, else into a buffer from which it is copied.
+//! Sealing copies, so the accepted part of a body in the user's memory is free at once; the part of a record that the socket does
+//! not accept waits here. A received record is opened into its destination if that has room for the whole sealed record,
+//! otherwise into a buffer from which it is copied.
 
 use std::os::fd::RawFd;
 
@@ -151,8 +151,8 @@ impl RecordLayer {
         Transfer::Bytes(taken)
     }
 
-    /// Opens the next record. Where `room` holds all of it, it is opened to `base`, and the number of its bytes is returned. Else it
-    /// is kept as `undelivered`, and 0 is returned.
+    /// Opens the next record. If the whole record fits into `room` bytes, opens it to `base` and returns the number of its bytes.
+    /// Otherwise keeps the opened bytes as `undelivered`, and returns 0.
     ///
     /// # Safety
     /// `room` bytes from `base` on are writable.
@@ -215,7 +215,7 @@ impl<'p> Pieces<'p> {
         Self { pieces, skip: 0 }
     }
 
-    /// The next bytes for one record: in place if they lie in one piece, else gathered. Empty at the end of the pieces.
+    /// The next bytes for one record: in place if they lie in one piece, otherwise gathered. Empty at the end of the pieces.
     ///
     /// # Safety
     /// The memory of each piece is readable.

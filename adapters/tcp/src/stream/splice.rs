@@ -2,8 +2,8 @@
 //! sender that computes the checksum of a body does not wait for a copy of it too.
 //!
 //! The socket then refers to the sender's memory until the kernel of the other host has acknowledged the bytes; within one host
-//! until the bytes are read. So only bodies of `Rail::send_summed` are spliced. `ARCHITECTURE.md` of the core describes
-//! the effect if such memory changes too early.
+//! until the bytes are read. So only bodies of `Rail::send_summed` are spliced. The page of the link (`core/src/link/README.md`)
+//! describes the effect if such memory changes too early.
 //!
 //! All connections of a rail share one pipe with two descriptors, made on first use. It holds bytes of one connection at a time;
 //! the bodies of other connections are copied meanwhile.
@@ -18,7 +18,7 @@ use crate::system::socket::{self as sys, Transfer};
 pub(crate) struct SplicePipe {
     /// Size of the pipe in bytes; 0: no pipe is made.
     size: u32,
-    /// Bodies of at least so many bytes are spliced.
+    /// Bodies of at least this many bytes are spliced.
     min_body: usize,
     /// The end to write to, and the end to read from.
     ends: Option<[OwnedFd; 2]>,
@@ -39,8 +39,8 @@ impl SplicePipe {
         if self.owner == token { self.held } else { 0 }
     }
 
-    /// Bodies of a connection that have a checksum and at least so many bytes are spliced; `usize::MAX` where the pipe is in use
-    /// by another connection, or does not exist.
+    /// The number of bytes from which on a body of a connection is spliced, if it has a checksum; `usize::MAX` while the pipe is
+    /// in use by another connection, or does not exist.
     pub(crate) const fn threshold(&self, token: u64) -> usize {
         if self.ends.is_none() || (self.held != 0 && self.owner != token) { usize::MAX } else { self.min_body }
     }

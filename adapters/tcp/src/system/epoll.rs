@@ -15,7 +15,7 @@ pub(crate) struct Ready {
     pub(crate) token: u64,
 }
 
-/// Most reports of one call.
+/// Maximum number of reports of one call.
 pub(crate) const BATCH: usize = 32;
 
 /// The events to wait for.

@@ -33,9 +33,9 @@ pub(crate) fn set_up(config: &Config, socket: &Socket) -> io::Result<()> {
 }
 
 /// Lets the kernel find out that a host has failed: after `silence` while no data is in flight to the host. While data is in
-/// flight, the kernel retransmits instead, and [`dead_hosts`](crate::rail) looks at the result.
+/// flight, the kernel retransmits instead, and `rail::dead_hosts` looks at the result.
 ///
-/// `TCP_USER_TIMEOUT` does not serve: with it the kernel also ends connections whose peer reads nothing for so long, although
+/// `TCP_USER_TIMEOUT` is not suitable: with it the kernel also ends connections whose peer reads nothing for that time, although
 /// the peer's host answers each window probe. Such a peer computes, or was stopped.
 fn set_keepalive(silence: Duration, socket: &Socket) -> io::Result<()> {
     if silence.is_zero() {

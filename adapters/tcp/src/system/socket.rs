@@ -9,7 +9,7 @@ pub(crate) use libc::iovec;
 /// The result of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transfer {
-    /// So many bytes, at least one, were transferred.
+    /// This many bytes, at least one, were transferred.
     Bytes(usize),
     /// No bytes can be transferred now.
     WouldBlock,
@@ -121,7 +121,8 @@ fn without_sigpipe(call: impl FnOnce() -> Transfer) -> Transfer {
         let was_pending =
             blocked && libc::sigpending(&mut pending) == 0 && libc::sigismember(&pending, libc::SIGPIPE) == 1;
         let moved = call();
-        // For any result: if a connection breaks in the middle of a call, the call reports the bytes that were sent before.
+        // This is done for any result: if a connection breaks in the middle of a call, the call reports the bytes that were sent
+        // before.
         if !was_pending {
             let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             libc::sigtimedwait(&pipe, std::ptr::null_mut(), &at_once);

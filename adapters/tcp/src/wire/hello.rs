@@ -113,7 +113,7 @@ pub enum Verdict {
     Accepted = 1,
     /// Another connection between the two ranks is used.
     Duplicate = 2,
-    /// No connection between the two ranks is wanted.
+    /// The acceptor wants no connection: it has lost or not added the initiator, or knows another instance of that rank.
     Refused = 3,
 }
 

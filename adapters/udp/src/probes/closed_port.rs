@@ -9,11 +9,11 @@ use towline_core::time::{Duration, Instant};
 
 /// Time between two nonces.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// So many nonces must be reported, without an authenticated datagram meanwhile,
+/// Number of nonces that must be reported before the port counts as closed, without an authenticated datagram meanwhile.
 const REPORTS: u8 = 3;
-/// and for so long.
+/// Shortest time between the first of these reports and the last.
 const PERSISTS: Duration = Duration::from_millis(400);
-/// The check ends after so long without another report. Some hosts send one report per second.
+/// Time without another report after which the check ends. Some hosts send one report per second.
 const DURATION: Duration = Duration::from_millis(3000);
 
 /// Random bytes that tell a report of a nonce from other reports.

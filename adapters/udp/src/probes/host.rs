@@ -16,9 +16,9 @@ use crate::system::socket as sys;
 pub(crate) const CLOSED_PORT: u16 = 1;
 /// Time between two probes of a host.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(250);
-/// A probe is given up after so long, as it may have been lost.
+/// Time after which a probe is given up, as it may have been lost.
 const TIMEOUT: Duration = Duration::from_millis(1000);
-/// The same for a probe that uses the reserved socket, for which others wait.
+/// The same time for a probe that uses the reserved socket, since other probes wait for that socket.
 const RESERVED_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A host that is probed.

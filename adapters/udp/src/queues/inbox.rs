@@ -13,7 +13,7 @@ use crate::system::socket::address_of;
 
 /// Bytes of a buffer: the longest message that the kernel coalesces.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
-/// Most messages of one system call.
+/// Maximum number of messages of one system call.
 const MESSAGES: usize = 8;
 
 /// The receive buffers of a rail.
@@ -73,7 +73,7 @@ pub(crate) struct Arrived {
 pub(crate) enum Received {
     /// Messages arrived.
     Some {
-        /// Messages that were dropped because they were longer than a buffer.
+        /// Number of messages that were dropped because they were empty or longer than a buffer.
         truncated: usize,
     },
     /// No message has arrived.
@@ -251,7 +251,7 @@ impl Inbox {
                 }
                 _ => {
                     truncated += 1;
-                    // Not at the end of the list, where the buffer of the next message is.
+                    // It goes to the front of the list: the buffer of the next message is at the end.
                     self.free.insert(0, index);
                 }
             }

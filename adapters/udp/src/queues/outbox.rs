@@ -11,9 +11,9 @@ use crate::config::{Config, MAX_DATAGRAM};
 use crate::counters::Counters;
 use crate::system::batch::{Batch, BatchResult};
 
-/// Most messages of one system call.
+/// Maximum number of messages of one system call.
 const MESSAGES: usize = 64;
-/// Most datagrams of one message (`UDP_MAX_SEGMENTS` of older kernels).
+/// Maximum number of datagrams of one message (`UDP_MAX_SEGMENTS` of older kernels).
 const SEGMENTS: usize = 64;
 /// Slots for control frames beside those for other frames.
 const CONTROL_SLOTS: usize = 16;
@@ -27,7 +27,7 @@ pub(crate) struct Outbox {
     staging: Box<[u8]>,
     /// Bytes for frames of all lanes, from the start on. The rest is for control frames only.
     common: usize,
-    /// Most frames of other lanes than the control lane.
+    /// Maximum number of frames of other lanes than the control lane.
     limit: usize,
     frames: VecDeque<Staged>,
     head: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Outbox {
     batch: Batch,
     /// The frames and bytes of each message of a batch.
     runs: Vec<Run>,
-    /// Most datagrams of one message: 1 where the kernel does not segment.
+    /// Maximum number of datagrams of one message: 1 where the kernel does not segment.
     max_segments: usize,
 }
 

@@ -145,7 +145,7 @@ impl Rail {
             return self.refuse_encryption(endpoint, &hello, from);
         }
         let is_established = entry.state == ConnState::Established;
-        // Anybody may replay a hello. That must not keep this end busy, nor make it send much.
+        // Anybody may replay a hello. A replay must not keep this end busy, and must not make it send much.
         let is_own_address = entry.candidates.contains(&from)
             || entry.remote.as_ref().and_then(SockAddr::as_socket).is_some_and(|remote| remote == from);
         if is_established && !is_own_address {

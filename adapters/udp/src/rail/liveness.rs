@@ -16,7 +16,7 @@ use crate::rail::Rail;
 use crate::rail::peer::{ConnState, PeerEntry};
 use crate::system::reports;
 
-/// Most reports that are taken at a time.
+/// Maximum number of reports that are taken at a time.
 const REPORTS: usize = 32;
 /// Receive calls that may find datagrams between the report of a closed port and the loss of the peer. The datagrams that the peer
 /// had sent are in the socket when the report arrives.
@@ -185,7 +185,7 @@ mod tests {
             self.rails[from].commit(ticket);
         }
 
-        /// Advances the time by so many milliseconds, in steps of 10.
+        /// Advances the time by `millis` milliseconds, in steps of 10.
         fn pass(&mut self, millis: u64) {
             for _ in 0..millis.div_ceil(10) {
                 self.now = self.now + Duration::from_millis(millis.min(10));

@@ -82,24 +82,24 @@ pub struct Rail {
     closing_receives: u32,
     /// Endpoints whose port was reported closed, which is being checked.
     checked_ports: Vec<u32>,
-    /// Not later than the next nonce of those checks.
+    /// A time that is not later than the next nonce of those checks.
     next_port_check: Option<Instant>,
     /// Hosts that are or were probed.
     hosts: Vec<HostProbe>,
-    /// For probes without a free descriptor.
+    /// The socket for probes while there is no free descriptor.
     reserved: ReservedSocket,
     /// The goodbyes of peers that were removed, by endpoint.
     goodbyes: Vec<Option<Goodbye>>,
     inbox: Inbox,
     outbox: Outbox,
     granted: Option<Ticket>,
-    /// Where datagrams are sealed and opened; empty where none is encrypted.
+    /// The buffer in which datagrams are sealed and opened; empty if none is encrypted.
     scratch: Zeroizing<Vec<u8>>,
     /// Short frames that were sent by calls of their own since the last poll.
     sent_at_once: u32,
     pacing: TokenBucket,
     now: Instant,
-    /// Not later than the next hello.
+    /// A time that is not later than the next hello.
     next_hello: Option<Instant>,
     /// When to send again frames that the socket or the pacing has held back.
     send_retry_at: Option<Instant>,
@@ -127,7 +127,7 @@ impl Rail {
         &self.counters
     }
 
-    /// The configuration of the rail, with each value brought into its range.
+    /// The configuration of the rail, with each value clamped to its range.
     pub const fn config(&self) -> &Config {
         &self.config
     }

@@ -92,7 +92,7 @@ impl Rail {
     }
 }
 
-/// Most bytes of a datagram beside its frame.
+/// Maximum number of bytes of a datagram beside its frame.
 const fn overhead(encrypts: bool) -> u32 {
     (PREFIX + if encrypts { SEALED } else { 0 }) as u32
 }

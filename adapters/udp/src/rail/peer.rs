@@ -57,7 +57,7 @@ pub(crate) struct Retry {
     pub(crate) sent: u32,
     /// When the next one is due.
     pub(crate) next: Instant,
-    /// For all of them.
+    /// The deadline of all of them.
     pub(crate) deadline: Instant,
 }
 

@@ -69,7 +69,10 @@ impl Rail {
                 log::warn!("udp link {}: the kernel does not segment datagrams on this path", self.config.link);
             }
             _ => {
-                log::debug!("udp: a frame is refused: {}", std::io::Error::from_raw_os_error(number));
+                log::debug!(
+                    "udp: the kernel refuses a frame, which is dropped: {}",
+                    std::io::Error::from_raw_os_error(number)
+                );
                 self.counters.frames_refused += 1;
                 self.outbox.drop_first();
             }

@@ -12,9 +12,9 @@ use crate::wire::datagram::{Content, Datagram, INNER, PREFIX, SEALED, START, rea
 use crate::wire::format::BadDatagram;
 use crate::wire::hello::Hello;
 
-/// Most datagrams that one poll handles, if none of them is a frame.
+/// Maximum number of datagrams that one poll handles, if none of them is a frame.
 const DATAGRAMS: usize = 64;
-/// Polls without a datagram after which not each poll reads the socket.
+/// Number of polls without a datagram after which only some polls read the socket.
 const AWAKE: u32 = 64;
 
 /// The result of handling a datagram.
@@ -89,7 +89,7 @@ impl Rail {
     #[inline]
     fn lose_closing(&mut self) {
         while let Some(endpoint) = self.closing.pop() {
-            // Unless an authenticated datagram has arrived meanwhile.
+            // If an authenticated datagram has arrived meanwhile, the peer is not closing any more.
             if self.peers.get(endpoint).is_some_and(|entry| entry.state == ConnState::Closing) {
                 self.lose(endpoint, Lost::Broken);
             }

@@ -134,7 +134,7 @@ impl RailTrait for Rail {
             self.renew(ticket.endpoint.0);
         }
         let short = ticket.extra != Lane::Bulk as u32 && first && self.sent_at_once < self.config.frames_at_once;
-        // Also if another frame of this length does not fit into the same message.
+        // The outbox is also flushed if another frame of this length does not fit into the same message.
         if short || self.outbox.waiting() + len > MAX_DATAGRAM as usize {
             self.sent_at_once += u32::from(short);
             self.flush_outbox();
@@ -215,7 +215,7 @@ impl SingleCopy for Rail {}
 impl DeviceMemory for Rail {}
 impl Failover for Rail {}
 
-/// Most datagrams under one key: AES-GCM allows somewhat more (RFC 8446).
+/// Maximum number of datagrams under one key: AES-GCM allows somewhat more (RFC 8446).
 const MAX_SEALED: u64 = 1 << 24;
 
 impl Rail {

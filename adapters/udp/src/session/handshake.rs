@@ -40,7 +40,7 @@ pub(crate) enum Slot {
     Other,
 }
 
-/// The key exchange for the next session, where datagrams are encrypted. The lower rank begins it, with any kind of hello. The
+/// The key exchange for the next session, if datagrams are encrypted. The lower rank begins it, with any kind of hello. The
 /// other rank answers once its challenge was answered, which shows that the lower rank is there now.
 #[derive(Debug)]
 enum Keys {

@@ -15,7 +15,7 @@ type Control = [u64; 4];
 /// The result of a system call on a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BatchResult {
-    /// So many messages were sent or received.
+    /// This many messages were sent or received.
     Messages(usize),
     /// None can be sent or received now.
     WouldBlock,
@@ -85,7 +85,7 @@ impl Batch {
         Some((header, control))
     }
 
-    /// Adds a message to be sent. `segment`: the kernel cuts the message into datagrams of so many bytes.
+    /// Adds a message to be sent. `segment`: the kernel cuts the message into datagrams of this many bytes.
     ///
     /// # Safety
     /// The memory is readable for `len` bytes until the call; `to` stays where it is until then.

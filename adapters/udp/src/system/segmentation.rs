@@ -11,9 +11,9 @@ use socket2::{SockAddr, SockAddrStorage, Socket};
 use crate::system::batch::{Batch, BatchResult};
 use crate::system::socket::{enable_segmentation, open};
 
-/// Longest time of two datagrams from a socket to itself.
+/// Longest time that the two datagrams may take from a socket to itself.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Most foreign datagrams that are skipped: a flood of the port must not delay the start of the rail.
+/// Maximum number of foreign datagrams that are skipped: a flood of the port must not delay the start of the rail.
 const FOREIGN: usize = 64;
 /// The message of the test, which is cut in two.
 const MESSAGE: &[u8] = b"cut and join";
@@ -28,9 +28,9 @@ pub(crate) fn enable(socket: &Socket, own: IpAddr) -> bool {
     enabled.is_ok()
 }
 
-/// Sends a message from a socket to itself that the kernel is to segment. It is not enough that the kernel accepts the options: an
-/// emulator of its system calls may drop the control data of each call. Then a message that is not segmented is too long, and
-/// coalesced datagrams cannot be told apart, so that nothing ever arrives.
+/// Tests segmentation with a message that a socket sends to itself. It is not enough that the kernel accepts the options: an
+/// emulator of its system calls may drop the control data of each call. Then a message is not segmented and is too long, or
+/// coalesced datagrams cannot be told apart, so that no frame ever arrives.
 fn test(own: IpAddr) -> io::Result<()> {
     let socket = open(SocketAddr::new(own, 0))?;
     enable_segmentation(&socket)?;

@@ -5,13 +5,13 @@
 //! ```text
 //! A                                        B
 //!   nonce a, echo -, challenge       ->                     the sender knows the key; the hello may be old
-//!                                    <-    nonce b, echo a, challenge   b is there now, as it echoes a
-//!   nonce a, echo b, verified        ->                                 a is there now: b is established
-//!                                    <-    nonce b, echo a, established  b has the session: a is established
+//!                                    <-    nonce b, echo a, challenge   B is there now, as it echoes a
+//!   nonce a, echo b, verified        ->                                 A is there now: B is established
+//!                                    <-    nonce b, echo a, established  B has the session: A is established
 //! ```
 //!
 //! The code of a hello is HMAC-SHA256 under the job's key over all bytes before it. A hello that echoes the receiver's latest
-//! challenge is fresh. Any other one may be a replay, and nothing in it is believed. It is answered by a challenge, as its sender
+//! challenge is fresh. Any other hello may be a replay, and its content is not used. It is answered by a challenge, as its sender
 //! may have forgotten its session. Two kinds are not answered: a challenge that echoes a challenge which the receiver has not sent
 //! (an end with a session sends none), and a hello whose nonce has made the present session already. Hellos from addresses other
 //! than the peer's own are answered once in a millisecond. A challenge is used for one session. An answer is as long as the hello

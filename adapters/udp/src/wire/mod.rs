@@ -1,4 +1,4 @@
-//! The bytes on the wire, read and written by pure functions. Nothing here uses the other rooms of the crate.
+//! The bytes on the wire, read and written by pure functions. Nothing here uses the other modules of the crate.
 
 pub mod card;
 pub mod datagram;
