@@ -30,7 +30,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// For a handful of windows and threads.
+    /// Sizes for a handful of windows and threads.
     fn default() -> Self {
         Self { regions: 16, operations: 32, window: 8 }
     }
