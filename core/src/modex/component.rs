@@ -20,7 +20,7 @@ impl Version {
         Self { major, minor, release }
     }
 
-    /// Whether data of one version is for the other: major and minor are equal.
+    /// Whether one version reads the data of the other: major and minor are equal.
     pub const fn corresponds(self, other: Self) -> bool {
         self.major == other.major && self.minor == other.minor
     }
@@ -67,8 +67,8 @@ impl Component<'_> {
     /// The most bytes of a component's name: the limit of Open MPI's component architecture.
     pub const NAME_MAX: usize = 63;
 
-    /// Whether data of one component is for the other: both names, and the major and minor numbers of all three versions, are equal.
-    /// Release numbers are ignored.
+    /// Whether one component reads the data of the other: both names, and the major and minor numbers of all three versions,
+    /// are equal. Release numbers are ignored.
     pub fn corresponds(&self, other: &Component<'_>) -> bool {
         self.mca.corresponds(other.mca)
             && self.kind == other.kind

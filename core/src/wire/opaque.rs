@@ -1,7 +1,7 @@
 //! Opaque bytes in headers, which only one kind of rail interprets; and the length of the longest header.
 
-/// The bytes of a frame that come with `rail::Event::Frame`: as many as fit into one slot of 64 bytes, beside the slot's own word. Headers
-/// are never longer.
+/// The most bytes of a frame that come with `rail::Event::Frame`: a slot of 64 bytes has that many, beside its own word of 8
+/// bytes. Headers are never longer.
 pub const HEAD: usize = 56;
 
 /// The bytes of a [`RemoteBuffer`]. Together with the header of a rendezvous they are one head.
