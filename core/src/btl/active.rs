@@ -23,7 +23,7 @@ impl<'r> Received<'r> {
         Self { endpoint, tag, data, segment }
     }
 
-    /// The sender. `None` if the peer was removed meanwhile.
+    /// The sender. `None` if the sender is not a peer of the module, for example because it was removed.
     pub const fn endpoint(&self) -> Option<EndpointId> {
         self.endpoint
     }

@@ -27,7 +27,7 @@ pub(super) struct CountFrame {
 pub(super) struct PeerCounts {
     /// Frames that were sent to the peer.
     sent: u32,
-    /// How many of them were handed over there, according to its last reply.
+    /// How many of these frames were handed over to the peer's consumers, according to its last reply.
     arrived: u32,
     /// The count of the last request that was sent. There is one request at a time.
     requested: u32,

@@ -217,7 +217,7 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         }
     }
 
-    /// An error, unless the descriptor exists and no send of it is in progress.
+    /// Checks that the descriptor exists, and that no send of it is in progress.
     pub(super) fn check_idle(&self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         match self.states.get(descriptor.0) {
             None => Err(DescriptorError::Stale),
@@ -248,13 +248,13 @@ impl<'m, C: Copy> Descriptors<'m, C> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// It was freed already, or belongs to another module.
+    /// The descriptor was freed already, or belongs to another module.
     Stale,
-    /// A send of it is not complete.
+    /// A send of the descriptor is in progress.
     InFlight,
-    /// It has [`MAX_SEGMENTS`] already.
+    /// The descriptor already has [`MAX_SEGMENTS`] segments.
     TooManySegments,
-    /// Its segment is shorter than the new length.
+    /// The descriptor's own segment is shorter than the new length.
     TooLong,
 }
 

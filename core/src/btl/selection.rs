@@ -1,9 +1,9 @@
 //! Selection: which rails carry messages to a peer.
 //!
-//! Rails are asked in the order of their exclusivity, highest first. Messages use the rails that reach the peer and have the
-//! highest exclusivity among these. Rails of lower exclusivity carry no messages. A rail with put or get of its own is asked in
-//! any case, since one-sided operations may use it although messages use other rails (`btl.h` 3.3.0, `MCA_BTL_FLAGS_RDMA`). The
-//! result does not depend on the order in which rails were loaded.
+//! Rails are asked in the order of their exclusivity, highest first. Messages use the rails that can send, reach the peer, and
+//! have the highest exclusivity among such rails. Rails of lower exclusivity carry no messages. A rail with put or get of its
+//! own is asked in any case, since one-sided operations may use it although messages use other rails (`btl.h` 3.3.0,
+//! `MCA_BTL_FLAGS_RDMA`). The result does not depend on the order in which rails were loaded.
 //!
 //! ```
 //! use towline_core::btl::selection::{Candidate, Report, Verdict, select};

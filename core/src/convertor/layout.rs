@@ -106,7 +106,7 @@ impl<'l> Layout<'l> {
     /// `count` times `inner`, at origins `stride` bytes apart; the stride may be negative.
     ///
     /// # Errors
-    /// [`LayoutError`].
+    /// [`LayoutError`], for any of its reasons.
     pub fn strided(count: u64, stride: i64, inner: &'l Self) -> Result<Self, LayoutError> {
         Self::repeated(count, stride, inner, Some(inner))
     }
@@ -114,7 +114,7 @@ impl<'l> Layout<'l> {
     /// `count` times `inner`, at origins one extent of `inner` apart.
     ///
     /// # Errors
-    /// [`LayoutError`].
+    /// As for [`strided`](Self::strided).
     pub fn repeat(count: u64, inner: &'l Self) -> Result<Self, LayoutError> {
         Self::strided(count, inner.extent, inner)
     }

@@ -1,4 +1,4 @@
-//! The identity of components, by which they find the data of their counterparts.
+//! The identity of components. With it, a component finds the data of its counterparts in peers.
 
 use core::fmt;
 
@@ -26,7 +26,7 @@ impl Version {
     }
 }
 
-/// The identity of a component, by which it publishes data and by which peers find the data.
+/// The identity of a component. The component publishes data under it, and peers find the data under it.
 ///
 /// It may be a constant. Both names must not be empty, and have at most [`Component::KIND_MAX`] and [`Component::NAME_MAX`] bytes.
 /// Operations refuse a component that is not [valid](Component::is_valid).

@@ -21,7 +21,8 @@ pub struct StoreConfig {
     pub size: u32,
     /// The incarnation of this process: larger than that of any earlier process with this rank in the job.
     pub incarnation: u32,
-    /// The most different components for which this process or a peer publishes or watches data.
+    /// The most components in the store: those that this process or a peer has published data for, and those that this process
+    /// watches.
     pub components: u32,
     /// Bytes for all published data together. Each publication needs 8 more bytes.
     pub bytes: u32,

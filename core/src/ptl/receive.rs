@@ -33,7 +33,7 @@ pub trait Upcalls {
     fn performed(&mut self, from: Peer, header: wire::Performed);
     /// The peer asks whether this side makes progress.
     fn keepalive(&mut self, from: Peer);
-    /// The peer has given up this side, since it seemed to be stalled.
+    /// The peer has given up this side, which seemed to be stalled.
     fn given_up(&mut self, from: Peer);
     /// A frame without a valid header of this version.
     fn malformed(&mut self, frame: &Frame);

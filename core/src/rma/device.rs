@@ -203,7 +203,7 @@ pub(super) fn post(state: &mut OperationState, handle: Handle, routes: &mut impl
         // An operation does not use device and frames at the same time: if the device's link goes down, all of its pieces in
         // flight end as lost.
         Err(NativeError::NotAvailable) if state.in_device != 0 => return Err(SendError::Busy),
-        // The device has limits that its attributes do not tell. It has done nothing, so the operation goes in frames. If only
+        // The device has limits that its attributes do not state. It has done nothing, so the operation goes in frames. If only
         // the device may do the atomic, the target denies those frames.
         Err(NativeError::NotAvailable) if state.method == Method::Device => state.method = Method::Frames,
         Err(error) => state.on_device_error(error),

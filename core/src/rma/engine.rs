@@ -40,7 +40,7 @@ impl Config {
     /// No one-sided operations: memory cannot be registered, no operation can be begun, and the tables take no memory.
     pub const OFF: Self = Self { regions: 0, operations: 0, window: 0 };
 
-    /// Slots for answers: as many as all peers together may use, so that a slot is never missing.
+    /// The number of slots for answers: a window for each peer, so a slot is never missing.
     pub const fn answers(&self, peers: u32) -> u32 {
         if self.regions == 0 {
             return 0; // no memory is registered, so any request violates the protocol

@@ -10,7 +10,7 @@ use crate::error::Blame;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Denied {
-    /// The memory is not registered: it was deregistered meanwhile, or its owner never gave out this handle.
+    /// The memory is not registered: it was deregistered before, or its owner never gave out this handle.
     NoMemory = 1,
     /// The memory was not registered for this kind of operation, or not for this peer.
     NoRight = 2,

@@ -1,4 +1,4 @@
-//! The handle by which a peer names memory that was registered here.
+//! The handle with which a peer accesses memory that was registered here.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

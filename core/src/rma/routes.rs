@@ -1,4 +1,4 @@
-//! The rails by which peers are reached, and the cookies of the frames and operations that rails get.
+//! The rails that reach peers, and the cookies of the frames and operations that rails get.
 
 use super::frames::{ANSWER, REQUEST};
 use crate::rail::native::OneSided;

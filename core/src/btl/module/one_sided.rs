@@ -112,7 +112,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         Ok(())
     }
 
-    /// The handle by which peers access registered memory. `None` if the memory was deregistered.
+    /// The handle with which peers access registered memory. `None` if the memory was deregistered.
     pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
         self.rma.remote(registration)
     }

@@ -128,7 +128,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// Frees a descriptor.
     ///
     /// # Errors
-    /// [`DescriptorError::InFlight`] while a send of it is not complete, [`DescriptorError::Stale`] the second time.
+    /// [`DescriptorError::InFlight`] while a send of the descriptor is in progress, [`DescriptorError::Stale`] if it was freed
+    /// before.
     pub fn free(&mut self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         self.descriptors.free(descriptor)
     }
@@ -199,7 +200,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// The bytes of a descriptor's own segment. The caller writes them before it sends the descriptor.
     ///
     /// # Errors
-    /// [`DescriptorError::InFlight`] while a send of it is not complete.
+    /// [`DescriptorError::InFlight`] while a send of the descriptor is in progress, [`DescriptorError::Stale`] if it was freed.
     pub fn memory(&mut self, descriptor: Descriptor) -> Result<&mut [u8], DescriptorError> {
         self.descriptors.check_idle(descriptor)?;
         let (base, len) = self.descriptors.own(descriptor)?.as_contiguous().ok_or(DescriptorError::Stale)?;

@@ -53,7 +53,7 @@ pub enum Outcome {
 /// The parameters of [`Btl::sendi`](crate::btl::module::Btl::sendi).
 #[derive(Clone, Copy, Debug)]
 pub struct Immediate<'h> {
-    /// The tag of the frame, by which the peer chooses the consumer.
+    /// The tag of the frame. The peer hands the frame to the consumer of this tag.
     pub tag: u8,
     /// The first bytes of the frame. They arrive in one piece with the payload.
     pub header: &'h [u8],
