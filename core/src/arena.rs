@@ -21,7 +21,7 @@ use core::ptr::NonNull;
 
 use zerocopy::FromZeros;
 
-/// Gives out zeroed tables from one block, front to back. It is not `Sync`, and is used only during set-up.
+/// Gives out zeroed tables from one block, front to back. One thread at a time uses it, and only during set-up.
 #[derive(Debug)]
 pub struct Arena<'m> {
     next: NonNull<u8>,
@@ -70,7 +70,7 @@ impl<'m> Arena<'m> {
         Ok(unsafe { core::slice::from_raw_parts_mut(table.cast().as_ptr(), count) })
     }
 
-    /// Takes a table of `count` copies of `item`, for types of which zeros are not a valid item.
+    /// Takes a table of `count` copies of `item`, for types whose items may not be zeros.
     ///
     /// # Errors
     /// As [`table`](Self::table).
@@ -83,7 +83,8 @@ impl<'m> Arena<'m> {
         Ok(unsafe { table.assume_init_mut() })
     }
 
-    /// Takes a table, and makes its items one by one. They may take memory of the arena, too. Items are never dropped.
+    /// Takes a table of `count` items, which `make` makes one by one. `make` may take memory from the arena, too. Items are
+    /// never dropped.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the table does not fit, or from `make`. Memory that was taken by then is lost.

@@ -1,15 +1,16 @@
 //! The core of Towline: descriptors, matching, fragmentation and flow control for messages between processes, without
 //! an allocator, an operating system or a clock.
 //!
-//! Time, randomness and memory are arguments. Frames leave and arrive by the [`rail::Rail`] trait, which adapters (shared memory, TCP,
-//! verbs, DPU firmware) implement. No floor calls a higher one: rails are polled, and floors return results and events.
-//! `ARCHITECTURE.md` beside this crate describes the structure, `WIRE.md` specifies the bytes.
+//! Time, randomness and memory are arguments. Frames leave and arrive by the trait [`rail::Rail`], which adapters implement
+//! (shared memory, TCP, UDP, verbs, or the user's own). The modules form floors. A floor imports nothing from a higher one:
+//! rails are polled, and results and events are returned, or handed to a trait that the higher floor implements
+//! ([`ptl::Upcalls`]). `ARCHITECTURE.md` beside this crate describes the structure, `WIRE.md` specifies the bytes.
 //!
 //! | floor | module | subject |
 //! |---|---|---|
 //! | 4 | [`mtl`] | matching transport: communicators, modes, send, receive, probe, cancel |
 //! | 3 | [`pml`] | requests, matching, MPI order, credits, scheduling over rails |
-//! | 2 | [`ptl`], [`btl`] | the fragments of one message on one rail; the BTL face: modules, descriptors, active messages, selection |
+//! | 2 | [`ptl`], [`btl`] | the frames of one message on one rail; the BTL face: modules, descriptors, active messages |
 //! | 1 | [`link`](mod@link), [`rma`] | the reliable link; one-sided operations: registration, emulation, atomics |
 //! | 0.5 | [`rail`] | the path to a peer: the rail trait and its extensions, attributes, loopback, forwarding, stacking |
 //! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | types and tables that all floors use |

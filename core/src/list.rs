@@ -40,7 +40,7 @@ impl OptSlot {
         self.0 == slot.wrapping_add(1)
     }
 
-    /// The number as it is stored, 0 for none: to test several at once.
+    /// The number as it is stored, 0 for none. It lets a caller test several slots at once.
     #[inline(always)]
     pub const fn bits(self) -> u32 {
         self.0

@@ -19,13 +19,13 @@ use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
 
-/// Names one use of one slot of a pool. It may be sent to a peer as a `u64`, and is checked when it comes back.
+/// The handle of one use of one slot of a pool. It may be sent to a peer as a `u64`, and is checked when it comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Handle {
     slot: u32,
-    /// Odd, like the generation of a slot in use: so one comparison is enough to check a handle. 0 only in [`Handle::NONE`], whose slot no
-    /// pool has.
+    /// Odd, like the generation of a slot in use, so one comparison is enough to check a handle. Only [`Handle::NONE`] has 0,
+    /// and a slot that no pool has.
     generation: u32,
 }
 
@@ -65,15 +65,15 @@ impl Handle {
 pub struct Slot<T> {
     /// Odd while the slot is in use. It counts each take and each free, so a handle is valid for exactly one use.
     generation: u32,
-    /// Of a free slot, the next free slot; [`NO_SLOT`] at the end of the list.
+    /// In a free slot: the next free slot, or [`NO_SLOT`] at the end of the list.
     next: u32,
     item: T,
 }
 
-/// No slot. Pools have fewer slots (see [`Pool::new`]), so the check of the bounds finds it.
+/// No slot. Pools have fewer slots (see [`Pool::new`]), so the bounds check of the table refuses it.
 const NO_SLOT: u32 = u32::MAX;
 
-/// A fixed number of slots in given memory. The memory of slots that were never used is never touched.
+/// A fixed number of slots in memory from an arena. The memory of slots that were never used is never touched.
 #[derive(Debug)]
 pub struct Pool<'m, T> {
     slots: &'m mut [Slot<T>],
@@ -111,8 +111,8 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Ok(handle)
     }
 
-    /// Takes a free slot. Its item is the one of the last use, or zeroed in the first use: for items of which the caller sets only a few
-    /// fields at first. `None` if no slot is free.
+    /// Takes a free slot without clearing it: its item is the item of the last use, or zeros in the first use. It is for large
+    /// items of which the caller sets only a few fields at first. `None` if no slot is free.
     #[inline]
     pub fn take_uncleared(&mut self) -> Option<(Handle, &mut T)> {
         if self.free as usize >= self.slots.len() {
@@ -131,7 +131,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
     }
 
-    /// As [`take_uncleared`](Self::take_uncleared), if no freed slot is left.
+    /// Takes a slot that was never used, as [`take_uncleared`](Self::take_uncleared) does if no freed slot is left.
     #[cold]
     fn take_first_use(&mut self) -> Option<(Handle, &mut T)> {
         self.slots.get_mut(self.touched as usize)?.next = NO_SLOT;
@@ -174,7 +174,7 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         (slot.generation == handle.generation).then_some(&mut slot.item)
     }
 
-    /// The handle of the present use of a slot, for lists that link slots by index.
+    /// The handle of the present use of a slot, for lists that link slots by index. `None` if the slot is free.
     #[inline]
     pub fn handle(&self, slot: u32) -> Option<Handle> {
         let generation = self.slots.get(slot as usize)?.generation;

@@ -2,7 +2,8 @@
 
 use crate::arena::{Arena, OutOfMemory};
 
-/// A first-in, first-out queue of indices. Its length is fixed when it is made. It never overflows, since each index is in it at most once.
+/// A first-in, first-out queue of indices. Its capacity is fixed when it is made. It never overflows, since its users put each
+/// index into it at most once.
 #[derive(Debug)]
 pub(super) struct Queue<'m> {
     ring: &'m mut [u32],

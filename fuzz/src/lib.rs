@@ -9,7 +9,7 @@
 //! | [`convertor`] | valid and invalid layouts, and ranges of them | the same bytes as with a list of positions |
 //! | [`frames`] | frames of a hostile peer, during the traffic of an honest one | no access out of bounds; nothing lost, duplicated, changed or leaked |
 //! | [`link`] | frames of a hostile peer to a link, with valid checksums, during the traffic of an honest one | as for [`frames`] |
-//! | [`modex`] | sets of a peer: well-formed, changed and arbitrary | a set is refused, or accepted as a whole; the own set stays valid |
+//! | [`modex`] | sets of a peer: well-formed, changed and arbitrary | a set is refused, or accepted as a whole; this process's own set stays valid |
 //! | [`record`] | a stream of sealed records, and sealed datagrams, changed on the network | opened bytes were sealed; they are opened in order and once |
 //! | [`ring`] | header words and credit that a hostile process writes to a shared ring | every access stays within the ring, or a protocol violation is reported |
 //! | [`rma`] | frames of a hostile peer, during puts, gets and atomics of two others | the results and the memory are those of a model |

@@ -79,11 +79,11 @@ fn merge(store: &mut Store<'_>, bytes: &[u8]) {
     }
 }
 
-/// Checks that the own set is well-formed and has the announced length, whatever peers sent.
+/// Checks that this process's own set is well-formed and has the announced length, whatever peers have sent.
 fn check_own_set(store: &Store<'_>) {
     let mut own = vec![0; store.encoded_len()];
     assert_eq!(store.encode(&mut own), Ok(own.len()));
-    let set = Set::parse(&own).expect("the own set is well-formed");
+    let set = Set::parse(&own).expect("this process's own set is well-formed");
     assert_eq!((set.rank(), set.stamp().incarnation, set.stamp().revision), (ME, 2, store.revision()));
     assert_eq!(written(&set, own.len()), own);
 }

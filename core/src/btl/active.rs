@@ -23,12 +23,12 @@ impl<'r> Received<'r> {
         Self { endpoint, tag, data, segment }
     }
 
-    /// The sender. `None` if the peer was removed meanwhile.
+    /// The sender. `None` if the sender is not a peer of the module, for example because it was removed.
     pub const fn endpoint(&self) -> Option<EndpointId> {
         self.endpoint
     }
 
-    /// The tag that it was sent with.
+    /// The tag of the frame.
     pub const fn tag(&self) -> u8 {
         self.tag
     }
@@ -85,7 +85,7 @@ impl<'m, C: Copy> Consumers<'m, C> {
 pub enum RegisterError {
     /// The tag is 255, and the highest valid tag is 254.
     InvalidTag,
-    /// The tag has a consumer already.
+    /// The tag already has a consumer.
     Taken,
 }
 

@@ -1,4 +1,5 @@
-//! Counts of the frames to and from a peer: by these a module keeps order over a rail whose frames may overtake each other.
+//! Counts of the frames to and from a peer. With these counts a module keeps order over a rail whose frames may overtake each
+//! other.
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -7,9 +8,9 @@ use super::descriptor::{NO_ORDER, ORDER};
 
 /// The version, in the high half of the first byte. The kinds of other frames with this tag are in `rma::frames`.
 pub(super) const VERSION: u8 = 1 << 4;
-/// The sender asks for a reply when so many of its frames were handed over.
+/// The sender asks for a reply as soon as `count` of its frames were handed over.
 pub(super) const COUNT_REQUEST: u8 = VERSION | 6;
-/// So many frames were handed over.
+/// The reply: `count` frames were handed over.
 pub(super) const COUNT_REPLY: u8 = VERSION | 7;
 
 /// A frame that asks for or reports a count.
@@ -26,22 +27,22 @@ pub(super) struct CountFrame {
 pub(super) struct PeerCounts {
     /// Frames that were sent to the peer.
     sent: u32,
-    /// How many of them were handed over there, according to its last reply.
+    /// How many of these frames were handed over to the peer's consumers, according to its last reply.
     arrived: u32,
     /// The count of the last request that was sent. There is one request at a time.
     requested: u32,
     /// A request is due, and its count.
     request_due: bool,
     request_count: u32,
-    /// How many frames have to arrive before the first ordered send that waits may leave.
+    /// The count that the peer has to confirm before the first waiting ordered send may leave.
     goal: u32,
     has_goal: bool,
     /// Frames of the peer that were handed over here, or dropped.
     delivered: u32,
-    /// The count of the peer's request, and whether that has no reply yet.
+    /// The count in the peer's last request, and whether that request still needs a reply.
     peer_requested: u32,
     reply_due: bool,
-    /// Whether an operation to the peer was complete before.
+    /// Whether any operation to the peer is complete, so that its order value is valid.
     complete: bool,
 }
 
@@ -67,7 +68,7 @@ impl PeerCounts {
         order == NO_ORDER || (order == ORDER && self.complete)
     }
 
-    /// Whether all frames have arrived that were sent before the first ordered send that waits. If not, a request is due.
+    /// Whether all frames that were sent before the first waiting ordered send have arrived. If not, a request is due.
     pub const fn ordered_may_leave(&mut self) -> bool {
         if !self.has_goal {
             (self.goal, self.has_goal) = (self.sent, true); // sends with priority that leave later do not count
@@ -80,7 +81,7 @@ impl PeerCounts {
         self.has_goal = false;
     }
 
-    /// Whether all frames have arrived that were sent so far. If not, a request is due.
+    /// Whether all frames that were sent so far have arrived. If not, a request is due.
     pub const fn all_arrived(&mut self) -> bool {
         self.have_arrived(self.sent)
     }

@@ -19,12 +19,14 @@ pub const SEG_MAX_SIZE: usize = 256;
 pub use crate::rma::REG_HANDLE_MAX;
 /// The order value of a send that needs no order: `MCA_BTL_NO_ORDER`.
 pub const NO_ORDER: u8 = 255;
-/// The order value of all complete operations to a peer, which [`Completion::order`](crate::btl::module::Completion::order) has. A
-/// descriptor that is allocated with it arrives after all frames that were sent to that peer before. For this the module asks the peer
-/// for a reply, which takes a round trip, and sends that follow wait behind it, unless they have priority (CONTRACTS B47).
+/// The order value of all complete operations to a peer: the value of
+/// [`Completion::order`](crate::btl::module::Completion::order). A descriptor that is allocated with it arrives after all
+/// frames that were sent to that peer before (CONTRACTS B47). The module asks the peer for a reply before such a send leaves,
+/// which takes a round trip. Later sends wait behind it, unless they have priority.
 ///
-/// If only one of two sides has removed the other and added it again, their counts of frames differ. Then such sends may wait until the
-/// peer is removed, or leave too early. A complete one-sided operation is done at the target, so all later sends come after it.
+/// If only one of two sides has removed the other and added it again, their counts of frames differ. Then such sends may wait
+/// until the peer is removed, or leave too early. A complete one-sided operation is done at the target, so every later send
+/// comes after it.
 pub const ORDER: u8 = 0;
 
 bitflags! {
@@ -32,8 +34,8 @@ bitflags! {
     /// owner.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DescriptorFlags: u32 {
-        /// The send goes before sends that wait for room and have no priority. It does not overtake frames that the rail has already.
-        /// It has no effect on sends with an order.
+        /// The send goes before waiting sends without priority. It does not overtake frames that the rail already has. A send
+        /// with an order ignores this flag.
         const PRIORITY = 0x0001;
         /// The module frees the descriptor when its last operation is complete and its callback was made.
         const BTL_OWNERSHIP = 0x0002;
@@ -68,7 +70,7 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// The begin of every header: `mca_btl_base_header_t`.
+/// The first field of every header: `mca_btl_base_header_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C)]
 pub struct Header {
@@ -78,19 +80,19 @@ pub struct Header {
 
 const _: () = assert!(size_of::<Segment>() == 16 && size_of::<Header>() == 1 && size_of::<Segment>() <= SEG_MAX_SIZE);
 
-/// Names a descriptor until it is freed. After that the name is stale, and finds nothing.
+/// The handle of a descriptor. It is valid until the descriptor is freed. Methods refuse a stale one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Descriptor(pub(super) Handle);
 
-/// The properties of a descriptor, which its owner sets, and finds again in the callback. `C` is a reference to the callback.
+/// The properties of a descriptor. Its owner sets them, and reads them in the callback. `C` is a reference to the callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties<C> {
     /// The callback for sends that are complete locally, if there is one.
     pub callback: Option<C>,
     /// The flags.
     pub flags: DescriptorFlags,
-    /// The order value: [`NO_ORDER`], or [`ORDER`], so that it arrives after all frames that were sent before.
+    /// The order value: [`NO_ORDER`], or [`ORDER`] if the descriptor has to arrive after all frames that were sent before.
     pub order: u8,
     /// A word of the owner.
     pub cbdata: usize,
@@ -215,7 +217,7 @@ impl<'m, C: Copy> Descriptors<'m, C> {
         }
     }
 
-    /// An error, unless the descriptor exists and no send of it is in progress.
+    /// Checks that the descriptor exists, and that no send of it is in progress.
     pub(super) fn check_idle(&self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         match self.states.get(descriptor.0) {
             None => Err(DescriptorError::Stale),
@@ -246,13 +248,13 @@ impl<'m, C: Copy> Descriptors<'m, C> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// It was freed already, or belongs to another module.
+    /// The descriptor was freed already, or belongs to another module.
     Stale,
-    /// A send of it is not complete.
+    /// A send of the descriptor is in progress.
     InFlight,
-    /// It has [`MAX_SEGMENTS`] already.
+    /// The descriptor already has [`MAX_SEGMENTS`] segments.
     TooManySegments,
-    /// Its segment is shorter than the new length.
+    /// The descriptor's own segment is shorter than the new length.
     TooLong,
 }
 
@@ -266,7 +268,7 @@ impl DescriptorError {
 impl fmt::Display for DescriptorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stale => f.write_str("the descriptor was freed, or belongs to another module"),
+            Self::Stale => f.write_str("the descriptor was freed, or belongs to another module: allocate a new one"),
             Self::InFlight => f.write_str("a send of the descriptor is not complete: wait for its callback"),
             Self::TooManySegments => write!(f, "the descriptor has {MAX_SEGMENTS} segments already: use another"),
             Self::TooLong => f.write_str(

@@ -1,4 +1,4 @@
-//! The peers of a module: their names, and the state of each.
+//! The peers of a module: their handles, and the state of each.
 
 use zerocopy::FromZeros;
 
@@ -6,7 +6,8 @@ use super::counts::PeerCounts;
 use crate::pool::Handle;
 use crate::rail::Endpoint;
 
-/// Names a peer of a module until the peer is removed. After that the name is stale, and finds nothing.
+/// The handle of a peer of a module (`mca_btl_base_endpoint_t`). It is valid until the peer is removed. Methods refuse a stale
+/// one, or ignore it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EndpointId(pub(super) Handle);
@@ -14,9 +15,9 @@ pub struct EndpointId(pub(super) Handle);
 /// A process that is added to a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Proc<'c> {
-    /// The caller's number of the process, which error callbacks get.
+    /// The number that the caller gives to the process. Error callbacks get it.
     pub id: u32,
-    /// The card that its rail published.
+    /// The card that the process's rail has published.
     pub card: &'c [u8],
 }
 
@@ -27,17 +28,18 @@ pub(super) struct EndpointState {
     pub proc: u32,
     /// Sends without priority that wait for room. While there are any, further sends wait behind them.
     pub waiting: u32,
-    /// Sends with priority that wait for room. They go before those without.
+    /// Sends with priority that wait for room. They go before sends without priority.
     pub urgent: u32,
-    /// The pass of sending in which the rail was full.
+    /// The last pass over the waiting sends in which a send to this peer had to go on waiting. The sends behind it are not
+    /// tried in that pass.
     pub full: u32,
     pub lost: bool,
-    /// The frames to and from the peer.
+    /// The counts of frames to and from the peer.
     pub counts: PeerCounts,
 }
 
 impl EndpointState {
-    /// Whether sends wait that go before a new one.
+    /// Whether sends wait that have to leave before a new send.
     pub const fn has_earlier(&self, urgent: bool) -> bool {
         self.urgent != 0 || (!urgent && self.waiting != 0)
     }

@@ -39,8 +39,8 @@ impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exhausted => "all descriptors are in use: free some, or make progress and try again",
-            Self::Unreachable => "the peer is lost or was removed",
-            Self::TooLong => "the reserve is longer than a descriptor's memory or than a frame",
+            Self::Unreachable => "the peer is lost or was removed: add it again, or use another module",
+            Self::TooLong => "the reserve is longer than a descriptor's memory or than a frame: use a shorter one",
             Self::UnknownOrder => UNKNOWN_ORDER,
         })
     }
@@ -80,8 +80,8 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "all slots for sends are in use: make progress and try again",
-            Self::Unreachable => "the peer is lost or was removed",
-            Self::Stale => "the descriptor was freed, or belongs to another module",
+            Self::Unreachable => "the peer is lost or was removed: add it again, or use another module",
+            Self::Stale => "the descriptor was freed, or belongs to another module: allocate a new one",
             Self::TooLong => "the descriptor is longer than the rail's longest frame: split it",
             Self::InvalidTag => "tag 255 is not valid, and tag 16 is reserved for modules: choose another tag",
         })
@@ -95,7 +95,7 @@ impl core::error::Error for SendError {}
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ImmediateError {
-    /// The rail is full. It has a descriptor if the caller wanted one and one was free; the descriptor is the caller's.
+    /// The rail is full. The error has a descriptor if the caller wanted one and one was free. The caller owns that descriptor.
     Busy(Option<Descriptor>),
     /// The peer is lost or was removed.
     Unreachable,
@@ -122,7 +122,7 @@ impl fmt::Display for ImmediateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy(_) => "the rail is full: send a descriptor, or make progress and try again",
-            Self::Unreachable => "the peer is lost or was removed",
+            Self::Unreachable => "the peer is lost or was removed: add it again, or use another module",
             Self::TooLong => "header and payload are longer than the eager limit: send a descriptor",
             Self::InvalidTag => "tag 255 is not valid, and tag 16 is reserved for modules: choose another tag",
             Self::UnknownOrder => UNKNOWN_ORDER,

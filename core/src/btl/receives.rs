@@ -1,5 +1,5 @@
-//! Long frames before their consumers get them: slots with memory into which they are delivered, and a queue of frames that wait
-//! for a slot.
+//! Long frames that arrive: slots, into whose memory they are delivered before their consumers get them, and a queue of frames
+//! that wait for a slot.
 
 use zerocopy::FromZeros;
 
@@ -119,7 +119,7 @@ impl<'m> Receives<'m> {
         self.count != 0
     }
 
-    /// The index of the entry `behind` places after the first; out of range if the ring has not so many.
+    /// The index of the entry `behind` places after the first. Out of range if the ring is shorter than that.
     fn place(&self, behind: usize) -> usize {
         if behind >= self.waiting.len() {
             return usize::MAX;

@@ -1,9 +1,9 @@
 //! Selection: which rails carry messages to a peer.
 //!
-//! Rails are asked by exclusivity, highest first. All rails of the first exclusivity of which a rail reaches the peer carry messages, if
-//! they reach the peer. Rails of lower exclusivity carry none. A rail with put or get of its own is asked in any case, since one-sided
-//! operations may use it although messages use other rails (`btl.h` 3.3.0, `MCA_BTL_FLAGS_RDMA`). The result does not depend on the
-//! order in which rails were loaded.
+//! Rails are asked in the order of their exclusivity, highest first. Messages use the rails that can send, reach the peer, and
+//! have the highest exclusivity among such rails. Rails of lower exclusivity carry no messages. A rail with put or get of its
+//! own is asked in any case, since one-sided operations may use it although messages use other rails (`btl.h` 3.3.0,
+//! `MCA_BTL_FLAGS_RDMA`). The result does not depend on the order in which rails were loaded.
 //!
 //! ```
 //! use towline_core::btl::selection::{Candidate, Report, Verdict, select};
@@ -53,9 +53,9 @@ pub enum Verdict {
     OneSided(Endpoint),
     /// The rail was not asked: a rail of higher exclusivity reaches the peer.
     Outranked {
-        /// That rail. If there are several, the first by name.
+        /// The name of the rail that reaches the peer. If there are several, the first by name.
         by: &'static str,
-        /// That rail's exclusivity.
+        /// The exclusivity of that rail.
         exclusivity: u32,
     },
     /// The rail does not reach the peer.
@@ -83,7 +83,7 @@ impl Candidate {
         }
     }
 
-    /// The endpoint for put, get and atomics, if the rail reaches the peer and has some of its own.
+    /// The endpoint for put, get and atomics, if the rail reaches the peer and has such operations of its own.
     pub fn for_one_sided(&self) -> Option<Endpoint> {
         match self.verdict {
             Verdict::Taken(endpoint) if self.is_one_sided() => Some(endpoint),

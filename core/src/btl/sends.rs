@@ -28,9 +28,9 @@ pub(super) struct PendingSend {
     pub endpoint: EndpointId,
     pub tag: u8,
     pub stage: Stage,
-    /// It has priority: it goes before sends that wait and have none.
+    /// The send has priority: it goes before waiting sends without priority.
     pub urgent: bool,
-    /// It is ordered: it leaves when all frames that were sent before have arrived.
+    /// The send is ordered: it leaves when all frames that were sent before it have arrived.
     pub ordered: bool,
 }
 
@@ -51,7 +51,7 @@ impl SendQueue {
 /// The slots of sends.
 #[derive(Debug)]
 pub(super) struct Sends<'m> {
-    /// Of each slot, the slot that follows in its queue, plus one.
+    /// For each slot: the number of the slot that follows in its queue, plus one; 0 for none.
     next: Pool<'m, Next>,
     sends: &'m mut [PendingSend],
 }

@@ -4,13 +4,15 @@ use core::fmt;
 
 /// Copies between an accelerator's memory and the processor's.
 ///
-/// A layout [on](super::Layout::on) an accelerator describes memory of the accelerator. Packing and unpacking use the accelerator. Besides
-/// it, only devices access the memory that have announced that they reach it
-/// ([`Capabilities::ACCELERATOR_PUT`](crate::rail::Capabilities::ACCELERATOR_PUT)). The accelerator defines the meaning of addresses. For a
-/// device that reaches several accelerators, an address must have only one meaning.
+/// A layout [on](super::Layout::on) an accelerator describes memory of the accelerator. Packing and unpacking call the
+/// accelerator. Apart from it, only devices access the memory: those of rails that announce it, by
+/// [`Capabilities::ACCELERATOR_PUT`](crate::rail::Capabilities::ACCELERATOR_PUT) or
+/// [`Capabilities::ACCELERATOR_GET`](crate::rail::Capabilities::ACCELERATOR_GET). The accelerator defines the meaning of
+/// addresses. For a device that reaches several accelerators, an address must have only one meaning.
 ///
-/// There is no error: a copy that fails still has to write some bytes, and the implementation of the accelerator tells its user. The
-/// methods may be called from any thread that uses the layout, and from several threads at a time.
+/// A copy cannot return an error. If it fails, it still has to write some bytes, and the implementation of the accelerator
+/// reports the failure to its user. The methods may be called from any thread that uses the layout, and from several threads at
+/// a time.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -49,8 +51,8 @@ pub trait Accelerator: Sync + fmt::Debug {
     /// The accelerator has `len` bytes of memory from `from` on, and `to` is writable for as many.
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize);
 
-    /// Copies `len` bytes of the processor's memory to the accelerator's memory. The copy is complete when this returns, and visible to
-    /// all that access the memory.
+    /// Copies `len` bytes of the processor's memory to the accelerator's memory. When this returns, the copy is complete and
+    /// visible to everything that accesses the memory.
     ///
     /// # Safety
     /// `from` is readable for `len` bytes, and the accelerator has as many bytes of memory from `to` on.

@@ -32,7 +32,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies the first bytes and the last bytes, each as many as `T` has.
+/// Copies the first and the last `size_of::<T>()` bytes.
 ///
 /// # Safety
 /// As for `copy`. `len` is at least the size of `T`, and any bytes are a valid `T`.

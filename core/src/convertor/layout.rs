@@ -10,8 +10,8 @@ pub const MAX_DEPTH: usize = 16;
 
 /// The places of the bytes of a message, relative to an origin, and the order in which they are packed (an MPI datatype).
 ///
-/// A layout refers to the layouts and lists that it is built of; it copies and allocates nothing. All positions are checked when a layout
-/// is built, so that a walk over it cannot fail. Threads may share a layout.
+/// A layout refers to the layouts and lists that it is built of; it does not copy them, and allocates nothing. All positions
+/// are checked when a layout is built, so a walk over it cannot fail. Threads may share a layout.
 ///
 /// ```
 /// use towline_core::convertor::{Layout, Span};
@@ -106,7 +106,7 @@ impl<'l> Layout<'l> {
     /// `count` times `inner`, at origins `stride` bytes apart; the stride may be negative.
     ///
     /// # Errors
-    /// [`LayoutError`].
+    /// [`LayoutError`], for any of its reasons.
     pub fn strided(count: u64, stride: i64, inner: &'l Self) -> Result<Self, LayoutError> {
         Self::repeated(count, stride, inner, Some(inner))
     }
@@ -114,13 +114,13 @@ impl<'l> Layout<'l> {
     /// `count` times `inner`, at origins one extent of `inner` apart.
     ///
     /// # Errors
-    /// [`LayoutError`].
+    /// As for [`strided`](Self::strided).
     pub fn repeat(count: u64, inner: &'l Self) -> Result<Self, LayoutError> {
         Self::strided(count, inner.extent, inner)
     }
 
-    /// Pieces, each at its own displacement, packed in the order of the list: an iovec list, or the members of a structure. The order of
-    /// the list does not change. The list stores partial sums, which make seeking fast.
+    /// Pieces, each at its own displacement, packed in the order of the list: an iovec list, or the members of a structure. The
+    /// call stores partial sums in the list, which make seeking fast; the order of the list stays as it is.
     ///
     /// # Errors
     /// [`LayoutError`].
@@ -158,8 +158,8 @@ impl<'l> Layout<'l> {
         self
     }
 
-    /// The same bytes, in the memory of an accelerator. Only for a whole layout: layouts that are built of others must not have parts on
-    /// an accelerator.
+    /// The same bytes, in the memory of an accelerator. It is for a whole layout: a layout on an accelerator cannot be a part
+    /// of another one.
     ///
     /// # Errors
     /// [`LayoutError::OnAccelerator`] if the layout is on an accelerator already.
@@ -181,7 +181,8 @@ impl<'l> Layout<'l> {
         self.size
     }
 
-    /// Bytes from one repetition to the next. By default, the bytes from the first byte to one past the last.
+    /// The extent: the distance in bytes from one repetition to the next. By default, the distance from the first byte to one
+    /// past the last.
     pub const fn extent(&self) -> i64 {
         self.extent
     }
@@ -196,8 +197,9 @@ impl<'l> Layout<'l> {
         matches!(self.form, Form::Run)
     }
 
-    /// Whether a byte may have more than one place in the packed form: nothing can be received into such a layout. The result is exact
-    /// for lists of byte runs, and for nested strides that do not interlace. For other members that interlace it is `true`.
+    /// Whether a byte may have more than one place in the packed form. Nothing can be received into such a layout. The result
+    /// is exact for lists of byte runs, and for nested strides whose ranges do not interlace. Otherwise, if ranges interlace,
+    /// it is `true`, even if no byte is shared.
     pub const fn overlaps(&self) -> bool {
         self.overlaps
     }
@@ -322,8 +324,9 @@ fn addressable(low: i64, high: i64) -> Option<(i64, i64)> {
     Some((low, high))
 }
 
-/// Whether repetitions may overlap. Strides that nest like the digits of a number do not overlap, whichever of them is outermost: if they
-/// are sorted, each stride must be at least as long as the range that the smaller ones cover. So a transposed matrix does not overlap.
+/// Whether repetitions may overlap. Strides that nest like the digits of a number do not overlap: sorted by length, each stride
+/// is at least as long as the range that the shorter ones cover. It does not matter which of them is outermost, so a transposed
+/// matrix does not overlap.
 fn overlap_strided(count: u64, stride: i64, inner: &Layout<'_>) -> bool {
     let mut steps = [(0u64, 0u64); MAX_DEPTH];
     let mut used = 0;
@@ -420,11 +423,11 @@ fn swap(pieces: &mut [Piece<'_>], one: usize, other: usize) {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// It has more bytes than memory can have, or their distances are too long.
+    /// The layout has more bytes than memory can have, or its bytes are too far apart.
     TooLarge,
-    /// It nests deeper than [`MAX_DEPTH`].
+    /// The layout nests deeper than [`MAX_DEPTH`] levels.
     TooDeep,
-    /// A part of it is on an accelerator.
+    /// A part of the layout is on an accelerator. Only a whole layout can be.
     OnAccelerator,
 }
 
@@ -449,7 +452,7 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
-/// A layout reaches out of a buffer, by so many bytes. It is the caller's fault.
+/// A layout reaches out of a buffer, by this number of bytes. It is the caller's fault.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BoundsError {

@@ -2,8 +2,8 @@
 
 use super::layout::{Form, Layout, MAX_DEPTH};
 
-/// The contiguous pieces of memory of a [`Span`](super::Span), in packed order, as address and length. To find the first one takes a step
-/// per level and a binary search per list; each further one takes constant time.
+/// The contiguous pieces of memory of a [`Span`](super::Span), in packed order, as address and length. Finding the first one
+/// takes a step per level of the layout, and a binary search per list. Each further one takes constant time.
 #[derive(Clone, Debug)]
 pub struct Runs<'l> {
     base: *mut u8,

@@ -15,8 +15,8 @@ const STAGE: usize = 256;
 /// The fields of a [`Span`].
 pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
 
-/// A part of user memory in packed form: the place of the memory, and the range of packed bytes. It has no lifetime: the code that reads
-/// or writes by it vouches for the memory.
+/// A part of user memory in packed form: the place of the memory, and the range of packed bytes. A span has no lifetime: the
+/// code that reads or writes through it vouches for the memory.
 #[derive(Clone, Copy, Debug, FromZeros)]
 pub struct Span {
     /// The first byte of the span. With a layout, the origin of the layout.
@@ -30,8 +30,8 @@ pub struct Span {
 
 const _: () = assert!(size_of::<Span>() <= 32);
 
-// SAFETY: a span is an address. Each access by it is unsafe, and has its own argument. The layout that it refers to is only read, and
-// the caller of `laid_out` vouches that the layout lives.
+// SAFETY: a span is an address. Each access through it is unsafe, and has its own argument. The layout that it refers to is
+// only read, and the caller of `laid_out` vouches that the layout lives.
 unsafe impl Send for Span {}
 
 impl Span {
@@ -91,7 +91,7 @@ impl Span {
         self.len == 0
     }
 
-    /// The part of the span from packed byte `from` on, with `len` bytes, or with as many as there are.
+    /// The part of the span from packed byte `from` on, with `len` bytes, or fewer if the span ends before.
     #[inline]
     pub fn window(&self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);
@@ -103,7 +103,7 @@ impl Span {
         }
     }
 
-    /// Packs up to `room` bytes to `to`. Returns how many.
+    /// Packs up to `room` bytes to `to`. Returns how many were packed: the length of the span, or `room` if that is less.
     ///
     /// # Safety
     /// The span's memory is readable, `to` is writable for `room` bytes, and the two do not overlap.
@@ -119,7 +119,7 @@ impl Span {
         len
     }
 
-    /// Unpacks up to `len` bytes from `from`. Returns how many.
+    /// Unpacks up to `len` bytes from `from`. Returns how many were unpacked: `len`, or the length of the span if that is less.
     ///
     /// # Safety
     /// The span's memory is writable, `from` is readable for `len` bytes, and the two do not overlap.
@@ -238,8 +238,8 @@ impl Span {
     }
 }
 
-/// Copies `count` rows of `len` bytes, whose starts are one stride apart on either side. Rows of one word are common; this saves a call
-/// of `memcpy` for each.
+/// Copies `count` rows of `len` bytes, whose starts are one stride apart on either side. Rows of one word are common, and are
+/// copied without a call of `memcpy` for each.
 ///
 /// # Safety
 /// All rows are readable on the one side and writable on the other, and the two sides do not overlap.
@@ -282,7 +282,7 @@ fn each_row(
     }
 }
 
-/// Copies the bytes of one span to another, as many as both have. Returns how many.
+/// Copies the bytes of one span to another. Returns how many were copied: the length of the shorter span.
 ///
 /// # Safety
 /// The memory of `from` is readable, that of `to` writable, and the two do not overlap.

@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes items to a buffer. `None` if an item does not fit; nothing of it is written then.
+/// Writes items to a buffer. A method returns `None` if its item does not fit, and has then written nothing.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     free: &'a mut [u8],

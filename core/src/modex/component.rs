@@ -1,4 +1,4 @@
-//! The identity of components, by which they find the data of their counterparts.
+//! The identity of components. With it, a component finds the data of its counterparts in peers.
 
 use core::fmt;
 
@@ -20,13 +20,13 @@ impl Version {
         Self { major, minor, release }
     }
 
-    /// Whether data of one version is for the other: major and minor are equal.
+    /// Whether one version reads the data of the other: major and minor are equal.
     pub const fn corresponds(self, other: Self) -> bool {
         self.major == other.major && self.minor == other.minor
     }
 }
 
-/// The identity of a component, by which it publishes data and by which peers find the data.
+/// The identity of a component. The component publishes data under it, and peers find the data under it.
 ///
 /// It may be a constant. Both names must not be empty, and have at most [`Component::KIND_MAX`] and [`Component::NAME_MAX`] bytes.
 /// Operations refuse a component that is not [valid](Component::is_valid).
@@ -67,8 +67,8 @@ impl Component<'_> {
     /// The most bytes of a component's name: the limit of Open MPI's component architecture.
     pub const NAME_MAX: usize = 63;
 
-    /// Whether data of one component is for the other: both names, and the major and minor numbers of all three versions, are equal.
-    /// Release numbers are ignored.
+    /// Whether one component reads the data of the other: both names, and the major and minor numbers of all three versions,
+    /// are equal. Release numbers are ignored.
     pub fn corresponds(&self, other: &Component<'_>) -> bool {
         self.mca.corresponds(other.mca)
             && self.kind == other.kind

@@ -53,7 +53,7 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-/// Why no data was received. A C interface maps all of them to one code.
+/// Why no data was received. The contract in C has only one code for all of these reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
@@ -62,7 +62,7 @@ pub enum RecvError {
     Closed,
     /// The job has no such rank.
     NoSuchPeer,
-    /// No set of this peer has arrived: complete the exchange first, or wait for the change.
+    /// No set of this peer has arrived yet. The caller completes the exchange first, or waits for a change.
     NotYet,
     /// The peer has published no data for this component.
     NotFound,
@@ -88,10 +88,10 @@ impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the module exchange was finalized: receive before that",
-            Self::NoSuchPeer => "the job has no such rank",
+            Self::NoSuchPeer => "the job has no such rank: use a rank below its size",
             Self::NotYet => "the peer's data has not arrived: complete the exchange first",
             Self::NotFound => "the peer has published no data for this component and version",
-            Self::TooShort { needed } => return write!(f, "the data needs a buffer of {needed} bytes"),
+            Self::TooShort { needed } => return write!(f, "the data has {needed} bytes: use a larger buffer"),
         })
     }
 }
@@ -128,7 +128,7 @@ impl fmt::Display for WatchError {
         f.write_str(match self {
             Self::Closed => "the module exchange was finalized: subscribe before that",
             Self::BadComponent => "a name of the component is empty or too long: choose one within the limits",
-            Self::NoSuchPeer => "the job has no such rank",
+            Self::NoSuchPeer => "the job has no such rank: use a rank below its size",
             Self::TooManyComponents => "the module exchange has no room for another component: set `components` higher",
         })
     }

@@ -119,9 +119,9 @@ impl fmt::Display for InstancesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uneven { size, bytes } => {
-                write!(f, "{bytes} bytes are not a whole number of instances of {size} bytes")
+                write!(f, "{bytes} bytes are not a whole number of instances of {size} bytes: check the size")
             }
-            Self::NoRoom { needed } => write!(f, "the framed instances need a buffer of {needed} bytes"),
+            Self::NoRoom { needed } => write!(f, "the framed instances need {needed} bytes: use a larger buffer"),
             Self::Malformed => f.write_str("the peer's component did not publish framed instances"),
         }
     }

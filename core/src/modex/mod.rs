@@ -48,7 +48,7 @@ pub use store::{MergeError, Merged, Store, StoreConfig};
 
 /// The module exchange, for components. The constructor of an implementation is `init`. No method blocks.
 ///
-/// One caller at a time: every operation takes `&mut self`.
+/// Threads cannot share it: every operation takes `&mut self`.
 pub trait Modex {
     /// The rank of this process in the job.
     fn rank(&self) -> u32;
@@ -64,8 +64,8 @@ pub trait Modex {
     /// [`SendError`]: then data that was published before stays published.
     fn send(&mut self, component: &Component<'_>, data: &[u8]) -> Result<(), SendError>;
 
-    /// Copies the newest data of the corresponding component of `peer` to `into`. Returns its length in bytes. The own rank is a peer
-    /// like any other. When [`exchange`](Self::exchange) is done, the data of all peers has arrived.
+    /// Copies the newest data of the corresponding component of `peer` to `into`. Returns its length in bytes. This
+    /// process is a peer like any other. When [`exchange`](Self::exchange) is done, the data of all peers has arrived.
     ///
     /// # Errors
     /// [`RecvError`]. [`NotYet`](RecvError::NotYet) means that data may still arrive, [`NotFound`](RecvError::NotFound) that the peer has
@@ -93,11 +93,12 @@ pub trait Modex {
     /// with a later deadline.
     fn exchange(&mut self, now: Instant, deadline: Instant) -> Result<Exchange, ExchangeError>;
 
-    /// Ends the exchange: every later operation returns `Closed`, and there are no watches and changes any more. It may be called again.
+    /// Ends the exchange: every later operation returns `Closed`, and watches and changes do not exist any more. It may be
+    /// called again.
     fn finalize(&mut self);
 }
 
-/// Names a subscription until the exchange is finalized.
+/// The handle of a subscription. It is valid until the exchange is finalized.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Watch(u64);

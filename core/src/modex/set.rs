@@ -151,7 +151,7 @@ impl<'a> Set<'a> {
         (0..self.count).map_while(move |_| read_entry(&mut reader).ok())
     }
 
-    /// The entry of the component that corresponds to `component`.
+    /// The entry of the component that corresponds to `component`. `None` if there is none.
     pub fn find(&self, component: &Component<'_>) -> Option<Entry<'a>> {
         self.entries().find(|entry| entry.component.corresponds(component))
     }
@@ -260,7 +260,8 @@ impl fmt::Display for NoRoom {
 
 impl core::error::Error for NoRoom {}
 
-/// Why bytes are not a valid set. It is the fault of the sender, except for [`Format`](Self::Format).
+/// Why bytes are not a valid set. The sender of the bytes is at fault, except for [`Format`](Self::Format), where both sides
+/// may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

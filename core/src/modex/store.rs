@@ -21,7 +21,8 @@ pub struct StoreConfig {
     pub size: u32,
     /// The incarnation of this process: larger than that of any earlier process with this rank in the job.
     pub incarnation: u32,
-    /// The most different components for which this process or a peer publishes or watches data.
+    /// The most components in the store: those that this process or a peer has published data for, and those that this process
+    /// watches.
     pub components: u32,
     /// Bytes for all published data together. Each publication needs 8 more bytes.
     pub bytes: u32,
@@ -118,9 +119,9 @@ struct Cell {
     next: u32,
 }
 
-/// The publications that a process knows: its own and those of its peers. Each operation takes constant time, except for the search
-/// for a component in a short list, and for the compaction of the data, which is rare: it happens when a publication replaces a
-/// shorter one and there is no room for it.
+/// The publications that a process knows: its own and those of its peers. Each operation takes constant time, with two
+/// exceptions: it searches for a component in a short list, and it compacts the data if a publication replaces a shorter one
+/// and there is no room for it, which is rare.
 ///
 /// Components use the store by [`Modex`]. The code that transports sets calls [`encode`](Self::encode) when
 /// [`revision`](Self::revision) has grown, and [`merge`](Self::merge) for each set that arrives from a peer.
@@ -212,8 +213,8 @@ impl<'m> Store<'m> {
         row.filter(|(cell, _)| cell.revision != 0).map(|(cell, key)| (key, cell.revision, self.block(cell)))
     }
 
-    /// Takes in a set of a peer. A set that is older than the known one, or repeated, or this process's own, changes nothing: some
-    /// transports deliver such sets.
+    /// Takes in a set of a peer. Some transports deliver a set that is older than the known one, a set twice, or this process's
+    /// own set. Such a set changes nothing.
     ///
     /// # Errors
     /// [`MergeError`]. If there is no room, the entries that did fit are stored, and the same set may be merged again.

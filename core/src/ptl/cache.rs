@@ -1,8 +1,9 @@
 //! A rail's cache of prepared requests (contract: `ptl_cache_size`, `ptl_cache_bytes`, P16-P19).
 //!
-//! A rail may want memory of its own with each send request, prepared once and used again: a work request for a queue pair, for
-//! example. It asks for it by [`Attributes::cache_size`](crate::rail::Attributes) and `cache_bytes`. The cache starts empty and
-//! grows by one entry at a time. Sends beyond its size have no entry ("uncached", `req_cached = false`).
+//! A rail may want memory of its own with each send request, which is prepared once and used again: for example, a work request
+//! for a queue pair. Its [`Attributes::cache_size`](crate::rail::Attributes) and `cache_bytes` say how much. The cache starts
+//! empty and grows by one entry at a time. If all entries are in use, a send gets none: it is *uncached* (`req_cached =
+//! false`).
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -30,7 +31,7 @@ pub struct Cache<'m> {
     memory: &'m mut [u64],
     entries: &'m mut [Entry],
     bytes: usize,
-    /// The first idle and the first unprepared entry, index plus one.
+    /// The first idle entry, and the first unprepared entry: index plus one, 0 for none.
     idle: u32,
     unprepared: u32,
     /// Entries below this were prepared at least once.
@@ -46,7 +47,8 @@ struct Entry {
 }
 
 impl<'m> Cache<'m> {
-    /// Makes a cache of at most `size` entries of `bytes` bytes each, for the rail of that index, cut from `arena`.
+    /// Makes a cache of at most `size` entries of `bytes` bytes each, for the rail with index `rail`. The memory comes from
+    /// `arena`.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the arena has less than [`cost`](Self::cost) left.
@@ -57,7 +59,7 @@ impl<'m> Cache<'m> {
         Ok(Self { rail, memory, entries, bytes: bytes as usize, idle: 0, unprepared: 0, touched: 0 })
     }
 
-    /// Most bytes that a cache takes from an arena, with its own place in the engine.
+    /// The most bytes that a cache takes from an arena, including its entry in the engine's table of caches.
     pub const fn cost(size: u32, bytes: u32) -> usize {
         let words = (bytes as usize).div_ceil(8);
         Arena::cost::<Self>(1).saturating_add(
@@ -70,7 +72,8 @@ impl<'m> Cache<'m> {
         self.rail
     }
 
-    /// Takes a prepared entry. If none is idle and there is room, prepares another with `init`. `None`: the send goes uncached.
+    /// Takes a prepared entry. If none is idle and there is room, it prepares another with `init`. `None`: all entries are in
+    /// use, and the send is uncached.
     pub fn take(&mut self, init: impl FnOnce(&mut [u8])) -> Option<u32> {
         if let Some(index) = self.idle.checked_sub(1) {
             let entry = self.entries.get_mut(index as usize)?;
@@ -110,7 +113,8 @@ impl<'m> Cache<'m> {
         }
     }
 
-    /// Undoes the preparation of all entries that are not in use, with `fini`: under memory pressure, or at the end.
+    /// Undoes the preparation of all entries that are not in use, with `fini`. It is called when memory is short, or at the
+    /// end.
     pub fn drain(&mut self, mut fini: impl FnMut(&mut [u8])) {
         while let Some(index) = self.idle.checked_sub(1) {
             if let Some(extra) = self.extra(index) {

@@ -1,8 +1,9 @@
-//! Floor 2: the fragments of one message on one rail.
+//! Floor 2: the frames of one message on one rail.
 //!
-//! Towards the rail this floor writes frames: first fragments, later fragments, control frames. Towards floor 3 it turns each frame
-//! into one of the [`Upcalls`], with a checked header; the contract's `ptl_match`, `ptl_send_progress` and `ptl_recv_progress` are
-//! among them. The state of a message is in its request; the data of a rail for each request is in its [`Cache`].
+//! It writes frames to the rail: first fragments, later fragments, control frames. It checks the header of each frame that
+//! arrives, and makes one of the [`Upcalls`] of floor 3; the contract's `ptl_match`, `ptl_send_progress` and
+//! `ptl_recv_progress` are among them. This floor keeps no state of a message: that is in its request. The [`Cache`] keeps the
+//! data of a rail for each request.
 
 mod cache;
 mod receive;

@@ -1,11 +1,11 @@
-//! Frames that arrive: which upcall each is.
+//! Frames that arrive: the check of their headers, and the upcall that each of them makes.
 
 use zerocopy::FromBytes;
 
 use crate::rail::{Frame, Peer, REMOTE_BUFFER_BYTES};
 use crate::wire::{self, Common, Kind};
 
-/// Floor 3's functions for arriving frames. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
+/// The functions of floor 3 for frames that arrive. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
 /// [`fragment`](Self::fragment) (`ptl_recv_progress`) and [`acked`](Self::acked) (`ptl_send_progress`). The engine is one
 /// implementation; a test or a tracer may be another (CONTRACTS P31).
 pub trait Upcalls {
@@ -15,13 +15,13 @@ pub trait Upcalls {
     fn first(&mut self, frame: &Frame, first: First) -> bool;
     /// A later fragment, for the receive that the header names.
     fn fragment(&mut self, frame: &Frame, header: wire::Fragment);
-    /// A message was matched at the other side, which wants its other bytes now, or says that it will ask for them later.
+    /// The peer has matched a message of this side. It wants the other bytes now, or says that it will ask for them later.
     fn acked(&mut self, from: Peer, header: wire::Ack);
-    /// A message was matched at the other side, which wants no more of it.
+    /// The peer has matched a message of this side, and wants no more of it.
     fn finished(&mut self, from: Peer, header: wire::Finish);
-    /// A message was refused.
+    /// The peer has refused a message of this side.
     fn rejected(&mut self, from: Peer, header: wire::Reject);
-    /// The peer holds messages back.
+    /// The peer holds back messages for lack of credit.
     fn held(&mut self, from: Peer, header: wire::Held);
     /// The peer asks for a message that is held back here.
     fn asked(&mut self, from: Peer, header: wire::Ask);
@@ -33,7 +33,7 @@ pub trait Upcalls {
     fn performed(&mut self, from: Peer, header: wire::Performed);
     /// The peer asks whether this side makes progress.
     fn keepalive(&mut self, from: Peer);
-    /// The peer has given up this side.
+    /// The peer has given up this side, which seemed to be stalled.
     fn given_up(&mut self, from: Peer);
     /// A frame without a valid header of this version.
     fn malformed(&mut self, frame: &Frame);
@@ -48,7 +48,7 @@ pub struct First {
     pub tag: u32,
     /// Number of the message, cut to 32 bits.
     pub sequence: u32,
-    /// `wire::FLAG_*`.
+    /// The flags: `wire::FLAG_*`.
     pub flags: u8,
     /// Bytes of the header: where the body begins in the frame.
     pub header: u8,
@@ -60,7 +60,7 @@ pub struct First {
     pub total: u64,
 }
 
-/// The header of an eager message, for a faster way than [`Upcalls::first`].
+/// The header of an eager message, for a path that is faster than [`Upcalls::first`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortHeader {
     pub context: u32,
@@ -82,8 +82,8 @@ pub(crate) fn short_message(header: [u64; 3]) -> Option<ShortHeader> {
     })
 }
 
-/// Makes the upcall of a frame. A frame is malformed if it is shorter than its header or longer than the header allows, or of
-/// another version, or of no known kind.
+/// Makes the upcall of a frame. A frame is malformed if it is shorter than its header, or longer than the header allows, or if
+/// its version or kind is not known.
 #[inline]
 pub fn receive<U: Upcalls>(frame: &Frame, upcalls: &mut U) {
     let head = frame.head();

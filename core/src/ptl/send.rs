@@ -6,7 +6,7 @@ use super::tag::TAG;
 use crate::convertor::Span;
 use crate::rail::{Cookie, Endpoint, FullRail, LINKED_HEAD, Lane, SendError, Sent, Shape};
 
-/// Sends a short message whole, copied. `words` is its header (see [`Match::words`](crate::wire::Match::words)).
+/// Sends a short message in one frame, and copies it. `words` is its header (see [`Match::words`](crate::wire::Match::words)).
 ///
 /// # Errors
 /// As [`Rail::reserve`](crate::rail::Rail::reserve).
@@ -19,8 +19,8 @@ pub unsafe fn eager<R: FullRail>(rail: &mut R, to: Endpoint, words: [u64; 3], bo
     unsafe { rail.send_now(to, TAG, words, body) }
 }
 
-/// Sends a first fragment: `header`, then all of `body`, which is no longer than the rail takes. `extra` are the bytes of the
-/// request in the rail's [`Cache`](super::Cache), if it has an entry.
+/// Sends a first fragment: `header`, then all of `body`, which must fit into one frame of the rail. `extra` is the memory of
+/// the request's entry in the rail's [`Cache`](super::Cache), if it has one.
 ///
 /// # Errors
 /// As [`Rail::send`](crate::rail::Rail::send).

@@ -17,13 +17,15 @@ pub(super) struct PendingAnswer {
     pub may_expose: bool,
     pub kind: u8,
     pub status: u8,
-    /// The target's memory, which is held against deregistration meanwhile; 0: none.
+    /// The target's memory, which cannot be deregistered while this answer needs it; 0: none.
     pub memory: u64,
+    /// The initiator's handle of the operation.
     pub id: u64,
+    /// The field `value` of the next frame.
     pub value: u64,
-    /// Bytes that were put.
+    /// The number of bytes that were put.
     pub len: u32,
-    /// Bytes that are still to be sent.
+    /// The data of a get that is still to be sent.
     pub data: Span,
 }
 

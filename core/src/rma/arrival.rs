@@ -1,4 +1,4 @@
-//! The ends of a frame that has arrived: its body is delivered, or the frame is released to the rail.
+//! What happens to a frame that has arrived: its body is delivered, or the frame is released to the rail.
 
 use crate::convertor::Span;
 use crate::rail::{Cookie, Delivery, Frame, FullRail, REMOTE_BUFFER_BYTES, RemoteBuffer};

@@ -1,9 +1,10 @@
-//! Operations of a rail's device: which of them it gets, and how they end.
+//! Operations of a rail's device: the choice between device and frames, and the end of operations that a device does.
 //!
-//! The device does a put or a get whenever its limits allow that. For atomics, all mechanisms that are used on the same memory have
-//! to agree with each other. If the device's atomics agree with the processor's (`GLOB`), each atomic is done by whichever mechanism
-//! has it. Otherwise all atomics on memory that peers may use atomics on are the device's: the handle of the memory says so, and the
-//! target does none. Atomics that the device does not have are then made of its compare and swap.
+//! The device does a put or a get whenever its limits allow that. For atomics, all mechanisms that are used on the same memory
+//! have to agree with each other. If the device's atomics agree with the processor's (`GLOB`), the device does the atomics that
+//! it has, and the processor does the others. Otherwise the device does all atomics on memory that is registered for atomics:
+//! the handle of the memory says so, and the target denies atomics that come in frames. An atomic that the device does not have
+//! is then a loop of its compare and swap.
 
 use super::errors::{BeginError, Denied};
 use super::handle::RemoteMemory;
@@ -18,7 +19,7 @@ use crate::rail::native::{Key, Local, Native, NativeError, OneSided, Work};
 use crate::rail::{Cookie, DeviceMemory, FullRail, Peer, SendError};
 
 /// Registers memory with a rail whose device has operations. If the rail does not take the memory, operations on it are emulated. A
-/// device does not check which peer accesses the memory: so memory for one peer alone has no key for peers.
+/// device does not check which peer accesses the memory, so memory that is registered for one peer has no key.
 pub(super) fn register<R: FullRail>(
     rail: &mut R,
     memory: &Span,
@@ -27,7 +28,8 @@ pub(super) fn register<R: FullRail>(
 ) -> Option<Registered> {
     let is_accelerators = access.contains(Access::ACCELERATOR);
     let can = rail.attributes().reach(is_accelerators);
-    // Peers do not see that the memory is an accelerator's. So the device has no rights to it for operations that it cannot do there.
+    // Peers do not see that the memory is an accelerator's. So the memory is registered without the rights for operations that
+    // the device cannot do on an accelerator.
     let may = |done: bool, right: Access| if is_accelerators && !done { right } else { Access::empty() };
     let access = access - may(can.put.limit != 0, Access::REMOTE_WRITE) - may(can.get.limit != 0, Access::REMOTE_READ);
     let access = access - may(false, Access::REMOTE_ATOMIC);
@@ -39,20 +41,22 @@ pub(super) fn register<R: FullRail>(
     Some(Registered { region, key: only.is_none().then_some(key), owns_atomics })
 }
 
-/// Whether all atomics on memory have to be the device's: its atomics do not agree with the processor's, and it has compare and swap,
-/// of which all others can be made.
+/// Whether the device has to do all atomics on memory: its atomics do not agree with the processor's, and it has compare and
+/// swap, with which all others can be done.
 pub(crate) const fn device_owns(atomics: AtomicSupport) -> bool {
     atomics.contains(AtomicSupport::CSWAP) && !atomics.contains(AtomicSupport::GLOB)
 }
 
-/// Whether the aligned 64-bit word around an offset lies in the memory. The handle comes from a peer, so its length may be any.
+/// Whether the aligned 64-bit word around an offset lies in the memory. The handle comes from a peer, so its length may have
+/// any value.
 fn has_word_around(remote: &RemoteMemory, offset: u64) -> bool {
     let word_offset = remote.base().wrapping_add(offset) & 7;
     offset.checked_sub(word_offset).is_some_and(|begin| remote.len().checked_sub(begin).is_some_and(|left| left >= 8))
 }
 
 impl OperationState {
-    /// Chooses the mechanism that does the operation, by the operations of the rail's device and by the handle of the memory.
+    /// Chooses the mechanism that does the operation. The choice depends on the operations that the rail's device has, and on
+    /// the handle of the memory.
     pub(super) fn choose_method(&mut self, can: &OneSided, remote: &RemoteMemory) -> Result<(), BeginError> {
         let key = remote.key().filter(|_| can.any());
         self.key = key.unwrap_or(self.key);
@@ -68,7 +72,7 @@ impl OperationState {
         Ok(())
     }
 
-    /// The method of an atomic on memory whose atomics are all done by the device.
+    /// The method of an atomic on memory where the device does all atomics.
     fn device_atomic_method(
         &self,
         can: &OneSided,
@@ -107,7 +111,8 @@ impl OperationState {
         Some((atomic, AtomicFlags::from_bits_retain(self.flags.into())))
     }
 
-    /// The compare and swap that does an atomic, if the 64-bit word has the expected value; and the offset of that word.
+    /// The compare and swap that stands for an atomic, and the offset of its 64-bit word. It takes effect if the word has the
+    /// expected value.
     fn compare_swap(&self, atomic: Atomic, flags: AtomicFlags) -> (Atomic, u64) {
         if !flags.contains(AtomicFlags::BITS_32) {
             return (Atomic::CompareSwap(self.expected, atomic.of_word(self.expected, flags)), self.offset);
@@ -130,7 +135,7 @@ impl OperationState {
     /// The device has done a piece, or has compared the word. `old` is the value that it found.
     pub(super) fn on_device_done(&mut self, old: u64) {
         if self.kind != Kind::Atomic {
-            return; // its bytes were counted when it was posted
+            return; // the bytes of the piece were counted when it was posted
         }
         if self.method == Method::CompareSwap && old != self.expected {
             (self.expected, self.requested) = (old, 0); // the word has changed meanwhile: try again with the new value
@@ -145,7 +150,7 @@ impl OperationState {
         (self.done, self.value) = (ATOMIC_LEN, old);
     }
 
-    /// The device has not done a piece.
+    /// The device has refused a piece, or has failed to do it.
     pub(super) fn on_device_error(&mut self, error: NativeError) {
         match error {
             NativeError::Refused => (self.status, self.denied) = (Status::Denied, Denied::NoRight as u8),
@@ -155,8 +160,8 @@ impl OperationState {
     }
 }
 
-/// Gives the next piece of an operation to the device. If the device is out of reach and has no piece of the operation, the rest goes
-/// by frames.
+/// Gives the next piece of an operation to the device. If no device reaches the peer now, and none has a piece of the
+/// operation, the rest of a put or get goes in frames.
 pub(super) fn post(state: &mut OperationState, handle: Handle, routes: &mut impl Routes) -> Result<(), SendError> {
     let Some(Route { rail, endpoint, .. }) = routes.device_route(Peer(state.peer)) else {
         let can_go_on = state.kind != Kind::Atomic && state.in_device == 0;
@@ -182,12 +187,12 @@ pub(super) fn post(state: &mut OperationState, handle: Handle, routes: &mut impl
         }
     };
     let native = Native { work, key: state.key, offset };
-    // SAFETY: the caller of `begin` vouches for the memory until the operation is finished. It is not finished before the device is
-    // done with the memory, or before the peer is forgotten, when the rail is done with it.
+    // SAFETY: the caller of `begin` vouches for the memory until the operation is finished. It is not finished before the
+    // device is done with the memory, unless the peer is forgotten, and then the rail is done with the memory.
     match unsafe { rail.perform(endpoint, &native, Cookie(handle.to_bits() | RMA_COOKIE)) } {
         Ok(old) => {
             state.requested = state.requested.saturating_add(bytes);
-            // The operation does not end before the device has no piece of it any more.
+            // The piece counts as done already, but the operation does not end while `in_device` counts a piece.
             state.done = state.done.saturating_add(piece.len());
             match old {
                 Some(old) => state.on_device_done(old),
@@ -195,10 +200,11 @@ pub(super) fn post(state: &mut OperationState, handle: Handle, routes: &mut impl
             }
         }
         Err(NativeError::Busy | NativeError::Unreachable) => return Err(SendError::Busy),
-        // One mechanism at a time: when the device's link goes down, all of the operation that is in flight is lost.
+        // An operation does not use device and frames at the same time: if the device's link goes down, all of its pieces in
+        // flight end as lost.
         Err(NativeError::NotAvailable) if state.in_device != 0 => return Err(SendError::Busy),
-        // The device knows its limits better than its attributes tell, and nothing was done: so the operation goes by frames. An
-        // atomic that only the device may do is denied there.
+        // The device has limits that its attributes do not state. It has done nothing, so the operation goes in frames. If only
+        // the device may do the atomic, the target denies those frames.
         Err(NativeError::NotAvailable) if state.method == Method::Device => state.method = Method::Frames,
         Err(error) => state.on_device_error(error),
     }

@@ -10,8 +10,9 @@ use crate::rail::native::{Local, Native, NativeError, Reach, Work};
 use crate::rail::{Cookie, Endpoint, FullRail};
 
 impl Rma<'_> {
-    /// Has a rail do an operation that has ended when this returns. Returns the old word of an atomic, else 0. `None`: nothing was
-    /// done; use [`begin`](Rma::begin), which also reports errors.
+    /// Does an operation at once, by a rail that can: the operation has ended when this returns. Returns the old word of an
+    /// atomic, or 0 for a put or get. `None`: nothing was done, and the caller uses [`begin`](Rma::begin), which also reports
+    /// errors.
     ///
     /// # Safety
     /// Local memory is readable for a put, writable and nobody else's for a get, until this returns.

@@ -25,12 +25,12 @@ pub struct Config {
     pub regions: u32,
     /// The most operations of this side at a time.
     pub operations: u32,
-    /// The most unanswered requests of one peer; at least 1.
+    /// The RMA window: the most unanswered requests of one peer; at least 1.
     pub window: u16,
 }
 
 impl Default for Config {
-    /// For a handful of windows and threads.
+    /// Sizes for a handful of windows and threads.
     fn default() -> Self {
         Self { regions: 16, operations: 32, window: 8 }
     }
@@ -40,7 +40,7 @@ impl Config {
     /// No one-sided operations: memory cannot be registered, no operation can be begun, and the tables take no memory.
     pub const OFF: Self = Self { regions: 0, operations: 0, window: 0 };
 
-    /// Slots for answers: as many as all peers together may use, so that a slot is never missing.
+    /// The number of slots for answers: a window for each peer, so a slot is never missing.
     pub const fn answers(&self, peers: u32) -> u32 {
         if self.regions == 0 {
             return 0; // no memory is registered, so any request violates the protocol
@@ -57,7 +57,7 @@ impl Config {
         if self.window == 0 { 1 } else { self.window }
     }
 
-    /// The most bytes that the tables take from an arena, with so many peers.
+    /// The most bytes that the tables for this number of peers take from an arena.
     pub const fn bytes(&self, peers: u32) -> usize {
         Registry::cost(self.regions)
             .saturating_add(Operations::cost(self.operations))
@@ -74,7 +74,8 @@ pub struct Counters {
     pub served: u64,
     /// Requests of peers that were denied.
     pub denied: u64,
-    /// Requests that were dropped because the peer had as many unanswered requests as its window allows.
+    /// Requests that were dropped because the peer already had as many unanswered requests as the window allows. A fault of the
+    /// peer.
     pub window_violations: u64,
     /// Frames that were dropped because their fields are wrong.
     pub malformed: u64,
@@ -93,11 +94,11 @@ pub struct Counters {
 /// The counts of operations and requests between this side and one peer.
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct PeerCounts {
-    /// Operations of this side whose end was not reported.
+    /// Operations of this side whose end was not reported yet.
     pub(super) operations: u32,
     /// Requests of this side without an answer.
     pub(super) unanswered: u32,
-    /// Requests of the peer whose answers have not left.
+    /// Requests of the peer whose answers have not left yet.
     pub(super) owed: u32,
     /// A frame was sent to the peer, or came from it.
     pub(super) contacted: bool,
@@ -128,8 +129,8 @@ impl<'m> Rma<'m> {
 
     /// Registers memory, for the peer `only` or for all peers. `None`: no slot is free.
     ///
-    /// The memory is registered with `rail`, too, if that has operations of its own. `rail` comes with the rights that peers may get by
-    /// its device.
+    /// If `rail` has operations of its own, the memory is also registered with it. `rail` comes with the rights that its device
+    /// may give to peers.
     pub fn register<R: FullRail>(
         &mut self,
         rail: Option<(&mut R, Access)>,
@@ -159,8 +160,8 @@ impl<'m> Rma<'m> {
         Ok(region.is_exposed())
     }
 
-    /// A peer's memory is not reached by the device any more, but the peer is reached by other rails. Operations that the device has
-    /// begun may be done or not: they end as lost.
+    /// The device does not reach a peer's memory any more, but other rails reach the peer. Operations that the device has begun
+    /// end as lost, since it is not known whether they were done.
     pub fn lose_device(&mut self, peer: Peer) {
         self.fail(peer, Failure::Lost, |state| state.in_device != 0);
     }
@@ -178,8 +179,9 @@ impl<'m> Rma<'m> {
         cookie.0 & RMA_COOKIE != 0
     }
 
-    /// Takes in a frame with the tag [`BTL_BASE`](crate::rail::tags::BTL_BASE) from `rail`, and releases it sooner or later. `from` is
-    /// the rail's endpoint of the sender. Frames that have to be sent for it wait for [`send_queued`](Self::send_queued).
+    /// Takes in a frame with the tag [`BTL_BASE`](crate::rail::tags::BTL_BASE) from `rail`, and releases it when its body was
+    /// used. `from` is the rail's endpoint of the sender. Answers are only queued: [`send_queued`](Self::send_queued) sends
+    /// them.
     pub fn on_frame<R: FullRail>(&mut self, rail: &mut R, from: Option<Endpoint>, frame: &Frame) {
         if let Some(counts) = self.peers.get_mut(frame.from.0 as usize) {
             counts.contacted = true;
@@ -212,7 +214,7 @@ impl<'m> Rma<'m> {
         !self.answers.is_idle() || self.operations.needs_retry
     }
 
-    /// Whether there is nothing to do before a rail reports an event.
+    /// Whether nothing is to be done until a rail reports an event: no frame waits for room, and no end waits to be reported.
     pub fn is_idle(&self) -> bool {
         !self.has_queued() && self.operations.due() == 0
     }
@@ -242,7 +244,7 @@ impl<'m> Rma<'m> {
         }
     }
 
-    /// Operations that have ended, and whose end was not reported.
+    /// The number of operations that have ended, and whose end was not reported yet.
     pub const fn due(&self) -> u32 {
         self.operations.due()
     }

@@ -10,7 +10,7 @@ use crate::error::Blame;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Denied {
-    /// The memory is not registered: it was deregistered meanwhile, or its owner never gave out this handle.
+    /// The memory is not registered: it was deregistered before, or its owner never gave out this handle.
     NoMemory = 1,
     /// The memory was not registered for this kind of operation, or not for this peer.
     NoRight = 2,
@@ -36,9 +36,11 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoMemory => "the target has not registered this memory, or has deregistered it",
-            Self::NoRight => "the target did not register the memory for this kind of operation or for this peer",
-            Self::OutOfBounds => "the operation reaches beyond the end of the target's memory",
+            Self::NoMemory => "the target has deregistered this memory, or never registered it: ask its owner for a new handle",
+            Self::NoRight => {
+                "the target did not register the memory for this operation or for this peer: register it with that right"
+            }
+            Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
             Self::NotAvailable => "the target does not have this operation, or not at an address with this alignment",
         })
     }
@@ -59,7 +61,7 @@ pub enum BeginError {
     NotAvailable,
     /// The operation reaches beyond the end of the memory that the handle names.
     OutOfBounds,
-    /// The local registration has ended, lacks the right that the operation needs, or is of other memory.
+    /// The local memory was deregistered, lacks the right that the operation needs, or does not lie in the registration.
     NotRegistered,
 }
 
@@ -78,7 +80,7 @@ impl fmt::Display for BeginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => "too many one-sided operations are in progress: make progress and try again",
-            Self::Unreachable => "the peer is lost or was removed",
+            Self::Unreachable => "the peer is lost or was removed: its memory cannot be reached any more",
             Self::NotAvailable => "there is no such operation, or not with this length or alignment",
             Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
             Self::NotRegistered => "the local memory is not registered for this operation: register it with the right that the operation needs",
@@ -88,7 +90,7 @@ impl fmt::Display for BeginError {
 
 impl core::error::Error for BeginError {}
 
-/// Why an operation that was begun has failed. If the peer was lost or removed, it is not known whether the target did it.
+/// Why an operation that was begun has failed. If the peer was lost or removed, it is not known whether the operation was done.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]

@@ -17,16 +17,17 @@ pub const GET: u8 = VERSION | 2;
 pub const ATOMIC: u8 = VERSION | 3;
 /// Answer: the request is done or denied.
 pub const DONE: u8 = VERSION | 4;
-/// Answer: the bytes that a get wants.
+/// Answer: bytes that a get has asked for.
 pub const DATA: u8 = VERSION | 5;
 /// As [`PUT`], but the body is a [`RemoteBuffer`](crate::rail::RemoteBuffer) of the bytes.
 pub const PUT_EXPOSED: u8 = VERSION | 8;
 /// As [`GET`], and the answer may be a remote buffer of the bytes.
 pub const GET_EXPOSED: u8 = VERSION | 9;
-/// Answer: a remote buffer of the bytes that a get wants.
+/// Answer: a remote buffer of the bytes that a get has asked for.
 pub const EXPOSED: u8 = VERSION | 10;
 
-/// Status of an answer: the target could not read the exposed bytes. Nothing was done, and the bytes have to come in frames.
+/// Status of an answer: the target could not read the exposed bytes. It has done nothing, and the initiator has to send the
+/// bytes in frames.
 pub const NOT_READ: u8 = 0xff;
 
 /// The header of a request to a target.
@@ -35,7 +36,7 @@ pub const NOT_READ: u8 = 0xff;
 pub struct Request {
     /// [`PUT`], [`GET`], [`ATOMIC`], [`PUT_EXPOSED`] or [`GET_EXPOSED`].
     pub kind: u8,
-    /// Of an atomic, the value of its [`AtomicOp`](super::AtomicOp). 0 means compare and swap: the body is the word to compare
+    /// In an atomic: the value of its [`AtomicOp`](super::AtomicOp). 0 means compare and swap: the body is the word to compare
     /// with.
     pub operation: u8,
     /// The values of [`AtomicFlags`].
@@ -49,7 +50,7 @@ pub struct Request {
     pub memory: U64,
     /// Offset in that memory, in bytes.
     pub offset: U64,
-    /// Of an atomic, the operand. Of a get, the offset in the initiator's memory at which the data belongs.
+    /// In an atomic: the operand. In a get: the offset in the initiator's memory at which the data belongs.
     pub operand: U64,
 }
 
@@ -68,8 +69,8 @@ pub struct Answer {
     pub len: U32,
     /// The initiator's handle of the operation.
     pub id: U64,
-    /// Of an atomic, the old word. Of data, the offset in the initiator's memory at which it belongs: the operand of the get, plus
-    /// the bytes of this answer that were sent before.
+    /// In the answer to an atomic: the old word. In the answer to a get: the offset in the initiator's memory at which the data
+    /// belongs, which is the operand of the get, plus the bytes that earlier frames of this answer had.
     pub value: U64,
 }
 

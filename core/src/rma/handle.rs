@@ -1,4 +1,4 @@
-//! The handle by which a peer names memory that was registered here.
+//! The handle with which a peer accesses memory that was registered here.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -24,9 +24,9 @@ const OWNS_ATOMICS: u8 = 2;
 const BIG_ENDIAN: u8 = 4;
 
 /// The handle of registered memory for peers. The owner sends its bytes to peers by any means. The handle has a slot and a
-/// generation, which the target checks together with rights and bounds, so that the target denies operations on memory that was
-/// deregistered since (CONTRACTS B25). The handle is no secret: a peer can do what all peers may do, even without it. The address is
-/// only a label, from which offsets are computed.
+/// generation. The target checks them together with rights and bounds, so it denies operations on memory that was deregistered
+/// meanwhile (CONTRACTS B25). The handle is not a secret: a peer without it can still access the memory, if the memory was
+/// registered for all peers. The address is only a label, from which offsets are computed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RemoteMemory {

@@ -68,12 +68,12 @@ impl Rma<'_> {
         Ok(Operation(handle))
     }
 
-    /// Whether local memory is registered with the right that the operation needs.
+    /// Checks that local memory is registered with the right that the operation needs.
     fn check_local(&self, registration: Option<Registration>, state: &OperationState) -> Result<(), BeginError> {
         let Some(registration) = registration else { return Ok(()) };
         let region = self.registry.get(registration.0).ok_or(BeginError::NotRegistered)?;
         if state.local.is_empty() {
-            return Ok(()); // an atomic returns its result with its completion
+            return Ok(()); // an atomic has no local memory: its completion brings the result
         }
         let may_write = Access::from_bits_retain(region.access).contains(Access::LOCAL_WRITE);
         let lies_within = match (region.memory.as_run(), state.local.as_run()) {
@@ -86,7 +86,7 @@ impl Rma<'_> {
         if lies_within && (may_write || state.kind == Kind::Put) { Ok(()) } else { Err(BeginError::NotRegistered) }
     }
 
-    /// The end of an operation that has ended. Each end is reported once.
+    /// The next operation that has ended, with its result. Each end is reported once.
     pub fn next_finished(&mut self) -> Option<Finished> {
         let slot = self.operations.completed.pop()?;
         let handle = self.operations.slots.handle(slot)?;
@@ -111,7 +111,7 @@ impl Rma<'_> {
         }
     }
 
-    /// Sends the requests that wait, of each operation as many as there is room for.
+    /// Sends the requests that wait: for each operation, as many as there is room for.
     pub(super) fn send_requests(&mut self, routes: &mut impl Routes) {
         self.operations.needs_retry = false;
         for _ in 0..self.operations.unsent.len() {
@@ -139,7 +139,7 @@ impl Rma<'_> {
             };
             match begun {
                 Ok(()) if method != Method::Frames => {
-                    // Unless the operation continues by frames.
+                    // `post` may have changed the method to frames: then the device did nothing.
                     self.counters.by_device = self.counters.by_device.wrapping_add((state.method == method).into());
                 }
                 Ok(()) => {
@@ -147,7 +147,7 @@ impl Rma<'_> {
                     counts.unanswered = counts.unanswered.saturating_add(1);
                     state.unanswered = state.unanswered.saturating_add(1);
                 }
-                // If there is no route to the peer, the peer is lost or will be, which ends the operation.
+                // If there is no route to the peer, a link comes up later, or the peer is lost, which ends the operation.
                 Err(_) => {
                     self.operations.needs_retry = true;
                     break;
@@ -170,8 +170,8 @@ impl Rma<'_> {
         }
     }
 
-    /// To be called after each change of an operation's state: puts an operation that has ended in the queue of those to report, and
-    /// restarts an operation whose exposed bytes could not be read.
+    /// Queues an operation for its report if it has ended, or restarts it in frames if its exposed bytes could not be read. It
+    /// has to be called after each change of an operation's state.
     pub(super) fn complete_or_restart(&mut self, slot: u32) {
         let Some(state) = self.operations.slots.at_mut(slot) else { return };
         if state.has_ended() && !state.is_completed {
@@ -233,7 +233,7 @@ impl Rma<'_> {
     ) {
         let Some(state) = self.operations.slots.get_mut(handle) else { return };
         let sink = state.local.window(answer.value.get(), answer.len.get().into());
-        // Each remote buffer is the only answer to a request, and has no more bytes than the request.
+        // A remote buffer has to be the only answer to its request, so it has at most as many bytes as a request can ask for.
         let fits = sink.len() == u64::from(answer.len.get()) && !sink.is_empty() && sink.len() <= MAX_EXPOSED;
         let is_requested = state.kind == Kind::Get && !state.frames_only && answer.last != 0;
         if state.status != Status::Active {
@@ -251,7 +251,8 @@ impl Rma<'_> {
         }
     }
 
-    /// Has the rail deliver the data of a get, if the answer fits the request. Returns whether the rail got the frame back by that.
+    /// Has the rail deliver the data of a get, if the answer fits the request. Returns `true` if the delivery releases the
+    /// frame; otherwise the caller has to release it.
     fn on_data<R: FullRail>(&mut self, rail: &mut R, frame: &Frame, answer: &Answer, handle: Handle) -> bool {
         let Some(state) = self.operations.slots.get_mut(handle) else { return false };
         let body = (frame.len as usize).saturating_sub(ANSWER) as u64;
@@ -265,8 +266,8 @@ impl Rma<'_> {
         }
         state.done = state.done.saturating_add(body);
         state.in_rail = state.in_rail.saturating_add(1);
-        // SAFETY: the caller of `begin` vouches for the memory of the get until it is finished. It is not finished while `in_rail`
-        // counts this frame, or until the peer is forgotten, when the rail is done with the memory.
+        // SAFETY: the caller of `begin` vouches for the memory of the get until the get is finished. It is not finished while
+        // `in_rail` counts this frame, unless the peer is forgotten, and then the rail is done with the memory.
         if unsafe { deliver(rail, frame, ANSWER, sink, Cookie(handle.to_bits() | RMA_COOKIE)) } == Delivery::Done {
             state.in_rail = state.in_rail.saturating_sub(1);
         }
@@ -359,9 +360,9 @@ fn send_request(state: &mut OperationState, handle: Handle, routes: &mut impl Ro
     let lane = if len <= eager { Lane::Eager } else { Lane::Bulk };
     let shape = Shape { tag: tags::BTL_BASE, lane, header: REQUEST as u8, len };
     let cookie = Cookie(handle.to_bits() | RMA_COOKIE);
-    // SAFETY: the caller of `begin` vouches for the memory of a put until it is finished. It is not finished before `Sent`, or
-    // before the peer is forgotten, when the rail is done with the memory. The word to compare with and a remote buffer are short, so
-    // rails copy them.
+    // SAFETY: the caller of `begin` vouches for the memory of a put until the put is finished. It is not finished before
+    // `Sent`, unless the peer is forgotten, and then the rail is done with the memory. The word to compare with and a remote
+    // buffer are short, so rails copy them.
     let sent = unsafe { rail.send(endpoint, shape, header.as_bytes(), body, cookie) }?;
     if sent == Sent::InPlace {
         state.in_rail = state.in_rail.saturating_add(1);

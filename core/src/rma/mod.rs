@@ -1,4 +1,4 @@
-//! One-sided operations: a process puts, gets, and uses atomics on memory of a peer, and the peer receives nothing.
+//! One-sided operations: a process puts, gets, and uses atomics on memory of a peer, and the peer posts no receive for that.
 //!
 //! Memory is registered with rights ([`Access`]). That yields a handle for its owner ([`Registration`]) and a handle for peers
 //! ([`RemoteMemory`]), whose bytes the owner sends to peers by any means. With this handle they put, get, and use atomics on words.
@@ -9,26 +9,28 @@
 //! operation that is complete at the initiator is done at the target (CONTRACTS B44). Atomics are done by the target's processor, so
 //! they agree with its own atomics (`GLOB`).
 //!
-//! A long put or get is split into as many requests as the frames of the rail need. A target accepts a fixed number of unanswered
-//! requests from each peer, the *window*, and every [`RemoteMemory`] tells it. An initiator has no more unanswered requests than
-//! that. So the target always has a slot for an answer. Requests beyond the window violate the protocol: they are dropped and
-//! counted. Answers for which the rail has no room wait in their slots, and requests wait with their operation. Frames are taken in
-//! even when everything is full, so two sides never wait for each other.
+//! A long put or get is split into requests, each of which fits into a frame of the rail. A target accepts a fixed number of
+//! unanswered requests from each peer, the *window*, and every [`RemoteMemory`] has that number. An initiator never has more
+//! unanswered requests. So the target always has a slot for an answer. Requests beyond the window violate the protocol: they
+//! are dropped and counted. Answers for which the rail has no room wait in their slots, and requests wait with their operation.
+//! Frames are taken in even when everything is full, so two sides never wait for each other.
 //!
 //! # Operations of a device
-//! If a rail has operations of its own ([`native`](crate::rail::native)), memory is registered with the rail, too. The rail's device does
-//! what it can, and the rest is emulated. All atomics on registered memory are done by one mechanism: by the device if its atomics do
-//! not agree with the processor's. Otherwise they could give wrong results. Atomics that the device does not have are done by its
-//! compare and swap.
+//! If a rail has operations of its own ([`native`](crate::rail::native)), memory is registered with the rail, too. The rail's
+//! device does what it can, and the rest is emulated. If the device's atomics do not agree with the processor's, one word must
+//! not see both, or results would be wrong. So the device then does all atomics on registered memory: those that it does not
+//! have, by its compare and swap.
 //!
 //! # Single copy
-//! On a rail that [exposes memory](crate::rail::SingleCopy::expose), as shared memory does by way of the kernel, requests and answers have
-//! a remote buffer in place of long data, and the other side reads the bytes from where they lie. The target reads the bytes of a put
-//! after it has checked rights and bounds. The initiator reads those of a get. Bytes that cannot be read are requested once more, in
-//! frames. Exposed memory is revoked when it is deregistered. An initiator that reads after that gets nothing, and its get is denied.
+//! Some rails [expose memory](crate::rail::SingleCopy::expose): over shared memory the kernel copies from one process to
+//! another. On such a rail, requests and answers have a remote buffer in place of long data, and the other side reads the bytes
+//! where they are. The target reads the bytes of a put after it has checked rights and bounds. The initiator reads the bytes of
+//! a get. If bytes cannot be read, the whole operation is done once more, in frames. Exposed memory is revoked when it is
+//! deregistered. An initiator that reads after that gets nothing, and its get is denied.
 //!
 //! # Trust
-//! The target checks slot, generation, rights and bounds of each request. An initiator takes no byte beyond those that it asked for.
+//! The target checks slot, generation, rights and bounds of each request. An initiator accepts only bytes that it has asked
+//! for.
 //!
 //! ```
 //! use towline_core::arena::Arena;

@@ -12,7 +12,7 @@ use crate::rail::atomics::{Atomic, AtomicFlags};
 use crate::rail::native::{Key, Region};
 use crate::rail::{Endpoint, FullRail, RemoteBuffer};
 
-/// Names an operation until its end is reported.
+/// The handle of an operation. It is valid until the end of the operation is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Operation(pub(crate) Handle);
@@ -34,7 +34,7 @@ pub enum Transfer {
 pub struct Finished {
     /// The operation. Its handle is stale from now on.
     pub operation: Operation,
-    /// Of an atomic, the old value of the word; else 0.
+    /// `Ok`: the old value of the word if the operation was an atomic, otherwise 0.
     pub result: Result<u64, Failure>,
 }
 
@@ -71,9 +71,9 @@ pub(super) enum Status {
 
 /// The state of an operation.
 ///
-/// Bytes are counted in three fields. `requested` counts all bytes for which a request was sent, or which were given to the device;
-/// each of them ends up in `done` or in `unread`, unless the operation fails. The operation is complete when `done` has all of its
-/// bytes.
+/// Three fields count bytes. `requested` counts the bytes for which a request was sent, and the bytes that were given to the
+/// device. Unless the operation fails, `done` or `unread` counts each of them later. The operation is complete when `done` is
+/// its length.
 #[derive(Clone, Copy, FromZeros, Debug)]
 pub(super) struct OperationState {
     pub kind: Kind,
@@ -81,17 +81,17 @@ pub(super) struct OperationState {
     pub status: Status,
     /// Why the target has denied the operation: the number from its answer.
     pub denied: u8,
-    /// The operation is in the queue of those with requests to send.
+    /// The operation is in the queue of operations with requests to send.
     pub is_queued: bool,
-    /// The operation is in the queue of those whose end is to be reported.
+    /// The operation is in the queue of operations whose end is to be reported.
     pub is_completed: bool,
     /// The values of [`AtomicFlags`].
     pub flags: u8,
     /// Whether `region` is valid.
     pub has_region: bool,
-    /// Exposed bytes could not be read: from now on all bytes come and go in frames.
+    /// Exposed bytes could not be read: all bytes are now sent in frames.
     pub frames_only: bool,
-    /// Unanswered requests that the target accepts.
+    /// The RMA window: the most unanswered requests that the target accepts.
     pub window: u16,
     pub peer: u32,
     /// Requests without an answer.
@@ -101,28 +101,28 @@ pub(super) struct OperationState {
     /// Pieces of the operation that the device has not finished.
     pub in_device: u32,
     pub local: Span,
-    /// The local registration, which is held against deregistration meanwhile; 0: none.
+    /// The local registration, which cannot end before the operation; 0: none.
     pub registration: u64,
     /// The target's handle of the memory.
     pub remote: u64,
     pub offset: u64,
-    /// Bytes for which requests were sent, and bytes that are done. An atomic counts as [`ATOMIC_LEN`].
+    /// Bytes that were requested or given to the device, and bytes that are done. An atomic counts as [`ATOMIC_LEN`].
     pub requested: u64,
     pub done: u64,
     /// Exposed bytes that could not be read. When nothing else of the operation is in flight, all of it is requested again.
     pub unread: u64,
-    /// Of an atomic: its parts, and the old value of the word.
+    /// For an atomic: its parts, and the old value of the word.
     pub op_code: u8,
     pub operand: u64,
     pub compare: [u8; 8],
     pub value: u64,
-    /// Of an operation of the device: the rail's handle of local memory, the key of the target's memory, and the most bytes that the
-    /// device takes at once.
+    /// For an operation of the device: the rail's handle of local memory, the key of the target's memory, and the most bytes
+    /// that the device takes at once.
     pub region: Region,
     pub key: Key,
     pub piece: u64,
-    /// Of a compare and swap in place of another atomic: the expected value of the 64-bit word, the offset of the operation's word
-    /// in it, and whether the target's words have their most significant byte first.
+    /// For a compare and swap in place of another atomic: the expected value of the 64-bit word, the offset of the operation's
+    /// word in it, and whether the target's words are big-endian.
     pub expected: u64,
     pub word_offset: u64,
     pub is_big_endian: bool,
@@ -136,13 +136,13 @@ impl OperationState {
         if self.kind == Kind::Atomic { ATOMIC_LEN } else { self.local.len() }
     }
 
-    /// Whether no request is to be sent now.
+    /// Whether the operation has no request to send now.
     pub fn is_all_requested(&self) -> bool {
         self.status != Status::Active || self.unread != 0 || self.requested >= self.len()
     }
 
-    /// Starts the whole operation again, in frames, if some bytes could not be read and nothing else of it is in flight. Returns
-    /// whether it does.
+    /// Starts the whole operation again, in frames, if some bytes could not be read and no part of it is in flight. Returns
+    /// whether it was started again.
     pub fn restart_in_frames(&mut self) -> bool {
         let is_idle = self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0;
         let is_all_known = is_idle && self.done.saturating_add(self.unread) >= self.requested;
@@ -159,21 +159,22 @@ impl OperationState {
         is_decided && self.unanswered == 0 && self.in_rail == 0 && self.in_device == 0 && !self.is_queued
     }
 
-    /// Whether an answer is expected. The last answer of several may overtake the others.
+    /// Whether an answer is expected. A get with no unanswered request may still get data, since the last frame of an answer
+    /// may overtake the others.
     pub fn expects_answer(&self) -> bool {
         self.unanswered != 0
             || (self.kind == Kind::Get && self.status == Status::Active && self.done < self.local.len())
     }
 
-    /// Exposes the next bytes of a put to the peer, if these are more than fit into a frame.
+    /// Exposes the next bytes of a put to the peer, if they do not fit into a frame, which has room for `in_frame` bytes.
     pub fn expose<R: FullRail>(&self, rail: &mut R, to: Endpoint, in_frame: u64) -> Option<(Span, RemoteBuffer)> {
         let piece = self.local.window(self.requested, MAX_EXPOSED);
         let buffer = if self.frames_only || piece.len() <= in_frame { None } else { rail.expose(to, &piece) };
         Some((piece, buffer?))
     }
 
-    /// The next bytes of a get, if the peer is to expose them: as many as can be read at once (`most`), if these are more than fit
-    /// into a frame.
+    /// The next bytes of a get, if the peer is to expose them: up to `most` bytes, which is what can be read at once, if they
+    /// do not fit into a frame, which has room for `in_frame` bytes.
     pub fn exposed_piece(&self, most: u64, in_frame: u64) -> Option<Span> {
         let piece = self.local.window(self.requested, most.min(MAX_EXPOSED));
         let fits = !self.frames_only && piece.len() > in_frame && piece.as_contiguous().is_some();

@@ -22,13 +22,14 @@ pub struct Registration(pub(super) Handle);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registered {
     pub region: DeviceRegion,
-    /// The key for peers, if they may use the memory by the device.
+    /// The key for peers, if they may access the memory by the device.
     pub key: Option<Key>,
     /// All atomics on the memory are done by the device.
     pub owns_atomics: bool,
 }
 
-/// Of memory for one peer: this peer was removed or lost. Another peer may get its number, so no peer has rights any more.
+/// Memory was registered for one peer, and this peer was removed or lost. Another peer may get its number, so no peer has
+/// rights any more.
 const REVOKED: u32 = u32::MAX;
 
 #[derive(Clone, Copy, FromZeros, Debug)]
@@ -106,8 +107,8 @@ impl<'m> Registry<'m> {
         }
     }
 
-    /// Ends a registration. Returns the region, so that the caller can deregister it with the rail. If operations use the memory,
-    /// these go on, no other operation begins, and the caller has to try again.
+    /// Ends a registration. Returns the region, so that the caller can deregister it with the rail. While operations use the
+    /// memory, this returns an error: these operations go on, no other operation begins, and the caller has to try again.
     pub fn deregister(&mut self, handle: Handle) -> Result<Region, DeregisterError> {
         let region = self.regions.get_mut(handle).ok_or(DeregisterError::Stale)?;
         region.flags |= CLOSED;

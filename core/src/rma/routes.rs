@@ -1,4 +1,4 @@
-//! The rails by which peers are reached, and the cookies of the frames and operations that rails get.
+//! The rails that reach peers, and the cookies of the frames and operations that rails get.
 
 use super::frames::{ANSWER, REQUEST};
 use crate::rail::native::OneSided;
@@ -8,7 +8,8 @@ use crate::rail::{Endpoint, FullRail, HEAD, Peer, REMOTE_BUFFER_BYTES};
 pub(crate) trait Routes {
     type Rail: FullRail;
 
-    /// The rail for frames to a peer. `None`: there is none now. If there will never be one, the peer is forgotten soon.
+    /// The rail for frames to a peer. `None`: no rail reaches the peer now. If none will again, the peer is lost, and is
+    /// forgotten soon.
     fn route(&mut self, to: Peer) -> Option<Route<'_, Self::Rail>>;
 
     /// The rail whose device reaches the peer's memory. It is the one that the peer has registered its memory with. `None`: there
@@ -20,14 +21,15 @@ pub(crate) trait Routes {
 pub(crate) struct Route<'r, R> {
     pub rail: &'r mut R,
     pub endpoint: Endpoint,
-    /// The longest frames, in bytes: of the eager lane, and of any lane.
+    /// The longest frame of the eager lane, and of the bulk lane, in bytes.
     pub eager: u32,
     pub longest: u32,
     /// The operations that may be given to the rail's device.
     pub one_sided: OneSided,
 }
 
-/// The most bytes that are exposed by one request or answer: the side that reads them does nothing else meanwhile.
+/// The most bytes that one request or answer exposes. The limit is there because the side that reads them does nothing else
+/// until all are read.
 pub(super) const MAX_EXPOSED: u64 = 1 << 20;
 
 const _: () = assert!(
@@ -35,9 +37,10 @@ const _: () = assert!(
     "a remote buffer comes with the header, whole"
 );
 
-/// Two bits of a cookie: it belongs to a one-sided operation; it belongs to an answer. No pool has so many slots, and the engine's
-/// own cookies have only the second bit.
+/// A bit of a cookie: it belongs to a one-sided operation. No slot number of a pool reaches this bit, and the engine does not
+/// set it in the cookies of messages.
 pub(super) const RMA_COOKIE: u64 = 1 << 30;
+/// A bit of a cookie with [`RMA_COOKIE`]: it belongs to an answer. (In the engine's own cookies this bit has another meaning.)
 pub(super) const ANSWER_COOKIE: u64 = 1 << 31;
-/// Slots that such cookies can name.
+/// The most slots of a pool whose handles are put into such cookies.
 pub(super) const MAX_SLOTS: u32 = 1 << 30;

@@ -76,7 +76,7 @@ impl Rma<'_> {
         Some(handle)
     }
 
-    /// The memory of a request, if the peer has the right to access it.
+    /// The memory that a request names, if the peer has the right to access it.
     fn allowed(&self, peer: Peer, request: &Request, access: Access, len: u64) -> Result<Span, Denied> {
         let (memory, offset) = (request.memory.get(), request.offset.get());
         self.registry.check_access(AccessRequest { peer, memory, offset, len, access })
@@ -92,8 +92,9 @@ impl Rma<'_> {
             }
         };
         let cookie = Cookie(handle.to_bits() | RMA_COOKIE | ANSWER_COOKIE);
-        // SAFETY: the caller of `register` vouches that peers may write to the memory until it is deregistered, which is refused
-        // while the memory is held: until the body has arrived, or the peer is forgotten, when the rail is done with the memory.
+        // SAFETY: the caller of `register` vouches that peers may write to the memory until it is deregistered. That is refused
+        // while the memory is held: until the body has arrived, or until the peer is forgotten, and then the rail is done with
+        // the memory.
         match unsafe { deliver(rail, frame, REQUEST, sink, cookie) } {
             Delivery::Done => self.answer(handle, |answer| answer.len = len),
             Delivery::Pending => {
@@ -168,7 +169,7 @@ impl Rma<'_> {
         Ok(unsafe { crate::rail::apply_atomic(at, atomic, flags) })
     }
 
-    /// Denies the gets of this memory whose data waits for room. No rail has seen the bytes of the memory, or needs them.
+    /// Denies the gets of this memory whose data waits for room. No rail uses the bytes of the memory: data of a get is copied.
     pub(super) fn deny_queued_gets(&mut self, memory: Handle) {
         let Self { answers, registry, counters, .. } = self;
         for slot in 0..answers.slots.touched() {
@@ -199,7 +200,7 @@ impl Rma<'_> {
         self.answers.ready.push(handle.slot());
     }
 
-    /// Sends the answers that wait, of each as many frames as there is room for.
+    /// Sends the answers that wait: for each of them, as many frames as there is room for.
     pub(super) fn send_answers(&mut self, routes: &mut impl Routes) {
         for _ in 0..self.answers.ready.len() {
             let Some(slot) = self.answers.ready.pop() else { return };
@@ -212,7 +213,7 @@ impl Rma<'_> {
                     }
                     self.free_answer(slot, peer);
                 }
-                // If there is no route to the peer, there will be one, or the peer is forgotten.
+                // If there is no route to the peer, one comes up later, or the peer is forgotten.
                 Err(_) => self.answers.ready.push(slot),
             }
         }
@@ -252,7 +253,7 @@ fn send_answer(answer: &mut PendingAnswer, routes: &mut impl Routes) -> Result<b
         send_exposed(answer, rail, endpoint, &buffer)?;
         return Ok(true);
     }
-    answer.may_expose = false; // a part of the data leaves in frames, so the rest does, too
+    answer.may_expose = false; // if a part of the data leaves in frames, the rest has to leave in frames, too
     let room = longest.saturating_sub(ANSWER as u32);
     while !send_frame(answer, rail, endpoint, eager, room)? {}
     Ok(false)
@@ -310,9 +311,9 @@ fn send_frame<R: FullRail>(
     };
     let mut grant = rail.reserve(endpoint, Shape { tag: tags::BTL_BASE, lane, header: ANSWER as u8, len })?;
     grant.write(0, header.as_bytes());
-    // The data is copied, and not read in place: others may change it before it is retransmitted or checked.
-    // SAFETY: the caller of `register` vouches that the memory may be read until it is deregistered. Then answers that wait lose
-    // their data.
+    // The data is copied, and not read in place: others may change it before it is retransmitted or checked. SAFETY: the caller
+    // of `register` vouches that the memory may be read until it is deregistered. Deregistration denies the gets that wait, and
+    // takes their data away.
     unsafe { grant.gather(ANSWER, data) };
     let ticket = grant.finish();
     rail.commit(ticket);

@@ -31,7 +31,7 @@ pub const FLAG_ACK: u8 = 0x01;
 /// In [`Rendezvous`]: ready mode. Without a posted receive the message is rejected.
 pub const FLAG_READY: u8 = 0x02;
 /// In [`Rendezvous`]: the message answers an [`Ask`]. It takes no credit and no sequence number. In [`Credit`], with
-/// [`FLAG_KEEPALIVE`]: the receiver is given up.
+/// [`FLAG_KEEPALIVE`]: the sender gives up the receiver, since it seems to be stalled.
 pub const FLAG_ANSWER: u8 = 0x04;
 /// In [`Ask`]: it is for a probe, so the answer may be kept unmatched. In [`Ack`]: the message is kept by a matched probe, and the ack
 /// that counts follows.
@@ -133,7 +133,7 @@ macro_rules! header {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
         #[repr(C)]
         pub struct $name {
-            /// The begin of every header.
+            /// The common fields, with which every header begins.
             pub common: Common,
             $($(#[$field_doc])* pub $field: $type,)*
         }
@@ -149,7 +149,7 @@ macro_rules! header {
 
 /// A header of any kind.
 pub trait Header: IntoBytes + Immutable {
-    /// The common fields at its begin.
+    /// The common fields, with which the header begins.
     fn common_mut(&mut self) -> &mut Common;
 }
 
@@ -167,7 +167,8 @@ pub struct Common {
     pub units: U16,
     /// Zero.
     pub reserved: U16,
-    /// The number of this frame among all frames from its sender to its receiver, over all rails.
+    /// The number of this frame among all frames from its sender to its receiver, over all rails. For traces only: no receiver
+    /// uses it.
     pub frame: U32,
 }
 
@@ -184,7 +185,7 @@ impl Common {
         }
     }
 
-    /// Whether the header has credit, of envelopes or of units.
+    /// Whether the header returns credit, of envelopes or of units.
     #[inline]
     pub(crate) fn has_credit(&self) -> bool {
         u32::from(self.units.get()) << 16 | u32::from(self.envelopes.get()) != 0 // both at once
@@ -303,7 +304,8 @@ header! {
         offset: U64,
         /// The bytes of the piece. 0, from a receiver: no more is offered, and the rest comes in frames.
         len: U32,
-        /// The key of the memory, for the rail that brings this frame. It is not used if the frame was sent by another link first.
+        /// The key of the memory, for the rail that brings this frame. If the frame was first sent by another link, the key is
+        /// not used.
         key: [u8; KEY],
     }
 }
@@ -397,7 +399,8 @@ impl Ack {
         }
     }
 
-    /// The same for a message of which a device moves the bytes that do not come in frames. `flag` says which side's device.
+    /// The same header for a message of which a device moves the bytes that do not come in frames. `flag` says which side's
+    /// device: [`FLAG_PUT`] or [`FLAG_GET`].
     pub const fn with_device(mut self, flag: u8, by_frames: u32) -> Self {
         self.common.flags |= flag;
         self.by_frames = U32::new(by_frames);

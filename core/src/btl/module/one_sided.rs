@@ -54,7 +54,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         if self.rma_contexts.is_empty() { own } else { own | added }
     }
 
-    /// The atomics that the module has, by the rail or by emulation.
+    /// The atomics that the module has: those of the rail, or emulated ones.
     pub fn atomics(&self) -> AtomicSupport {
         if self.rma_contexts.is_empty() {
             return AtomicSupport::empty();
@@ -62,9 +62,9 @@ impl<'m, R: FullRail> Btl<'m, R> {
         if device_owns(self.rail.attributes().one_sided.atomics) { EMULATED - AtomicSupport::GLOB } else { EMULATED }
     }
 
-    /// Bytes of the handle that peers need for memory of this side (`btl_registration_handle_size`, CONTRACTS B26): those of
-    /// [`RemoteMemory::to_bytes`]. 0: the module has no slots for registered memory, so there is no handle to send to peers. (In `btl.h`
-    /// 0 may also mean that peers use bare addresses; no rail here does that.)
+    /// The number of bytes of the handle that peers need for memory of this side (`btl_registration_handle_size`, CONTRACTS
+    /// B26): the length of [`RemoteMemory::to_bytes`]. 0 means that the module has no slots for registered memory, so there is
+    /// no handle to send to peers. (In `btl.h` 0 may also mean that peers use bare addresses. No rail here does that.)
     pub const fn registration_handle_bytes(&self) -> usize {
         if self.rma.used()[0][1] == 0 { 0 } else { HANDLE_BYTES }
     }
@@ -76,8 +76,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// [`RegisterMemoryError`].
     ///
     /// # Safety
-    /// Until it is deregistered, or the module is dropped, the memory is readable and writable. All code that accesses it must expect
-    /// that peers access it at any time: the only references to it are to atomics.
+    /// The memory is readable and writable until it is deregistered or the module is dropped. Peers access it at any time
+    /// during that, so no code has a reference to it, except references to atomics.
     pub unsafe fn register_mem(
         &mut self,
         endpoint: Option<EndpointId>,
@@ -112,7 +112,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         Ok(())
     }
 
-    /// The handle by which peers access registered memory. `None` if the memory was deregistered.
+    /// The handle with which peers access registered memory. `None` if the memory was deregistered.
     pub fn remote_memory(&self, registration: Registration) -> Option<RemoteMemory> {
         self.rma.remote(registration)
     }
@@ -174,8 +174,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         unsafe { self.begin(at, Transfer::Atomic(atomic, flags), remote, offset, params) }
     }
 
-    /// Whether all one-sided operations that were begun to an endpoint, or to all endpoints, are complete. It is also `true` within
-    /// the callback of the last one. If it is `false`, make progress and ask again. An endpoint that was removed has no operations.
+    /// Whether all one-sided operations on memory of an endpoint, or of all endpoints, are complete. If not, make progress and
+    /// ask again. It returns `true` already within the callback of the last operation, and for an endpoint that was removed.
     pub fn flush(&self, endpoint: Option<EndpointId>) -> bool {
         if endpoint.is_some_and(|endpoint| self.endpoints.get(endpoint.0).is_none()) {
             return true;
@@ -218,7 +218,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.rma.send_queued(&mut OneRail { rail: &mut self.rail, endpoints: &self.endpoints });
     }
 
-    /// Makes the callbacks of the one-sided operations that are complete now. Operations that become complete meanwhile have to wait.
+    /// Makes the callbacks of the one-sided operations that are complete now. Operations that become complete during these
+    /// callbacks have to wait.
     pub(super) fn run_rma_callbacks(&mut self) -> u32 {
         let due = self.rma.due();
         for _ in 0..due {

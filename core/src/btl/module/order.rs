@@ -1,9 +1,12 @@
 //! Order over a rail whose frames may overtake each other: how a module finds out that earlier frames have arrived.
 //!
-//! Each side counts the frames that it has sent to the other side's consumers, and those that were handed over to its own consumers.
-//! Before an ordered send leaves, the module asks the other side to reply when it has handed over as many frames as were sent. Sends
-//! that follow wait behind the ordered one. Both sides have to begin to count at the same time: if one side removes a peer that goes
-//! on, the peer has to remove this side, too. So a user that needs no order pays only for two additions. `WIRE.md` specifies the bytes.
+//! Each side counts the frames that it has sent to the other side's consumers, and the frames that were handed over to its own
+//! consumers. Before an ordered send leaves, the module asks the other side to reply when it has handed over as many frames as
+//! were sent. Later sends wait behind the ordered one. A user that needs no order pays only for two additions per frame.
+//! `WIRE.md` specifies the bytes.
+//!
+//! Both sides have to begin to count at the same time. So if one side removes a peer that goes on, the peer has to remove this
+//! side, too, before it uses order again.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -33,12 +36,12 @@ impl<R: FullRail> Btl<'_, R> {
         }
     }
 
-    /// Whether all frames have arrived that were sent before the first ordered send that waits. If not, the peer is asked.
+    /// Whether all frames that were sent before the first waiting ordered send have arrived. If not, this side asks the peer.
     pub(super) fn ordered_may_leave(&mut self, endpoint: EndpointId) -> bool {
         self.have_arrived(endpoint, PeerCounts::ordered_may_leave)
     }
 
-    /// Whether all frames have arrived that were sent so far. If not, the peer is asked.
+    /// Whether all frames that were sent so far have arrived. If not, this side asks the peer.
     pub(super) fn all_arrived(&mut self, endpoint: EndpointId) -> bool {
         self.have_arrived(endpoint, PeerCounts::all_arrived)
     }
@@ -79,7 +82,7 @@ impl<R: FullRail> Btl<'_, R> {
                 && let Some(count) = state.counts.due()
             {
                 if !self.send_count(state.rail, &count) {
-                    self.counts_due = true; // the peer is lost, or there is room later
+                    self.counts_due = true; // the rail has no room now, or the peer is lost: try again
                     break;
                 }
                 if let Some(state) = self.endpoints.at_mut(slot) {

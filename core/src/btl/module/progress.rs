@@ -56,7 +56,7 @@ impl<R: FullRail> Btl<'_, R> {
         let Some(state) = self.endpoints.get(send.endpoint.0).copied() else {
             return Stage::Finished(Err(Failure::Removed));
         };
-        // No properties: cannot happen, since a descriptor in flight is not freed.
+        // A descriptor without properties cannot be here, since a descriptor in flight is not freed.
         let Some(flags) = self.descriptors.properties(send.descriptor).map(|own| own.flags) else {
             return Stage::Finished(Err(Failure::Removed));
         };
@@ -88,7 +88,7 @@ impl<R: FullRail> Btl<'_, R> {
         let len = segments.iter().fold(0u64, |len, segment| len.saturating_add(segment.len())) as u32;
         let lane = if len <= self.rail.attributes().eager_limit { Lane::Eager } else { Lane::Bulk };
         let own = segments.first().copied().unwrap_or(Span::EMPTY);
-        // A link takes no longer header.
+        // A link accepts no header that is longer than this.
         let (head, rest) = (own.window(0, LINKED_HEAD as u64), own.window(LINKED_HEAD as u64, u64::MAX));
         let shape = Shape { tag: send.tag, lane, header: head.len() as u8, len };
         // A rail may read a header and one body in place. Other segments are gathered.
@@ -110,7 +110,7 @@ impl<R: FullRail> Btl<'_, R> {
         let mut grant = self.rail.reserve(to, shape)?;
         let mut at = 0usize;
         for segment in segments {
-            // SAFETY: as above, and only during the call.
+            // SAFETY: as above. The rail reads the segment only during the call.
             unsafe { grant.gather(at, *segment) };
             at = at.saturating_add(segment.len() as usize);
         }
@@ -172,7 +172,7 @@ impl<R: FullRail> Btl<'_, R> {
         self.set_stage(handle, stage);
     }
 
-    /// Makes the callbacks of the sends that are complete now. Sends that become complete meanwhile have to wait.
+    /// Makes the callbacks of the sends that are complete now. Sends that become complete during these callbacks have to wait.
     pub(super) fn run_callbacks(&mut self) -> u32 {
         let mut count = 0;
         for _ in 0..self.finished.len() {
@@ -334,14 +334,14 @@ impl<R: FullRail> Btl<'_, R> {
         }
     }
 
-    /// Forgets the frames of a peer that are being delivered or wait for that.
+    /// Forgets the frames of a peer that are being delivered, or wait for a slot.
     pub(super) fn forget(&mut self, endpoint: EndpointId) {
         let rail = &mut self.rail;
         self.receives.forget(Peer(endpoint.0.slot()), |frame| rail.release(frame));
     }
 
-    /// Ends the sends to a peer that the rail read in place; it does not read their memory any more. Sends that wait or are staged end
-    /// in the next pass.
+    /// Ends the sends to a peer whose memory the rail read in place. The caller makes sure that the rail does not read it any
+    /// more. Sends that wait or are staged end in the next pass.
     pub(super) fn fail_in_place(&mut self, endpoint: EndpointId, failure: Failure) {
         for slot in 0..self.sends.capacity() {
             if let Some((handle, send)) = self.sends.at(slot)

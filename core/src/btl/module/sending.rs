@@ -16,9 +16,9 @@ use crate::rma;
 use crate::time::Instant;
 
 impl<'m, R: FullRail> Btl<'m, R> {
-    /// Adds processes, at any time and in any number. For each process, `endpoints` gets its endpoint, or the reason why there is none.
-    /// Bit `i` of `reachable`, if that is given, says whether process `i` is reachable. Returns how many are reachable. It adds as many
-    /// processes as both lists have.
+    /// Adds processes. For each process, `endpoints` gets its endpoint, or the reason why there is none. If `reachable` is
+    /// given, bit `i` of it says whether process `i` is reachable. If `procs` and `endpoints` differ in length, only the first
+    /// processes are added, as many as both have room for. Returns how many are reachable. It may be called again at any time.
     ///
     /// A rail with [`SINGLE_ADD_PROCS`](crate::rail::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, including those that
     /// it cannot reach. In a second call each process gets [`Unreachable::TooLate`] (CONTRACTS B41).
@@ -63,8 +63,9 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// Removes processes and frees everything that was kept for them. Sends to them end with [`Failure::Removed`], and the next
     /// [`progress`](Self::progress) makes their callbacks. Returns how many of the endpoints were known.
     ///
-    /// Both sides count the frames to each other from the time at which they add each other. So if a process is to be added again and
-    /// [ordered](crate::btl::descriptor::ORDER) sends go to it, it has to remove this process, too. Not all rails tell it about the removal.
+    /// Two sides count the frames between them from the time at which they add each other. So if a process is added again, and
+    /// [ordered](crate::btl::descriptor::ORDER) sends go to it, that process has to remove this one, too. Not all rails tell it
+    /// about the removal, so the user has to.
     pub fn del_procs(&mut self, endpoints: &[EndpointId]) -> u32 {
         let mut count = 0;
         for endpoint in endpoints {
@@ -86,7 +87,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// [`RegisterError`] for tag 255, and if the tag has a consumer.
     pub fn register(&mut self, tag: u8, consumer: &'m dyn Consumer<R>) -> Result<(), RegisterError> {
         if tag == tags::BTL_BASE {
-            return Err(RegisterError::Taken); // the module itself consumes it
+            return Err(RegisterError::Taken); // the module itself consumes the frames of this tag
         }
         self.consumers.register(tag, consumer)
     }
@@ -101,9 +102,9 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.on_error = Some(handler);
     }
 
-    /// Allocates a descriptor for a peer, with a segment of its own of up to `size` bytes: [`segment`](Self::segment) returns its
-    /// length. The bytes are left from earlier use. With another order than [`NO_ORDER`], sends of the descriptor arrive after all frames
-    /// that were sent to the peer before.
+    /// Allocates a descriptor for a peer, with a segment of its own of up to `size` bytes: [`segment`](Self::segment) returns
+    /// its length. The bytes have the values of an earlier use. With an order other than [`NO_ORDER`], sends of the descriptor
+    /// arrive after all frames that were sent to the peer before.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -118,7 +119,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.descriptors.take(size, flags, order).ok_or(AllocError::Exhausted)
     }
 
-    /// An order has to be that of a complete operation to the same peer (CONTRACTS B47).
+    /// Checks that an order is the order of a complete operation to the same peer, or none (CONTRACTS B47).
     fn check_order(&self, endpoint: EndpointId, order: u8) -> Result<(), AllocError> {
         let state = self.reachable(endpoint).ok_or(AllocError::Unreachable)?;
         if state.counts.is_valid_order(order) { Ok(()) } else { Err(AllocError::UnknownOrder) }
@@ -127,14 +128,15 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// Frees a descriptor.
     ///
     /// # Errors
-    /// [`DescriptorError::InFlight`] while a send of it is not complete, [`DescriptorError::Stale`] the second time.
+    /// [`DescriptorError::InFlight`] while a send of the descriptor is in progress, [`DescriptorError::Stale`] if it was freed
+    /// before.
     pub fn free(&mut self, descriptor: Descriptor) -> Result<(), DescriptorError> {
         self.descriptors.free(descriptor)
     }
 
-    /// Allocates a descriptor for `reserve` bytes, which the caller writes, followed by user data: up to `size` bytes of `data`.
-    /// Returns how many bytes of `data` it has; for the rest the caller calls again with a window of `data` that begins there.
-    /// Contiguous data is referred to, other data is packed.
+    /// Allocates a descriptor for `reserve` bytes, which the caller writes, followed by up to `size` bytes of `data`. Returns
+    /// how many bytes of `data` the descriptor has. For the rest, the caller calls again with the window of `data` that begins
+    /// there. If the data is contiguous, the descriptor refers to it; otherwise the data is packed into the descriptor.
     ///
     /// # Errors
     /// [`AllocError`].
@@ -198,7 +200,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// The bytes of a descriptor's own segment. The caller writes them before it sends the descriptor.
     ///
     /// # Errors
-    /// [`DescriptorError::InFlight`] while a send of it is not complete.
+    /// [`DescriptorError::InFlight`] while a send of the descriptor is in progress, [`DescriptorError::Stale`] if it was freed.
     pub fn memory(&mut self, descriptor: Descriptor) -> Result<&mut [u8], DescriptorError> {
         self.descriptors.check_idle(descriptor)?;
         let (base, len) = self.descriptors.own(descriptor)?.as_contiguous().ok_or(DescriptorError::Stale)?;
@@ -225,9 +227,10 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.descriptors.properties_mut(descriptor)
     }
 
-    /// Sends a descriptor. One descriptor may be sent several times at once. It belongs to the module until the send is complete, which
-    /// either [`Outcome::Sent`] or the callback reports. A full rail is not an error: the send waits in the module, and later sends to the
-    /// same peer wait behind it, except those with [`PRIORITY`](DescriptorFlags::PRIORITY).
+    /// Sends a descriptor. Several sends of one descriptor may be in progress at once. The descriptor belongs to the module
+    /// until the send is complete, which either [`Outcome::Sent`] or the callback reports. A full rail is not an error: the
+    /// send waits in the module, and later sends to the same peer wait behind it, except those with
+    /// [`PRIORITY`](DescriptorFlags::PRIORITY).
     ///
     /// # Errors
     /// [`SendError`]: nothing is sent then, no callback follows, and the descriptor is the caller's.

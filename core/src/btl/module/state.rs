@@ -21,18 +21,18 @@ pub struct Config {
     pub endpoints: u32,
     /// The most descriptors.
     pub descriptors: u32,
-    /// Bytes of each descriptor's own memory, but not more than the rail's longest frame. `alloc` gives no more.
+    /// Bytes of each descriptor's own memory, which `alloc` gives out; at most the rail's longest frame.
     pub descriptor_bytes: u32,
-    /// The most sends that are not complete.
+    /// The most sends in progress.
     pub sends: u32,
-    /// The most frames longer than [`HEAD`](crate::rail::HEAD) that are delivered at a time.
+    /// The most frames longer than [`HEAD`](crate::rail::HEAD) bytes that are delivered at a time. More wait in the rail.
     pub receives: u32,
     /// The tables of one-sided operations.
     pub rma: rma::Config,
 }
 
 impl Default for Config {
-    /// For a handful of peers.
+    /// Sizes for a handful of peers.
     fn default() -> Self {
         let rma = rma::Config::default();
         Self { endpoints: 8, descriptors: 16, descriptor_bytes: u32::MAX, sends: 32, receives: 2, rma }
@@ -79,11 +79,12 @@ pub(super) const fn longest(rail: &Attributes) -> u32 {
 /// }
 /// ```
 pub trait Consumer<R: FullRail>: fmt::Debug {
-    /// Called for each frame. It may send, allocate, free and register by `btl`. Progress within it does nothing.
+    /// Called for each frame. It may use `btl` to send, allocate, free and register. [`Btl::progress`] within it does nothing.
     fn receive(&self, btl: &mut Btl<'_, R>, received: &Received<'_>);
 }
 
-/// The callback of a send that is complete locally: the descriptor is idle, and the bytes leave without further calls.
+/// The callback of a send that is complete locally: the descriptor can be used again, and the bytes leave without further
+/// calls.
 pub trait Completed<R: FullRail>: fmt::Debug {
     /// Called once for each send that was queued, and for every send if the descriptor has
     /// [`SEND_ALWAYS_CALLBACK`](crate::btl::descriptor::DescriptorFlags::SEND_ALWAYS_CALLBACK). It may send, allocate and free.

@@ -16,13 +16,14 @@ use crate::rma::{Failure as RmaFailure, Registration};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Completion {
-    /// The peer that it was sent to. Stale if the peer was removed.
+    /// The receiving peer. The handle is stale if the peer was removed.
     pub endpoint: EndpointId,
     /// The descriptor that was sent.
     pub descriptor: Descriptor,
-    /// Whether it has left.
+    /// Whether the frame has left.
     pub status: Result<(), Failure>,
-    /// The order value of the send: descriptors that are allocated with it from now on arrive after it (CONTRACTS B47).
+    /// The order value of the send: descriptors that are allocated with this value from now on arrive after the send (CONTRACTS
+    /// B47).
     pub order: u8,
 }
 
@@ -45,14 +46,14 @@ bitflags! {
 pub enum Outcome {
     /// 0: the callback reports the completion.
     Queued,
-    /// 1: complete. There is no callback, unless the descriptor always asks for one.
+    /// 1: complete. There is no callback, unless the descriptor has `SEND_ALWAYS_CALLBACK`.
     Sent,
 }
 
 /// The parameters of [`Btl::sendi`](crate::btl::module::Btl::sendi).
 #[derive(Clone, Copy, Debug)]
 pub struct Immediate<'h> {
-    /// The tag of the frame, by which the peer chooses the consumer.
+    /// The tag of the frame. The peer hands the frame to the consumer of this tag.
     pub tag: u8,
     /// The first bytes of the frame. They arrive in one piece with the payload.
     pub header: &'h [u8],
@@ -86,24 +87,24 @@ pub struct Counters {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RmaCompletion {
-    /// The peer whose memory it was. Stale if the peer was removed.
+    /// The peer whose memory was accessed. The handle is stale if the peer was removed.
     pub endpoint: EndpointId,
-    /// The address of local memory. 0 if that is not contiguous, and for atomics.
+    /// The address of local memory. 0 if local memory is not contiguous, and for atomics.
     pub local: usize,
     /// The registration of local memory, if there is one.
     pub registration: Option<Registration>,
     /// Two words of the caller.
     pub context: [usize; 2],
-    /// Whether it was done. Of an atomic, the old value of the word; else 0.
+    /// `Ok` if the operation was done, with the old value of the word for an atomic, and 0 for a put or get.
     pub status: Result<u64, RmaFailure>,
 }
 
 /// Optional parameters of a one-sided operation. `C` is [`RmaCallback`](crate::btl::module::RmaCallback).
 #[derive(Clone, Copy, Debug)]
 pub struct RmaParams<C> {
-    /// The registration of local memory. The operation's local memory has to lie within it, and it cannot be deregistered before the
-    /// operation is complete. Without one nothing is checked: rails that emulate need no registration of local memory, of whatever
-    /// length (`btl_put_local_registration_threshold`, CONTRACTS B53).
+    /// The registration of local memory. The operation's local memory has to lie within it, and cannot be deregistered before
+    /// the operation is complete. Without a registration nothing is checked: emulated operations need none, whatever the length
+    /// of local memory (`btl_put_local_registration_threshold`, CONTRACTS B53).
     pub registration: Option<Registration>,
     /// The callback for the completion.
     pub callback: Option<C>,
@@ -158,7 +159,7 @@ impl fmt::Display for RegisterMemoryError {
         f.write_str(match self {
             Self::Full => "all slots for registered memory are in use: deregister some memory",
             Self::NotAvailable => "the module has no slots for registered memory: set `rma::Config::regions`",
-            Self::Unreachable => "the peer is lost or was removed",
+            Self::Unreachable => "the peer is lost or was removed: register the memory for another peer",
         })
     }
 }
