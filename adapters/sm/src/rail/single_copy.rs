@@ -93,7 +93,10 @@ impl Rail {
                 // The probe worked: since then the process has ended, or lost the permission to be read.
                 incoming.reader = None;
                 incoming.set_probe(REFUSED);
-                log::warn!("rank {} cannot be read any more, its long messages are copied: {error}", from.0);
+                log::warn!(
+                    "rank {} cannot be read any more, its long messages are copied: {error}",
+                    self.rank_of(from.0)
+                );
                 false
             }
         }

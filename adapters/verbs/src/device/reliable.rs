@@ -175,7 +175,7 @@ impl ReliableQueuePair {
 
     /// Executes an atomic operation on a word of a peer's memory. The device reports the completion; then the word's old
     /// value is at offset `old` in the region.
-    pub fn read_exposed(&self, id: u64, old: usize, what: FetchOp, at: RemoteAddress) -> io::Result<()> {
+    pub fn fetch_atomic(&self, id: u64, old: usize, what: FetchOp, at: RemoteAddress) -> io::Result<()> {
         let Some(old) = self.pair.region().element(old, 8) else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut request = empty_request();
         request.wr_id = id;

@@ -129,7 +129,7 @@ impl Rail {
                 };
                 let buffer = self.send.resources.next(Lane::Eager).ok_or(NativeError::Busy)?;
                 let old = self.queues.layout.buffer(buffer).unwrap_or(usize::MAX);
-                (OpKind::Atomic(buffer), false, queue_pair.read_exposed(id(0), old, fetch, at))
+                (OpKind::Atomic(buffer), false, queue_pair.fetch_atomic(id(0), old, fetch, at))
             }
         };
         let resources = &mut self.send.resources;
