@@ -1,8 +1,8 @@
 //! Tuning: every setting, and which ones matter.
 //!
 //! A setting is a field of [`Config`](crate::Config), set by the program with
-//! [`Builder::configure`](crate::Builder::configure), and an environment variable with the same name, which has the last word.
-//! `towline info` lists all settings with their values and says who set them.
+//! [`Builder::configure`](crate::Builder::configure), and an environment variable of the same name, which overrides the
+//! program. `towline info` lists all settings with their values, and whether the program or the environment set them.
 //!
 //! ```
 //! let settings = towline::Config::default().settings()?;
@@ -16,7 +16,7 @@
 //! | goal | settings |
 //! |---|---|
 //! | lowest latency, processors to spare | a larger `TOWLINE_SPIN_US` |
-//! | more ranks than processors | nothing: waiting ranks then sleep at once, and rings of sm become longer |
+//! | more ranks than processors | nothing: waiting ranks do not poll then, and rings of sm are longer |
 //! | less processor time while idle | a smaller `TOWLINE_SPIN_US` and `TOWLINE_YIELD_US` |
 //! | less memory | `TOWLINE_UNITS`, `TOWLINE_UNEXPECTED`, `TOWLINE_SM_EAGER_RING_BYTES`, `TOWLINE_SM_BULK_RING_BYTES`, `TOWLINE_VERBS_RECEIVE_BUFFERS` |
 //! | use one network only | `TOWLINE_TCP_INCLUDE`, `TOWLINE_UDP_INCLUDE`, `TOWLINE_VERBS_DEVICES` |
@@ -25,7 +25,7 @@
 //! | survive a broken link | `TOWLINE_LINKS` of 2 or more |
 //! | find corrupted data | `TOWLINE_CHECKSUM` |
 //!
-//! The tables below are generated from the table of settings; a test compares them.
+//! The tables below are generated from the definitions of the settings, and a test compares them.
 //!
 //! # The job, memory and waiting
 //!
@@ -147,5 +147,5 @@
 //! # Variables of the launcher
 //!
 //! Ranks also read `TOWLINE_RANK`, `TOWLINE_SIZE`, `TOWLINE_ROOT`, `TOWLINE_JOB`, `TOWLINE_KEY`, `TOWLINE_LISTEN`,
-//! `TOWLINE_HOST` and `TOWLINE_LOCAL`, which `towline run` sets: see [`bootstrap`](crate::bootstrap). `TOWLINE_TRACE=1` has the
-//! simulator (`towline soak --sim`) print everything that happens.
+//! `TOWLINE_HOST` and `TOWLINE_LOCAL`, which `towline run` sets: see [`bootstrap`](crate::bootstrap). With `TOWLINE_TRACE=1`
+//! the simulator (`towline soak --sim`) prints all its events.
