@@ -16,8 +16,8 @@
 //!
 //! # Contexts: an address for each thread
 //!
-//! A context is an address (rank, index) with an engine and transports of its own. Contexts share nothing that a message
-//! passes, so no lock is taken.
+//! A context is an address (rank, index) with an engine and transports of its own. Contexts share nothing on the path of a
+//! message, so no lock is taken.
 //!
 //! ```
 //! use towline::{Address, Any, Builder};

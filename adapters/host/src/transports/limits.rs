@@ -15,7 +15,7 @@ use crate::transports::rails::AnyRail;
 /// The most bytes of all payload units of a context for which units are longer than [`SHORT_UNIT_BYTES`]. The kernel provides
 /// memory only for units that were used.
 const UNITS_BYTES: u32 = 64 << 20;
-/// A payload unit has at least so many bytes, as far as the configuration allows.
+/// A payload unit has at least this many bytes, unless the configuration or the transports allow fewer.
 const SHORT_UNIT_BYTES: u32 = 8 << 10;
 
 /// The longest message, in bytes, that any rail sends in one frame. Where shared memory reaches all ranks, other transports carry
