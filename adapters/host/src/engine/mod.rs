@@ -159,7 +159,7 @@ impl Engine {
         self.mtl.progress(self.clock.now())
     }
 
-    /// The next completed request whose end is to be handled outside of the engine, since that runs code of users.
+    /// The next completed request whose action must be taken outside of the engine, since it runs code of users.
     pub fn next_completed(&mut self) -> Option<Completed> {
         while let Some(request) = self.mtl.pml().next_completed() {
             match self.pending.entries.remove(&request.to_bits()) {

@@ -159,7 +159,7 @@ pub(crate) fn choose_one(
     candidates
 }
 
-/// Whether a rank has so many contexts.
+/// Whether a rank has this number of contexts.
 pub(crate) fn has_contexts(job: &Job, rank: u32, contexts: u32) -> bool {
     job.card(&component(CONTEXTS), rank).is_ok_and(|bytes| bytes == contexts.to_le_bytes())
 }

@@ -30,7 +30,7 @@ pub(crate) struct EndedContexts {
     ask_by: Option<Instant>,
     /// How many entries of the launcher's list of ended contexts were read.
     seen: usize,
-    /// Ended contexts that the engine has not given up yet, and when it is to do so.
+    /// Ended contexts that the engine has not given up yet, and when it does so.
     due: Vec<(Instant, EndedContext)>,
     /// The incarnation of each rank that the engine knows.
     incarnations: Vec<u32>,
@@ -53,8 +53,8 @@ impl EndedContexts {
         }
     }
 
-    /// A peer that is to be given up now, and why. The engine calls this while nothing comes, and now and then while something
-    /// comes. `idle`: for how long nothing has come.
+    /// A peer that the engine must give up now, and why. The engine calls this while nothing comes, and now and then while
+    /// something comes. `idle`: for how long nothing has come.
     pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
         if now >= self.look_at {
             self.look_at = now + INTERVAL;

@@ -243,8 +243,8 @@ impl<L: Threads> Builder<L> {
     /// Joins the job, and returns when all ranks are up. A process that no launcher started is a job of its own.
     ///
     /// A restarted process (see [`World::incarnation`]) returns when all running ranks have [accepted it](World::rejoin). It
-    /// returns [`SetupError::NotRejoined`] if one has not within [`Config::startup_timeout_ms`]. Ranks that have ended by then are
-    /// [lost](crate::Communicator::lost) to it.
+    /// returns [`SetupError::NotRejoined`] if a rank has not done so within [`Config::startup_timeout_ms`]. Ranks that have ended
+    /// by then are [lost](crate::Communicator::lost) to it.
     ///
     /// # Errors
     /// [`SetupError`] says what is missing, whose fault it is, and what to do.

@@ -21,7 +21,7 @@ pub(crate) struct SharedState {
     pub wait_set: WaitSet,
     /// Wakes the thread that sleeps on the wait set.
     pub wakeup: Arc<WakeupFd>,
-    /// The progress thread is to end.
+    /// The progress thread must end.
     pub stop: AtomicBool,
     /// How often the progress thread woke.
     pub wakes: AtomicU64,

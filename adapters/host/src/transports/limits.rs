@@ -30,7 +30,7 @@ pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, loopb
     longest.saturating_sub(size_of::<wire::Match>() as u32)
 }
 
-/// The engine's limits for a job of so many addresses, in which messages of at most `at_once` bytes are sent in one frame.
+/// The engine's limits for a job of `peers` addresses, in which messages of at most `at_once` bytes are sent in one frame.
 pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::Config, SetupError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;
