@@ -411,7 +411,6 @@ fn b18_b44_devices_access_windows_of_ranks_that_make_no_progress() {
     for links in ["1", "2"] {
         let with = [("TOWLINE_TRANSPORTS", "verbs"), ("TOWLINE_LINKS", links), ("TOWLINE_VERBS_WINDOWS", "true")];
         for (ranks, role) in [(3, "all"), (2, "still")] {
-            // With several links there is a progress thread, so only one link shows that the devices need no progress.
             for mut rank in Job::start(ranks, role, &with).ranks {
                 rank.wait_for("over");
                 rank.assert_success();
