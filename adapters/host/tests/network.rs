@@ -34,12 +34,14 @@ fn as_rank() {
     let own = variable("TOWLINE_RANK").unwrap_or(0).into();
     let (role, thread) = role.strip_suffix(ALONE).map_or((role.as_str(), true), |role| (role, false));
     let mut builder = Builder::new().threads(Multiple).progress_thread(thread);
-    if let (Some(real), Some(told), Some(links)) = (variable("REAL"), variable("TOLD"), variable("TOWLINE_LINKS")) {
-        let [real, told] = [real, told].map(|first| Ports { first, links });
+    if let (Some(real), Some(advertised), Some(links)) =
+        (variable("REAL"), variable("ADVERTISED"), variable("TOWLINE_LINKS"))
+    {
+        let [real, advertised] = [real, advertised].map(|first| Ports { first, links });
         builder = builder.configure(|config| {
             (config.tcp.ports, config.udp.ports) = (real.range(own), real.range(own));
-            let told = told.address(own).to_string();
-            (config.tcp.advertise, config.udp.advertise) = (told.clone(), told);
+            let advertised = advertised.address(own).to_string();
+            (config.tcp.advertise, config.udp.advertise) = (advertised.clone(), advertised);
             (config.tcp.include, config.udp.include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
         });
     }
@@ -204,16 +206,16 @@ fn flood(world: &World<Multiple>) {
     }
 }
 
-fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> Job {
-    let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), told.first.to_string()];
-    let [rounds, links, real, told] = words.each_ref().map(String::as_str);
+fn start(transport: &str, role: &str, rounds: u32, real: Ports, advertised: Ports) -> Job {
+    let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), advertised.first.to_string()];
+    let [rounds, links, real, advertised] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
         ("TOWLINE_PEER_TIMEOUT_MS", if role == "rounds" { "20000" } else { PATIENCE_MS }),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
-        ("TOLD", told),
+        ("ADVERTISED", advertised),
     ];
     Job::start(2, role, &variables)
 }

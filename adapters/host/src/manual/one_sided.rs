@@ -49,10 +49,10 @@
 //! | a rank that verbs reaches | the target, as over tcp; the device, if `TOWLINE_VERBS_WINDOWS=true` | yes; no for the device |
 //!
 //! The initiator does not map a window where the system forbids it: between process namespaces, without a free file
-//! descriptor, or where the system accounts memory strictly (`vm.overcommit_memory` is 2). `TOWLINE_SM_WINDOWS=false` switches mapping
-//! off. A window with fewer rights may not be mappable either. In all these cases operations use active messages. Over sm,
-//! long data is not in these messages: the side that needs the data reads it through the kernel from the memory of the other
-//! side.
+//! descriptor, or where the system accounts memory strictly (`vm.overcommit_memory` is 2). `TOWLINE_SM_WINDOWS=false`
+//! switches mapping off. A window with fewer rights may not be mappable either. In all these cases operations use active
+//! messages. Over sm, long data is not in these messages: the side that needs the data reads it through the kernel from the
+//! memory of the other side.
 //!
 //! Atomics on windows are always done by a processor, either the initiator's or the target's, so they are atomic with respect
 //! to each other. (In the core's BTL interface for other runtimes, a verbs device does 64-bit atomics itself.)

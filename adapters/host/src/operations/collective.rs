@@ -165,7 +165,8 @@ impl<L: Threads> Communicator<L> {
     /// ranks call it.
     ///
     /// # Errors
-    /// [`Error::Communicator`] if there are too many communicators, [`Error::PeerFailed`] as for [`broadcast`](Self::broadcast).
+    /// [`Error::Communicator`] if this rank has too many communicators; other ranks may have made theirs. [`Error::PeerFailed`]
+    /// as for [`broadcast`](Self::broadcast).
     ///
     /// ```
     /// let world = towline::init()?;

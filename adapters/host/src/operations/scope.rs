@@ -92,8 +92,8 @@ impl<L: Threads> Communicator<L> {
 
 /// A scope in which operations may use borrowed memory: see [`Communicator::scope`].
 ///
-/// A scope cannot leave its closure. Its operations may be started in any order, and at the same time as operations of other
-/// scopes.
+/// A scope cannot leave its closure, and is used by the thread that runs the closure. Its operations may be started in any order,
+/// and at the same time as operations of other scopes.
 ///
 /// ```
 /// let world = towline::init()?;
