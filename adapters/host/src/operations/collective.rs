@@ -50,7 +50,7 @@ impl SplitEntry {
 }
 
 impl<L: Threads> Communicator<L> {
-    /// Waits until all ranks have called this: `MPI_Barrier`. It is a dissemination barrier, which takes log2(size) rounds,
+    /// Waits until all ranks have called this: `MPI_Barrier`. It is a dissemination barrier, which takes `log2(size)` rounds,
     /// rounded up.
     ///
     /// # Errors
