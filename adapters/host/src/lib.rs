@@ -30,12 +30,12 @@
 //!
 //! **Memory.** Safe code cannot free or change memory that an operation uses: blocking calls borrow it, a scope waits for all
 //! operations that began in it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing,
-//! with one exception: the process's table of waiting threads grows when more threads than ever before wait for each other's calls.
+//! with one exception: the table of waiting threads grows when more threads wait at the same time than ever before.
 //!
 //! **Threads.** A [`World`] is a context: it has an engine and rails of its own, for one thread. There are three ways to use
-//! several threads. A process may have [several contexts](Builder::contexts), one for each thread, which share nothing that a
-//! message passes. Its threads may be ranks of their own: see [`Builder::job`]. Or several threads share a world of [`Multiple`]
-//! threads, behind a lock.
+//! several threads. A process may have [several contexts](Builder::contexts), one for each thread; they share nothing on the path
+//! of a message. The threads of a process may be ranks of their own: see [`Builder::job`]. Or several threads use one world of
+//! [`Multiple`] threads, whose engine is behind a lock.
 // Not under loom, which models single modules: the rails do not exist then.
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]

@@ -61,14 +61,14 @@ fn exercise(world: &Communicator, mine: &[u8], theirs: &mut [u8], matrix: &[f64]
     world.barrier()
 }
 
-/// Exercises of which one must do without an allocation. On a machine that is busy with other things a silent peer may be asked
-/// after, or more threads than before wait for each other, so a single one proves nothing.
+/// How many exercises there are; one of them must do without an allocation. On a busy machine, a heartbeat to a silent peer or a
+/// new number of waiting threads may allocate during an exercise, so a single exercise proves nothing.
 const ATTEMPTS: u32 = 40;
 
-/// Allocations of two ranks in an exercise after the first: in the one that has the fewest.
+/// The allocations of both ranks in the exercise that has the fewest. The first exercise does not count.
 fn counted(ranks: &Communicator) -> u64 {
     let (mine, mut theirs, matrix) = (vec![1u8; 100_000], vec![0u8; 200_000], vec![1f64; 2000]);
-    // For the probe: a message to the own rank that is not received.
+    // For the probe: a message of this rank to itself that is not received.
     ranks.send(ranks.rank(), 99, b"here").unwrap();
     // The first use makes connections, rings and whatever else is needed.
     exercise(ranks, &mine, &mut theirs, &matrix).unwrap();
@@ -79,7 +79,7 @@ fn counted(ranks: &Communicator) -> u64 {
         exercise(ranks, &mine, &mut theirs, &matrix).unwrap();
         calls = calls.min(CALLS.load(Ordering::SeqCst) - before);
         ranks.barrier().unwrap();
-        // Both go on until each has seen an exercise without one.
+        // Both ranks go on until each has seen an exercise without an allocation.
         let (other, mut most) = (1 - ranks.rank(), [0u64]);
         ranks.sendrecv(&[calls], other, 98, &mut most, other, 98).unwrap();
         if calls.max(most[0]) == 0 {

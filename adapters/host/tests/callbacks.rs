@@ -65,7 +65,7 @@ fn exchange_of_two_threads(world: &Communicator<Multiple>) {
     });
 }
 
-/// Makes progress until that panics.
+/// Makes progress until a call panics.
 fn until_it_panics(step: impl Fn()) {
     let caught = catch_unwind(AssertUnwindSafe(|| {
         loop {

@@ -189,7 +189,7 @@ fn a_context_that_finishes_first_does_not_disturb_the_others() {
                 all_contexts.sendrecv(&pattern(20_000, 3)[..], partner, 100, &mut into[..], partner, 100).unwrap();
                 assert!(into == pattern(20_000, 3));
                 rounds += u32::from(ended.load(Ordering::SeqCst) == 2);
-                // One context decides for all.
+                // One context decides for all when to stop.
                 more = [u32::from(rounds < 20)];
                 let talkers = [(0, 0), (0, 2), (1, 0), (1, 2)].map(|at| all_contexts.rank_of(at).unwrap());
                 if all_contexts.rank() == talkers[0] {
@@ -328,7 +328,7 @@ fn a_receive_from_an_unconnected_context_that_finished_fails() {
             if own.index == 1 {
                 return world.finish().unwrap();
             }
-            // In the own process, too; receives that were posted before and after the end.
+            // The same for a context of this process, with receives that were posted before and after its end.
             for rank in [own.rank, 1 - own.rank] {
                 let ended = all_contexts.rank_of((rank, 1)).unwrap();
                 let failed = all_contexts.recv(ended, 1, &mut [0u8; 4]).unwrap_err();

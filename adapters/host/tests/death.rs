@@ -20,7 +20,7 @@ use towline::{Any, Error, Lost, World};
 
 /// How ranks are connected: transport and number of links.
 const TRANSPORTS: [(&str, &str); 5] = [("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")];
-/// A silent host is given up after so many milliseconds, unless another time is configured.
+/// The default time after which a silent host is given up, in milliseconds.
 const DEFAULT_LIMIT_MS: u64 = 5000;
 /// The rank that fails.
 const VICTIM: u32 = 2;
@@ -47,7 +47,8 @@ fn as_rank() {
     report("over");
 }
 
-/// Exchanges messages with the other survivor, so that all resources for that exist. Returns the resources of this process then.
+/// Exchanges messages with the other survivor, so that all resources for these exist. Returns the resources of this process after
+/// that.
 fn baseline(world: &World) -> (usize, usize) {
     if world.rank() != VICTIM {
         talk(world);
@@ -101,7 +102,7 @@ fn watch(world: &World, how: &str) {
             assert_failed(receive.wait().unwrap_err().error);
         }
         "away" => {
-            // Only looks at what is known: neither progress nor waiting.
+            // Makes no progress and does not wait: only the progress thread can notice the failure.
             while world.lost().is_empty() {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -163,7 +164,7 @@ fn stream(world: &World) {
         if own == VICTIM {
             continue;
         }
-        // Both go on for 20 rounds after both have noticed the failure.
+        // The survivors go on for 20 rounds after both have noticed the failure.
         let mut theirs = [0u32];
         let tag = 0x100_0000 + round;
         world.sendrecv(&[u32::from(lost)], 1 - own, tag, &mut theirs, 1 - own, tag).unwrap();
@@ -205,7 +206,7 @@ fn wildcard(world: &World) {
     assert_eq!(world.lost(), [VICTIM], "acknowledged, and dead nevertheless");
 }
 
-/// No message was ever sent to the victim or by it: no connection reports its failure.
+/// No message was ever sent to the victim or by it, so no connection reports its failure.
 fn unmet(world: &World) {
     if world.rank() == VICTIM {
         wait_to_be_killed(world);
@@ -216,7 +217,7 @@ fn unmet(world: &World) {
     talk(world);
 }
 
-/// The same, while another rank, which is connected, is stopped.
+/// As `unmet`, while another rank, which is connected, is stopped.
 fn beside(world: &World) {
     const STOPPED: u32 = 3;
     match world.rank() {
@@ -229,14 +230,14 @@ fn beside(world: &World) {
     }
     world.recv(STOPPED, 3, &mut [0u32]).unwrap();
     talk(world);
-    // This rank waits for the stopped rank, too, so that its silence is noticed.
+    // This rank waits for the stopped rank, too, so that the silence of that rank is noticed.
     let _waits = world.irecv(STOPPED, 4, [0u8; 4]).unwrap();
     report("ready");
     assert_failed(world.recv(VICTIM, 1, &mut [0u8; 4]).unwrap_err());
     talk(world);
 }
 
-/// One rank does not read for longer than all time limits, while another one sends it more than all buffers hold.
+/// One rank does not read for longer than all time limits, while another one sends more to it than all buffers hold.
 fn flood(world: World) {
     const BYTES: usize = 8 << 20;
     world.barrier().unwrap();
@@ -260,7 +261,7 @@ fn flood(world: World) {
     world.finish().unwrap();
 }
 
-/// A rank that panics closes its rails, and yet has not finished normally.
+/// A rank that panics closes its rails, but this does not count as a normal end.
 fn panics(world: &World) {
     baseline(world);
     if world.rank() == VICTIM {
@@ -367,7 +368,7 @@ fn p7_the_failure_of_an_unconnected_rank_is_noticed_beside_a_stopped_rank() {
             rank.wait_for("ready");
         }
         stopped.signal(Signal::STOP);
-        // Long enough for its silence to be reported.
+        // Long enough for the silence of the stopped rank to be reported.
         std::thread::sleep(Duration::from_millis(2500));
         kill_now(&mut job, &format!("beside a stopped rank, {transport} with {links} links"));
         stopped.kill();

@@ -65,7 +65,7 @@ fn ranks_exchange_messages_over_encrypted_connections() {
     }
 }
 
-/// They could understand each other, but one would send in the clear what the other wants to be encrypted.
+/// The ranks could understand each other, but one would send data unencrypted that the other wants to be encrypted.
 #[test]
 fn ranks_with_different_encryption_settings_fail_and_do_not_hang() {
     for transport in ["tcp", "udp"] {

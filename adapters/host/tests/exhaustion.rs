@@ -86,7 +86,7 @@ fn no_descriptors(world: &World) -> ! {
 /// Exchanges short and long messages, so that all connections exist.
 fn meet(world: &World) {
     let other = 1 - world.rank();
-    // Over as many links as there may be.
+    // Often enough to use all links.
     for len in [8, 200_000].repeat(6) {
         let mut into = vec![0; len];
         world.sendrecv(&pattern(len, world.rank())[..], other, 7, &mut into[..], other, 7).unwrap();
@@ -197,7 +197,7 @@ fn squeeze(world: &World) {
     report("exchanged");
 }
 
-/// The other rank may not have come up yet, so this one does not end before the test kills it.
+/// The other rank may not have come up yet, so this rank does not end before the test kills it.
 fn stay(word: &str) -> ! {
     report(word);
     loop {

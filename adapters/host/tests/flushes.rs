@@ -24,7 +24,8 @@ fn as_rank() {
     report("over");
 }
 
-/// The first rank sends, and learns by a socket of its own that all has arrived, with no call of the library in between.
+/// In each round rank 0 sends messages, and then waits without a call of the library. A socket of the test tells it that all have
+/// arrived.
 fn elsewhere(world: &World) {
     if world.rank() == 0 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -1,4 +1,4 @@
-//! Waiting takes no processor time: neither a progress thread of a program that makes no call, nor blocked callers. No other test
+//! Waiting takes no processor time, in a progress thread while the program makes no call, and in blocked callers. No other test
 //! may run beside this one, since it counts the time of the whole process.
 
 #[allow(dead_code)] // other tests use the rest

@@ -54,7 +54,7 @@ impl World {
         })
     }
 
-    /// A message comes from another process.
+    /// Another process sends a message.
     fn send(&self, request: usize) {
         let mut rail = self.rail.lock().unwrap();
         rail.arrived.push(request);
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// A message that the process sends to itself. It wakes no thread, so the thread that releases the lock must see to that.
+    /// The process sends a message to itself. The message wakes no thread, so the thread that releases the lock must do that.
     fn send_to_self(&self, request: usize) {
         let mut locked = self.locked.lock().unwrap();
         self.rail.lock().unwrap().arrived.push(request);
@@ -182,7 +182,7 @@ impl World {
             if locked.coordinator.is_left_to_callers() {
                 locked.coordinator.set_progress_thread_pauses(true);
                 drop(locked);
-                // The library parks it for a while. Here it stays parked until it is woken or told to end.
+                // The library parks this thread for a while. Here it stays parked until it is woken or told to end.
                 parker.park(None);
                 locked = self.lock();
                 locked.coordinator.set_progress_thread_pauses(false);
@@ -209,7 +209,7 @@ fn model(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// In whatever order messages come, each thread learns of its own.
+/// Each thread is woken for its own message, in whichever order the messages come.
 #[test]
 fn p11_two_waiting_threads_are_both_woken() {
     model(3, || {
@@ -267,7 +267,7 @@ fn p11_a_progress_thread_beside_a_polling_thread_completes_everything_and_ends()
         };
         world.wait(0);
         peer.join().unwrap();
-        // Only the progress thread can receive this one.
+        // Only the progress thread can receive this message.
         world.send(1);
         world.end(&parker);
         thread.join().unwrap();

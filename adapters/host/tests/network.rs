@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use towline::{Builder, Encrypt, Error, Multiple, World};
 use towline_host_tests::relay::{DatagramFaults, Datagrams, Direction, Ports, Streams};
 
-/// A link is given up after so many milliseconds of silence.
+/// A link is given up after this many milliseconds of silence.
 const PATIENCE_MS: &str = "1000";
 
 /// Suffix of a role: without a progress thread.
@@ -34,12 +34,14 @@ fn as_rank() {
     let own = variable("TOWLINE_RANK").unwrap_or(0).into();
     let (role, thread) = role.strip_suffix(ALONE).map_or((role.as_str(), true), |role| (role, false));
     let mut builder = Builder::new().threads(Multiple).progress_thread(thread);
-    if let (Some(real), Some(told), Some(links)) = (variable("REAL"), variable("TOLD"), variable("TOWLINE_LINKS")) {
-        let [real, told] = [real, told].map(|first| Ports { first, links });
+    if let (Some(real), Some(advertised), Some(links)) =
+        (variable("REAL"), variable("ADVERTISED"), variable("TOWLINE_LINKS"))
+    {
+        let [real, advertised] = [real, advertised].map(|first| Ports { first, links });
         builder = builder.configure(|config| {
             (config.tcp.ports, config.udp.ports) = (real.range(own), real.range(own));
-            let told = told.address(own).to_string();
-            (config.tcp.advertise, config.udp.advertise) = (told.clone(), told);
+            let advertised = advertised.address(own).to_string();
+            (config.tcp.advertise, config.udp.advertise) = (advertised.clone(), advertised);
             (config.tcp.include, config.udp.include) = ("127.0.0.0/8".into(), "127.0.0.0/8".into());
         });
     }
@@ -62,7 +64,7 @@ fn as_rank() {
     report("over");
 }
 
-/// Both ranks send each other messages of all protocols at the same time, and a word about themselves. Returns the other's word.
+/// Both ranks send each other messages of all protocols at the same time, and then a flag. Returns the other rank's flag.
 fn round(world: &World<Multiple>, number: u32, word: bool) -> bool {
     let (own, other) = (world.rank(), 1 - world.rank());
     let lens = [0, 8, 3000, 20_000, 150_000, 400_000];
@@ -92,7 +94,7 @@ fn refused(world: World<Multiple>) {
     report("over");
 }
 
-/// As many rounds as the environment says.
+/// As many rounds as the variable `ROUNDS` says.
 fn rounds(world: &World<Multiple>) {
     let count = std::env::var("ROUNDS").map_or(10, |count| count.parse().unwrap());
     for number in 0..count {
@@ -103,7 +105,7 @@ fn rounds(world: &World<Multiple>) {
     }
 }
 
-/// The same with ranks that compute for longer than a link may be silent. No link is faulty.
+/// As `rounds`, with ranks that compute for longer than a link may be silent. No link is faulty.
 fn computes(world: &World<Multiple>) {
     for number in 0..3 {
         round(world, number, false);
@@ -155,7 +157,7 @@ fn failover(world: &World<Multiple>) {
     }
 }
 
-/// Rounds until, at both ranks, nothing came for a second after the test's signal and then messages came again.
+/// Rounds until both ranks have seen this after the test's signal: for a second nothing arrives, and then messages arrive again.
 fn cable(world: &World<Multiple>) {
     let (rounds, waited, over) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|threads| {
@@ -204,16 +206,16 @@ fn flood(world: &World<Multiple>) {
     }
 }
 
-fn start(transport: &str, role: &str, rounds: u32, real: Ports, told: Ports) -> Job {
-    let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), told.first.to_string()];
-    let [rounds, links, real, told] = words.each_ref().map(String::as_str);
+fn start(transport: &str, role: &str, rounds: u32, real: Ports, advertised: Ports) -> Job {
+    let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), advertised.first.to_string()];
+    let [rounds, links, real, advertised] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
         ("TOWLINE_PEER_TIMEOUT_MS", if role == "rounds" { "20000" } else { PATIENCE_MS }),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
-        ("TOLD", told),
+        ("ADVERTISED", advertised),
     ];
     Job::start(2, role, &variables)
 }
@@ -260,7 +262,7 @@ fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_used_again() {
     one_of_three("failover", |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
-/// There is no progress thread: the ranks that wait for each other handle the fault.
+/// Without a progress thread, the ranks handle the fault while they wait for each other.
 #[test]
 fn p14_b37_a_frozen_link_is_given_up_and_used_again_without_a_progress_thread() {
     one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::Both, on));
@@ -271,7 +273,7 @@ fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_progress
     one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
-/// All links of a computing rank are silent, and none has failed.
+/// All links of a computing rank are silent. None of them counts as failed.
 #[test]
 fn p14_b37_links_to_a_computing_rank_are_kept_without_a_progress_thread() {
     let relay = Streams::start(2, 3, 1).unwrap();
@@ -436,8 +438,8 @@ fn p7_a_stopped_rank_on_another_host_is_not_given_up() {
     assert_all_succeed(job);
 }
 
-/// A rank that never encrypts shows the effect of the other's default: within a host they exchange messages, between hosts they
-/// refuse each other.
+/// One rank never encrypts, and the other has the default. Within a host they exchange messages; between hosts they refuse each
+/// other.
 #[test]
 fn by_default_connections_between_hosts_are_encrypted_and_those_within_a_host_are_not() {
     for transport in ["tcp", "udp"] {

@@ -168,7 +168,7 @@ fn forgotten_operations_do_not_let_a_scope_end_early() {
             let mut theirs = vec![0u8; 3 << 20];
             world
                 .scope(|s| {
-                    // Boxes, so that there is something to forget.
+                    // Boxes, so that the request can be forgotten.
                     std::mem::forget(Box::new(s.irecv(other, 1, &mut theirs[..])?));
                     std::mem::forget(Box::new(s.isend(other, 1, &mine[..])?));
                     Ok::<(), Error>(())
@@ -278,7 +278,7 @@ fn dropped_sends_go_on_and_their_buffers_are_freed_afterwards() {
                 assert!(alive.load(Ordering::SeqCst) > 0, "nobody received yet: buffers are still needed");
                 world.send(1, 2, b"go").unwrap();
                 world.recv(1, 3, &mut [0u8; 4]).unwrap();
-                // If a link keeps them, its acknowledgements may come after the answer.
+                // If a link keeps the buffers, its acknowledgements may come after the answer.
                 while alive.load(Ordering::SeqCst) != 0 {
                     world.iprobe(1, 9).unwrap();
                 }
@@ -452,7 +452,7 @@ fn m15_communicators_keep_their_messages_separate() {
             assert_eq!(into, [100 + left, 200 + left, 300 + (rank ^ 1)]);
             let mut word = [u64::from(rank); 2];
             half.broadcast(1, &mut word).unwrap();
-            assert_eq!(word[0], u64::from(rank / 2 * 2)); // rank 1 of the half is the lower one
+            assert_eq!(word[0], u64::from(rank / 2 * 2)); // rank 1 of the half is the lower rank of the world
             world.barrier().unwrap();
         });
     }
@@ -534,7 +534,7 @@ fn exposed_messages_fail_in_both_directions_if_a_rank_is_lost() {
             assert!(vanished.is_err());
             return;
         }
-        // Only the address of the message has arrived.
+        // Only the address of the message's data has arrived.
         assert_eq!(world.probe(1, 1).unwrap().bytes, 300_000);
         world.send(1, 2, &[0u8]).unwrap();
         assert_eq!(world.recv(1, 9, &mut [0u8; 4]).unwrap_err(), Error::PeerFailed { rank: 1 });

@@ -32,7 +32,7 @@ fn as_rank() {
     if world.rank() != VICTIM {
         talk(&world);
         report("noticed");
-        // Until the victim has ended. Without progress this rank would count as stalled, too.
+        // Wait until the victim has ended. Without progress this rank would count as stalled, too.
         let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()).unwrap());
         while !told.is_finished() {
             world.progress();

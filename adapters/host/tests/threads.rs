@@ -213,7 +213,7 @@ fn m13_only_one_of_two_threads_takes_a_message() {
         ranks(setup, |world| {
             if world.rank() == 0 {
                 for message in 0..MESSAGES {
-                    // Short messages, and long ones of which the probe finds only the announcement.
+                    // Short messages, and long ones of which the probe finds only the rendezvous header.
                     let len = if message % 3 == 0 { 100_000 } else { 2 };
                     let mut words = vec![0; len];
                     words[0] = message;
@@ -308,7 +308,7 @@ fn p11_an_idle_progress_thread_sleeps() {
             let digest = (0..300).fold(0u32, |sum, seed| sum ^ u32::from(pattern(10_000, seed)[9999]));
             std::hint::black_box(digest);
             let wakes = world.progress_thread().unwrap().wakes - before;
-            // Messages of the set-up may still be in transit; after that there is a timer, some times a second.
+            // Messages of the set-up may still be in transit. After that, only a timer wakes the thread, a few times a second.
             let most = 50 + begin.elapsed().as_millis() as u64 / 50;
             assert!(wakes <= most, "{transport}: woke {wakes} times, {most} were enough");
             world.finish().unwrap();
@@ -442,7 +442,7 @@ fn threads_send_to_their_own_rank() {
             for round in 0..50u32 {
                 world.send(0, thread + 100, &round).unwrap();
                 let mut into = u32::MAX;
-                // From the neighbour thread, which may sleep.
+                // The message comes from the neighbour thread, which may sleep.
                 let from = (thread + 1) % THREADS + 100;
                 assert_eq!(world.recv(0, from, &mut into).unwrap().tag, from);
                 assert_eq!(into, round);

@@ -16,7 +16,7 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 
-/// Attributes with which a rail is chosen before all others.
+/// Attributes that make a rail preferred to all others.
 fn attributes() -> Attributes {
     Attributes { exclusivity: EXCLUSIVITY_HIGH + 1, capabilities: Capabilities::SEND, ..Hub::attributes(4096) }
 }

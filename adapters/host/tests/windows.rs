@@ -84,7 +84,7 @@ fn variables<'v>(transport: &'v str, links: &'v str, mapped: &'v str) -> [(&'sta
     [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_LINKS", links), ("TOWLINE_SM_WINDOWS", mapped)]
 }
 
-/// All ranks add to one word, and write their rank to the place that they got.
+/// All ranks add to one word, and write their rank to the place that the old value of the word names.
 fn count(world: &World) {
     let places = u64::from(world.size()) * ADDS;
     let window = world.window(16 + places as usize).unwrap();
@@ -107,7 +107,7 @@ fn count(world: &World) {
             assert_eq!(who.iter().filter(|who| **who == rank as u8 + 1).count() as u64, ADDS, "rank {rank}");
         }
     }
-    // One of all ranks succeeds.
+    // The compare-and-swap of exactly one rank succeeds.
     let won = window.compare_and_swap(1, 0, 0u64, u64::from(world.rank()) + 1).unwrap() == 0;
     world.barrier().unwrap();
     let mut winner = 0u64;
@@ -404,14 +404,13 @@ fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
     }
 }
 
-/// The same with the devices' own puts and gets, where there are devices.
+/// As the test above, with puts and gets by the devices, where there are devices.
 #[test]
 #[ignore = "for machines with devices of verbs"]
 fn b18_b44_devices_access_windows_of_ranks_that_make_no_progress() {
     for links in ["1", "2"] {
         let with = [("TOWLINE_TRANSPORTS", "verbs"), ("TOWLINE_LINKS", links), ("TOWLINE_VERBS_WINDOWS", "true")];
         for (ranks, role) in [(3, "all"), (2, "still")] {
-            // With several links there is a progress thread, so only one link shows that the devices need no progress.
             for mut rank in Job::start(ranks, role, &with).ranks {
                 rank.wait_for("over");
                 rank.assert_success();

@@ -16,14 +16,14 @@ use towline_settings::Setting;
 /// Shared by everything that belongs to a context.
 pub(crate) struct ContextState<L: Sharing> {
     pub engine: L::Lock,
-    /// The own address, and all others.
+    /// The address of this context, and those of all others.
     pub grid: Grid,
     pub launcher: Arc<Launcher>,
     pub config: Config,
     pub settings: Vec<Setting>,
-    /// For each address, in the order of their numbers, the verdict on each rail.
+    /// For each address, in the order of the numbers, the verdict on each rail.
     pub rail_choices: Mutex<Vec<Vec<Candidate>>>,
-    /// The names under which the cards of the rails in use are published, in the order of the rails.
+    /// The names under which the cards of the rails in use are published, in the same order as the rails.
     pub rail_names: Vec<String>,
     /// Transports that do not work here, and why.
     pub failed_transports: Vec<(String, String)>,

@@ -24,8 +24,8 @@ use rank_table::RankTable;
 use rma_ops::RmaOps;
 use scope_lists::ScopeLists;
 
-/// Everything that a context holds. The order of the fields is that in which they must be dropped: the transport's rails let go of
-/// users' memory before buffers are freed, and the memory of all is freed last.
+/// Everything that a context holds. The order of the fields is that in which they must be dropped: the rails stop using memory of
+/// users before buffers are freed, and the memory of the engine is freed last.
 pub(crate) struct Engine {
     pub mtl: Mtl<'static, RailSet>,
     pub pending: PendingTable,
@@ -48,7 +48,7 @@ pub(crate) struct Engine {
     pub _memory: Mapping,
 }
 
-/// So many turns with something to do are followed by a look at the contexts that have ended. A power of two.
+/// After this many turns in which something came, the engine looks for contexts that have ended. A power of two.
 const BUSY_TURNS_PER_LOOK: u32 = 4096;
 
 impl Engine {
@@ -102,7 +102,7 @@ impl Engine {
         self.lose_ended_peer(now, Duration::from_nanos(0));
     }
 
-    /// Gives up one peer whose context has ended, if there is one. Returns whether there was. Nothing has come for `idle`.
+    /// Gives up one peer whose context has ended, if there is one, and returns true. `idle`: for how long nothing has come.
     pub fn lose_ended_peer(&mut self, now: Instant, idle: Duration) -> bool {
         let Some((peer, why)) = self.ended_contexts.as_mut().and_then(|ended| ended.next(now, idle)) else {
             return false;
@@ -159,7 +159,7 @@ impl Engine {
         self.mtl.progress(self.clock.now())
     }
 
-    /// The next completed request whose end is to be handled outside of the engine, since that runs code of users.
+    /// The next completed request whose action must be taken outside of the engine, since it runs code of users.
     pub fn next_completed(&mut self) -> Option<Completed> {
         while let Some(request) = self.mtl.pml().next_completed() {
             match self.pending.entries.remove(&request.to_bits()) {
@@ -180,14 +180,14 @@ impl Engine {
         self.clock.renew() + Duration::from_millis(millis.into())
     }
 
-    /// Takes note of the one-sided operations that are complete.
+    /// Records which one-sided operations are complete.
     pub fn note_completed_rma_ops(&mut self) {
         while let Some(finished) = self.mtl.pml().next_finished() {
             self.rma_ops.complete(finished);
         }
     }
 
-    /// A window was dropped. Ends the registration of its memory, which is freed as soon as nothing is arriving in it.
+    /// Ends the registration of a dropped window's memory. The memory is freed as soon as nothing is arriving in it.
     pub fn retire_window(&mut self, window: u64, registration: Registration, memory: WindowMemory) {
         self.rma_ops.forget_window(window);
         self.rma_ops.retired.push((registration, memory));

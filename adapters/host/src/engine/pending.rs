@@ -30,7 +30,7 @@ pub(crate) enum Completed {
 }
 
 impl Completed {
-    /// Does it. Runs code of users.
+    /// Takes the action. Runs code of users.
     pub fn run(self) {
         match self {
             Self::Wake(waker) => waker.wake(),

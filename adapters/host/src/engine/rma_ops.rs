@@ -22,14 +22,14 @@ pub(crate) struct RmaOps {
     immediate: u32,
 }
 
-/// So many operations that complete immediately are followed by progress: a thread that waits for a word to change serves other
-/// ranks nevertheless, and finds out about failed ones. A power of two.
+/// After this many operations that complete immediately, progress is due. So a thread that only polls a word in a window still
+/// serves other ranks, and learns of failed ones. A power of two.
 const IMMEDIATE_PER_PROGRESS: u32 = 32;
 
 enum RmaOp {
-    /// A thread waits for it, and keeps its memory until it is complete.
+    /// A thread waits for the operation, and keeps the operation's memory until it is complete.
     Awaited(Option<Result<u64, Failure>>),
-    /// It is one of the detached operations, and its memory is here.
+    /// No thread waits for the operation, so its memory is kept here.
     Detached { window: u64, rank: u32, _data: Box<[u8]> },
 }
 
@@ -48,13 +48,13 @@ impl RmaOps {
         self.windows
     }
 
-    /// An operation completed immediately. Returns whether progress is due.
+    /// Counts an operation that completed immediately. Returns whether progress is due.
     pub fn count_immediate(&mut self) -> bool {
         self.immediate = self.immediate.wrapping_add(1);
         self.immediate.is_multiple_of(IMMEDIATE_PER_PROGRESS)
     }
 
-    /// A thread waits for an operation.
+    /// Adds an operation that a thread waits for.
     pub fn add_awaited(&mut self, operation: Operation) {
         self.ops.insert(operation, RmaOp::Awaited(None));
     }
@@ -67,13 +67,13 @@ impl RmaOps {
         Some(result)
     }
 
-    /// No thread waits for an operation, whose memory is `data`.
+    /// Adds an operation that no thread waits for. `data` is its memory.
     pub fn add_detached(&mut self, operation: Operation, window: u64, rank: u32, data: Box<[u8]>) {
         self.detached.entry((window, rank)).or_default().in_progress += 1;
         self.ops.insert(operation, RmaOp::Detached { window, rank, _data: data });
     }
 
-    /// A window was dropped: the results of its detached operations will not be asked for.
+    /// Forgets the results of a dropped window's detached operations.
     pub fn forget_window(&mut self, window: u64) {
         self.detached.retain(|(other, _), _| *other != window);
     }
@@ -90,7 +90,7 @@ impl RmaOps {
         }
     }
 
-    /// An operation is complete.
+    /// Records the result of an operation that is complete.
     pub fn complete(&mut self, finished: Finished) {
         self.completed = self.completed.wrapping_add(1);
         if let Some(RmaOp::Awaited(result)) = self.ops.get_mut(&finished.operation) {
@@ -108,7 +108,7 @@ impl RmaOps {
         }
     }
 
-    /// How many operations, and how many groups of detached ones, are kept.
+    /// How many operations are kept, and how many groups of detached operations.
     #[cfg(test)]
     pub fn kept(&self) -> [usize; 2] {
         [self.ops.len(), self.detached.len()]

@@ -11,7 +11,7 @@ pub(crate) struct ScopeLists {
 }
 
 impl ScopeLists {
-    /// For so many requests. The memory is untouched until it is used.
+    /// Tables for this many request slots. Pages of the tables are touched only when their slots are used.
     pub fn new(requests: u32) -> Self {
         Self { bits: vec![0; requests as usize].into(), links: vec![[0; 2]; requests as usize].into() }
     }

@@ -79,7 +79,7 @@ pub enum Error {
     Layout(LayoutError),
     /// A layout reaches beyond its buffer.
     OutOfBuffer(BoundsError),
-    /// A layout has some bytes twice, so nothing can be received into it.
+    /// A layout contains some bytes twice, so nothing can be received into it.
     Overlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
@@ -172,7 +172,7 @@ impl fmt::Display for Error {
             ),
             Self::Layout(why) => why.fmt(f),
             Self::OutOfBuffer(why) => why.fmt(f),
-            Self::Overlap => f.write_str("the layout has some bytes twice, so nothing can be received into it: use another layout"),
+            Self::Overlap => f.write_str("the layout contains some bytes twice, so nothing can be received into it: use one without overlaps"),
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),
@@ -184,7 +184,8 @@ impl fmt::Display for Error {
             Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
             Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
             Self::NoSuchOperation => f.write_str(
-                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size",
+                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size: use another \
+                 operation or offset",
             ),
         }
     }

@@ -59,7 +59,9 @@ impl RejoinError {
 impl fmt::Display for RejoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSuchRank { rank, size } => write!(f, "there is no rank {rank}: the world has {size}"),
+            Self::NoSuchRank { rank, size } => {
+                write!(f, "there is no rank {rank}: the world has {size} (numbered from 0)")
+            }
             Self::NotRestarted { rank, waited_ms } => write!(
                 f,
                 "rank {rank} was not restarted within {waited_ms} ms: see the launcher's output, and start the job with \

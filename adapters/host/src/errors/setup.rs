@@ -61,9 +61,9 @@ pub enum SetupError {
         rank: u32,
         /// How many contexts it has.
         contexts: u32,
-        /// One of the other ranks.
+        /// One of the ranks with the most common number of contexts.
         other: u32,
-        /// How many contexts these have.
+        /// How many contexts that rank, like most ranks, has.
         others: u32,
     },
     /// There are more contexts, all ranks together, than a job can have.
@@ -77,7 +77,7 @@ pub enum SetupError {
     CustomRail,
     /// This rank was restarted, and other ranks have not accepted it: see [`World::rejoin`](crate::World::rejoin).
     NotRejoined {
-        /// The ranks that have not.
+        /// The ranks that have not accepted it.
         ranks: Vec<u32>,
         /// How long this rank waited for them, in milliseconds.
         waited_ms: u64,

@@ -56,7 +56,7 @@ pub(crate) fn publish(job: &mut Job, contexts: &[OpenedRails], limits: &pml::Con
     Ok(())
 }
 
-/// Tells restarted ranks that this rank has accepted them.
+/// Publishes which restarted ranks this rank has accepted.
 pub(crate) fn publish_rejoined(job: &mut Job, ranks: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
     let words = ranks.flat_map(|(rank, incarnation)| [rank, incarnation]);
     let bytes: Vec<u8> = words.flat_map(u32::to_le_bytes).collect();
@@ -94,10 +94,10 @@ pub(crate) fn check_contexts(job: &Job) -> Result<(), SetupError> {
 }
 
 /// The error for the first rank whose number of contexts is not that of most ranks. Where two numbers are equally common, the
-/// number of the lower rank is right.
+/// number of the lowest rank that has one of them counts as right.
 fn disagreement(counts: &[u32]) -> Option<SetupError> {
     let votes = |count: u32| counts.iter().filter(|other| **other == count).count();
-    // The usual case, in which all agree, is quick. The other may be slow.
+    // The usual case, in which all ranks agree, is quick. The other case may be slow.
     let odd = |right: u32| counts.iter().position(|count| *count != right);
     odd(*counts.first()?)?;
     let right = (0..counts.len()).rev().max_by_key(|rank| votes(counts[*rank]))?;
@@ -105,13 +105,13 @@ fn disagreement(counts: &[u32]) -> Option<SetupError> {
     Some(SetupError::Contexts { rank: rank as u32, contexts: counts[rank], other: right as u32, others: counts[right] })
 }
 
-/// The limits of its engine that a rank published.
+/// The engine limits that a rank published.
 pub(crate) fn engine_limits(job: &Job, rank: u32) -> Result<&[u8], SetupError> {
     job.card(&component(ENGINE), rank).map_err(|why| SetupError::Card { rank, why })
 }
 
 /// Chooses a context's rails for each address, in the order of their numbers. Candidates are in the order of the rails, loopback
-/// last. A restarted rank may find that others have ended: no rail reaches these.
+/// last. For a restarted rank, other ranks may have ended already: no rail reaches these, and that is no error.
 pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
     let names = names(rails);
     let mut choices = Vec::with_capacity(grid.total() as usize);
@@ -128,7 +128,7 @@ pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec
     Ok(choices)
 }
 
-/// Chooses a context's rails for one address, by the cards that its rank has published under the rails' names.
+/// Chooses a context's rails for one address, by the cards that the rank of that address has published under the rails' names.
 pub(crate) fn choose_one(
     job: &Job,
     grid: Grid,
@@ -159,7 +159,7 @@ pub(crate) fn choose_one(
     candidates
 }
 
-/// Whether a rank has so many contexts.
+/// Whether a rank has this number of contexts.
 pub(crate) fn has_contexts(job: &Job, rank: u32, contexts: u32) -> bool {
     job.card(&component(CONTEXTS), rank).is_ok_and(|bytes| bytes == contexts.to_le_bytes())
 }

@@ -1,6 +1,6 @@
-//! Contexts that have ended, normally or not. A rail reports the loss of peers that it is connected to. The engine learns
-//! about other peers through the launcher: as soon as it has nothing else to do, and every few seconds anyway. No message can come
-//! from such a peer any more.
+//! Contexts that have ended, normally or not. A rail reports the loss of peers that it is connected to. The engine learns from
+//! the launcher that other peers have ended: it asks when it has nothing else to do, and every few seconds anyway. No message can
+//! come from such a peer any more.
 
 use std::sync::Arc;
 
@@ -10,26 +10,27 @@ use towline_core::time::{Duration, Instant};
 use crate::job::launcher::{EndedContext, Launcher};
 use crate::values::address::Grid;
 
-/// How often an engine looks at the launcher's messages.
+/// How often an engine reads the launcher's messages.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The launcher is asked once nothing has come for so long.
+/// For how long nothing must have come before the engine asks the launcher for ended contexts.
 const QUIET: Duration = Duration::from_millis(500);
-/// The launcher is asked so often while something comes all the time.
+/// How often the engine asks the launcher while something comes all the time.
 const BUSY_INTERVAL: Duration = Duration::from_millis(3000);
-/// How long a rail is given to report the loss itself. It does so only after it has read everything that was sent before.
+/// How long the engine waits for a rail to report the loss itself. A rail does that only after it has read all frames that were
+/// sent before.
 const GRACE: Duration = Duration::from_millis(2000);
 
 /// The ended contexts that one engine knows of.
 pub(crate) struct EndedContexts {
     launcher: Arc<Launcher>,
     grid: Grid,
-    /// When to look next at the launcher's messages.
+    /// When to read the launcher's messages next.
     look_at: Instant,
-    /// When the launcher is asked at the latest.
+    /// The latest time to ask the launcher.
     ask_by: Option<Instant>,
-    /// How many of the launcher's list were seen.
+    /// How many entries of the launcher's list of ended contexts were read.
     seen: usize,
-    /// Those that the engine has yet to give up, and when.
+    /// Ended contexts that the engine has not given up yet, and when it does so.
     due: Vec<(Instant, EndedContext)>,
     /// The incarnation of each rank that the engine knows.
     incarnations: Vec<u32>,
@@ -45,15 +46,15 @@ impl EndedContexts {
         self.incarnations.get(rank as usize).copied().unwrap_or(0)
     }
 
-    /// The engine has accepted a restarted rank.
+    /// Records that the engine has accepted a restarted rank.
     pub fn set_incarnation(&mut self, rank: u32, incarnation: u32) {
         if let Some(known) = self.incarnations.get_mut(rank as usize) {
             *known = incarnation;
         }
     }
 
-    /// A peer that is to be given up now, and why. To be asked while nothing comes, which has been so for `idle`, and now and then
-    /// while something comes.
+    /// A peer that the engine must give up now, and why. The engine calls this while nothing comes, and now and then while
+    /// something comes. `idle`: for how long nothing has come.
     pub fn next(&mut self, now: Instant, idle: Duration) -> Option<(Peer, Lost)> {
         if now >= self.look_at {
             self.look_at = now + INTERVAL;

@@ -1,4 +1,4 @@
-//! The process's connection to its launcher, shared by its contexts. No message passes it.
+//! The connection of a process to its launcher. The contexts of the process share it. It is not on the path of messages.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use towline_bootstrap::{End, Error, Job};
 use crate::job::cards;
 use crate::values::address::{Address, Grid};
 
-/// The shortest time between two questions to the launcher. It is longer in a larger job, so that all ranks together ask at most
-/// a thousand times a second.
+/// The shortest time between two questions to the launcher. It is longer in large jobs, so that all ranks together ask at most a
+/// thousand times a second.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The connection to the launcher. The launcher knows whole processes only.
+/// The connection to the launcher, behind a lock. For the launcher a rank is done when all contexts of its process are.
 pub(crate) struct Launcher(Mutex<LauncherState>);
 
 struct LauncherState {
@@ -21,13 +21,13 @@ struct LauncherState {
     grid: Grid,
     /// Contexts of this process that have not finished.
     running_contexts: u32,
-    /// Contexts that have ended, in the order in which this process learned of it.
+    /// Contexts that have ended, in the order in which this process learned of their ends.
     ended: Vec<EndedContext>,
-    /// Numbers and incarnations of the same.
+    /// Numbers and incarnations of the contexts in `ended`.
     ended_known: HashSet<(u32, u32)>,
     /// Ranks that were restarted since this process came up, and their present incarnation.
     restarted: BTreeMap<u32, u32>,
-    /// Restarted ranks that contexts of this process have accepted: in which incarnation, and how many contexts have.
+    /// Restarted ranks that contexts of this process have accepted: the incarnation, and how many contexts have accepted it.
     rejoined: BTreeMap<u32, (u32, u32)>,
     /// When the launcher may be asked again.
     ask_at: Instant,
@@ -45,7 +45,7 @@ pub(crate) struct EndedContext {
 }
 
 impl Launcher {
-    /// For the contexts of a process; `grid` as any of them sees it.
+    /// For the contexts of a process. `grid` may be that of any of them.
     pub fn new(job: Job, grid: Grid) -> Self {
         Self(Mutex::new(LauncherState {
             job,
@@ -59,7 +59,7 @@ impl Launcher {
         }))
     }
 
-    /// A context finished normally. The last one of the process tells the launcher that this rank is done.
+    /// Records that a context finished normally. The last context of the process reports to the launcher that this rank is done.
     pub fn finish(&self, own: Address) -> Result<(), Error> {
         let mut state = self.lock();
         state.running_contexts = state.running_contexts.saturating_sub(1);
@@ -71,7 +71,8 @@ impl Launcher {
         self.lock().job.abort(code, message)
     }
 
-    /// A context of this process was lost. In a process with one context, the launcher notices that by itself.
+    /// Reports that a context of this process was lost. If it is the only one, the launcher notices the end of the process
+    /// anyway.
     pub fn report_lost(&self, own: Address) {
         let mut state = self.lock();
         if state.grid.contexts > 1
@@ -98,7 +99,7 @@ impl Launcher {
         read(&self.lock().job)
     }
 
-    /// A context of this process has accepted a restarted rank. The rank is told once all contexts have.
+    /// Records that a context of this process has accepted a restarted rank. The rank is notified once all contexts have.
     pub fn note_rejoined(&self, rank: u32, incarnation: u32) -> Result<(), Error> {
         let mut state = self.lock();
         let entry = state.rejoined.entry(rank).or_default();
@@ -107,7 +108,8 @@ impl Launcher {
         state.publish_rejoined()
     }
 
-    /// All contexts of this process have come up with ranks that had been restarted before, in these incarnations.
+    /// Records ranks that had been restarted before this process came up, and their incarnations. All contexts of this process
+    /// have accepted them.
     pub fn note_restarted_before(&self, ranks: impl Iterator<Item = (u32, u32)>) -> Result<(), Error> {
         let mut state = self.lock();
         let contexts = state.grid.contexts;
@@ -115,7 +117,7 @@ impl Launcher {
         if state.rejoined.is_empty() { Ok(()) } else { state.publish_rejoined() }
     }
 
-    /// Running ranks that have not accepted this rank yet, which was restarted.
+    /// Running ranks that have not yet accepted this rank, which was restarted.
     pub fn ranks_not_rejoined(&self) -> Vec<u32> {
         let mut state = self.lock();
         state.read_messages();
@@ -124,8 +126,8 @@ impl Launcher {
         others.filter(|rank| !cards::has_rejoined(job, *rank, own)).collect()
     }
 
-    /// The contexts that have ended, without the first `seen` of them. Does not wait: the result is empty while another thread uses
-    /// the connection, and the answer to a question that is asked now comes later.
+    /// The contexts that have ended, without the first `seen` of them. `ask`: ask the launcher for more. Does not wait: the
+    /// result is empty while another thread uses the connection, and the launcher's answer comes with a later call.
     pub fn ended(&self, seen: usize, ask: bool) -> Vec<EndedContext> {
         let mut guard = match self.0.try_lock() {
             Ok(guard) => guard,
@@ -137,20 +139,20 @@ impl Launcher {
         let now = Instant::now();
         if ask && now >= state.ask_at {
             state.ask_at = now + QUESTION_INTERVAL.max(Duration::from_millis(state.grid.ranks.into()));
-            // If the launcher is lost, operations that need it report that.
+            // If the launcher cannot be reached, operations that need it report that.
             let _ = state.job.ask_for_ends();
         }
         state.ended.get(seen..).unwrap_or_default().to_vec()
     }
 
     fn lock(&self) -> MutexGuard<'_, LauncherState> {
-        // A thread that panicked while it held the lock left the state consistent: it only sent less than it wanted to.
+        // A thread that panicked while it held the lock left the state consistent: at most it has not sent everything.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LauncherState {
-    /// Tells the launcher that one of the own contexts has ended while others go on.
+    /// Reports to the launcher that a context of this process has ended while others go on.
     fn report_ended(&mut self, own: Address, died: bool) -> Result<(), Error> {
         self.note_ended(own, self.job.incarnation(), died);
         self.job.part_ended(own.index, died)

@@ -2,8 +2,8 @@
 //!
 //! # What you need
 //!
-//! Linux and Rust 1.95 or later. A C compiler is needed by a dependency that does the cryptography (`ring`). The transport
-//! `verbs` also needs cmake and libclang, and is built only with the feature `verbs`.
+//! Linux and Rust 1.95 or later. The dependency for cryptography (`ring`) needs a C compiler. The transport `verbs` also
+//! needs cmake and libclang, and is built only with the feature `verbs`.
 //!
 //! # A job
 //!
@@ -34,16 +34,18 @@
 //! towline run --hosts FILE -- target/release/first-program
 //! ```
 //!
-//! `towline run` starts the ranks, puts the number of the rank before each line of output, forwards signals, and ends all ranks
-//! with a report when one of them dies. In the file of `--hosts` each line is `host [slots=N]`; slots are filled in order, over
-//! ssh unless `--rsh` names another command. Its other options (`towline run --help`):
+//! `towline run` starts the ranks, puts the number of the rank before each line of output, forwards signals, and ends all
+//! ranks with a report when one of them dies. In the file of `--hosts` each line is `host [slots=N]`. Slots are filled in
+//! order. Ranks on other hosts are started over ssh, unless `--rsh` names another command. Other options (`towline run
+//! --help` lists all):
 //!
 //! | option | effect |
 //! |---|---|
 //! | `--transport sm,tcp` | only these transports: see [transports](super::transports) |
 //! | `--links 3` | links per peer, for tcp, udp and verbs: see [faults](super::faults) |
 //! | `-e NAME=VALUE` | an environment variable for all ranks |
-//! | `--timeout SECS`, `--grace SECS` | ends the job after a time; the time between SIGTERM and SIGKILL |
+//! | `--timeout SECS` | the job ends after this time |
+//! | `--grace SECS` | the time between SIGTERM and SIGKILL when the job ends |
 //! | `--keep-going` | the other ranks go on when one fails |
 //! | `--restart N` | a rank that was killed or failed is started again, at most N times |
 //! | `--no-prefix` | output passes unchanged |
@@ -51,19 +53,19 @@
 //! The exit status is 0 if all ranks ended well. Otherwise it is that of the first rank that failed (128 + n if signal n killed
 //! it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.
 //!
-//! Other launchers work, too. They set the variables that [`bootstrap`](crate::bootstrap) lists: each rank's number, the size,
-//! the job's number and key, and the address of a server, which rank 0 can run itself. The threads of one process can also be
-//! ranks of a job: see [`Builder::job`](crate::Builder::job).
+//! Other launchers can start ranks, too. They set the variables that [`bootstrap`](crate::bootstrap) lists: the rank's
+//! number, the size, the job's number and key, and the address of a server. Rank 0 can run that server itself. The threads of
+//! one process can also be ranks of a job: see [`Builder::job`](crate::Builder::job).
 //!
 //! # The end of a job
 //!
-//! [`World::finish`](crate::World::finish) waits until all other ranks have come to their end and the messages of this rank
-//! have left, and then tells the launcher that this rank is done. Dropping the world does the same, but cannot report an error.
-//! A rank that cannot go on calls [`World::abort`](crate::World::abort): other ranks may be waiting for it. A rank that panics
-//! is treated like one that was killed.
+//! [`World::finish`](crate::World::finish) waits until all other ranks finish, too, and until the messages of this rank have
+//! left; it then tells the launcher that this rank is done. Dropping the world does the same, but cannot report an error. A
+//! rank that cannot go on must call [`World::abort`](crate::World::abort), since other ranks may be waiting for it. A rank
+//! that panics is treated like a rank that was killed.
 //!
-//! So a program that returns early on one rank only, because of an error for example, must abort, as the examples of the crate
-//! do:
+//! So a program that returns early on one rank only, for example because of an error, must abort. The examples of the crate
+//! do this:
 //!
 //! ```no_run
 //! fn work(world: &towline::World) -> Result<(), towline::Error> {
@@ -80,14 +82,14 @@
 //!
 //! # Errors
 //!
-//! Each operation returns a `Result`. [`Error`](crate::Error) is for operations, [`SetupError`](crate::SetupError) for joining
-//! and leaving a job. Messages say what happened and what to do; `Error::blame` says whether the caller, a resource or a peer
-//! is at fault.
+//! Each operation returns a `Result`. [`Error`](crate::Error) is for operations, [`SetupError`](crate::SetupError) for
+//! joining and leaving a job. Error messages say what happened and what to do. [`Error::blame`](crate::Error::blame) says
+//! whether the caller, a resource or a peer is at fault.
 //!
 //! # Settings
 //!
-//! The program sets what it needs with a [`Builder`](crate::Builder). The environment has the last word, so a user can change
-//! any setting without a new build: `TOWLINE_SPIN_US=0 towline run ...`. See [tuning](super::tuning).
+//! The program changes settings with a [`Builder`](crate::Builder). Environment variables override the program, so a user can
+//! change any setting without a new build: `TOWLINE_SPIN_US=0 towline run ...`. See [tuning](super::tuning).
 //!
 //! ```
 //! let world = towline::Builder::new().transports("sm,tcp").links(2).configure(|config| config.requests = 1000).build()?;
@@ -97,9 +99,10 @@
 //!
 //! # Examples
 //!
-//! `adapters/host/examples` holds programs that are complete: `ring` (a token goes round), `filecast` (one rank streams a file
-//! to all others, which verify its SHA-256), `heat2d` (heat on a picture; halos with strided columns), `contexts` (all threads
-//! of all processes send to each other), `histogram` (the words of a file, counted by fetch-and-add in a table over all ranks).
+//! `adapters/host/examples` holds complete programs: `ring` (a token goes round), `filecast` (one rank streams a file to all
+//! others, which verify its SHA-256), `heat2d` (the heat equation on a picture; halos with strided columns), `contexts` (all
+//! threads of all processes send to each other), and `histogram` (counts the words of a file by fetch-and-add in a table over
+//! all ranks).
 //!
 //! ```text
 //! cargo build --release -p towline-cli -p towline --bins --examples

@@ -4,13 +4,13 @@
 //!
 //! | term | meaning | Open MPI | UCX | libfabric and others |
 //! |---|---|---|---|---|
-//! | job | processes that are started together and know one key | job | - | - |
+//! | job | processes that are started together and share a secret key | job | - | - |
 //! | rank | number of a process in a communicator | rank, proc | - | - |
 //! | context | an address (rank, index) with an engine of its own, for one thread | - | worker (`ucp_worker_h`) | scalable endpoint context |
 //! | launcher | starts the ranks and serves their exchange | `mpirun`, PRRTE | - | process manager (PMI, PMIx) |
 //! | module exchange (modex) | what ranks publish and read before they talk | modex | worker address exchange | address vector insertion; PMI put, fence, get |
-//! | card | what one rail publishes of itself: where it can be reached | modex entry of a BTL | device and interface address | endpoint name (`fi_getname`); "business card" in MPICH |
-//! | incarnation | which life of a restarted rank a process is | - | - | ULFM: respawned process |
+//! | card | what one rail publishes about itself: the addresses under which it can be reached | modex entry of a BTL | device and interface address | endpoint name (`fi_getname`); "business card" in MPICH |
+//! | incarnation | the number of a rank's process: 1, and one more after each restart | - | - | ULFM: respawned process |
 //!
 //! # Transports
 //!
@@ -18,17 +18,17 @@
 //! |---|---|---|---|---|
 //! | rail | one path to peers: an implementation of the trait `Rail` | BTL module | UCT interface | endpoint (`fid_ep`) |
 //! | link | what makes a rail reliable: numbers, acknowledgements, retransmission | (PML `dr`, removed) | reliability of `uct_ud` | RxD provider |
-//! | endpoint | a rail's handle of one peer | BTL endpoint | `uct_ep_h` | `fi_addr_t` |
-//! | exclusivity | rank of a rail in the selection: only the highest that reaches a peer is used | `btl_exclusivity` | transport priority | provider order |
+//! | endpoint | a rail's handle for one peer | BTL endpoint | `uct_ep_h` | `fi_addr_t` |
+//! | exclusivity | priority of a rail in the selection: only rails of the highest exclusivity that reach a peer are used | `btl_exclusivity` | transport priority | provider order |
 //! | capabilities | promises of a rail, as flags | `btl_flags` | `UCT_IFACE_FLAG_*` | `fi_info` caps and mode |
-//! | lane | first frames, bulk data or control: what a rail is chosen for | `btl_eager`, `btl_send`, `btl_rdma` lists | lane | - |
+//! | lane | the purpose for which a rail is chosen: first frames, bulk data or control | `btl_eager`, `btl_send`, `btl_rdma` lists | lane | - |
 //! | striping | a long message divided over several rails | striping (ob1) | multi-rail | multi-rail (mrail) |
 //! | failover | other links carry the undelivered frames of a broken link | PML `bfo` (removed) | - | - |
 //! | migrated frame | a frame that another link sends again after its first link broke | - | - | - |
 //! | loopback | the rail of a rank to itself | `self` | `self` | - |
-//! | frame | what a rail carries at once: a tag, a header, a body | fragment, descriptor | active message | packet |
-//! | active-message tag | whose frame it is at the receiver | `mca_btl_base_tag_t` | active message id | - |
-//! | progress | taking in what arrived, and sending what waits | `opal_progress` | `ucp_worker_progress` | reading a completion queue |
+//! | frame | the unit that a rail carries: a tag, a header, a body | fragment, descriptor | active message | packet |
+//! | active-message tag | the consumer at the receiver that a frame is for | `mca_btl_base_tag_t` | active message id | - |
+//! | progress | handling frames that have arrived, and sending frames that wait | `opal_progress` | `ucp_worker_progress` | reading a completion queue |
 //! | wait handle | a file descriptor to sleep on until something comes | - | wakeup: `ucp_worker_get_efd` | wait object (`FI_WAIT_FD`) |
 //! | progress thread | a thread of the library that makes progress | async progress | progress thread | `FI_PROGRESS_AUTO` |
 //!
@@ -36,48 +36,48 @@
 //!
 //! | term | meaning | Open MPI | UCX | libfabric and others |
 //! |---|---|---|---|---|
-//! | message | what one send gives to one receive | message | tagged message | tagged message |
+//! | message | the data that one send passes to one receive | message | tagged message | tagged message |
 //! | matching | finding the receive of a message by context, source and tag | matching (PML, MTL) | tag matching | `fi_trecv`; Portals match entry |
 //! | envelope | source, tag and length of a message | match header | tag and length | `fi_cq_tagged_entry` |
 //! | matched message | a message that a probe has taken | `MPI_Message` (mprobe) | `ucp_tag_message_h` | `FI_PEEK`, `FI_CLAIM` |
 //! | unexpected message | a message that comes before its receive | unexpected fragment | unexpected descriptor | unexpected message |
-//! | unit | memory for the payload of an unexpected message | - | - | - |
+//! | unit | a piece of memory for the payload of one unexpected message | - | - | - |
 //! | credit | how many envelopes and units a sender may still use at a receiver | - | - | flow control; Portals `PT_DISABLED` |
-//! | eager | a message that is sent whole, before its receive is known | eager, `btl_eager_limit` | eager | eager |
-//! | rendezvous | a message of which a header is sent first | rendezvous, RNDV | rendezvous | rendezvous |
+//! | eager | a message that is sent whole, before the sender knows of its receive | eager, `btl_eager_limit` | eager | eager |
+//! | rendezvous | a message whose header is sent first; the rest follows when a receive has matched it | rendezvous, RNDV | rendezvous | rendezvous |
 //! | fragment | a part of a message | fragment | fragment | segment |
-//! | layout | which bytes of a buffer make a message, in which order | datatype, convertor | datatype, IOV | iov |
+//! | layout | which bytes of a buffer make up a message, and in which order | datatype, convertor | datatype, IOV | iov |
 //! | request | an operation in progress | request | request | operation context |
-//! | handle | slot and generation of a request or registration: a stale one is refused | pointer | pointer | index (`ofi_indexer`) |
+//! | handle | slot and generation of a request or registration; a stale handle is refused | pointer | pointer | index (`ofi_indexer`) |
 //!
-//! # Memory of others
+//! # One-sided operations
 //!
 //! | term | meaning | Open MPI | UCX | libfabric and others |
 //! |---|---|---|---|---|
 //! | one-sided operation | put, get or atomic | RMA, OSC | RMA: `ucp_put_nbx`, `ucp_get_nbx` | `fi_write`, `fi_read`, `fi_atomic` |
-//! | window | memory of each rank that all ranks reach | `MPI_Win` | - | memory region |
-//! | initiator, target | who asks for a one-sided operation, and whose memory it reaches | origin, target | - | initiator, target |
-//! | registration | memory that peers or devices may reach, with rights | registration handle | `ucp_mem_h`, `ucp_rkey_h` | `fi_mr_reg`, key |
+//! | window | memory of each rank that all ranks can access | `MPI_Win` | - | memory region |
+//! | initiator, target | the rank that begins a one-sided operation, and the rank whose memory it accesses | origin, target | - | initiator, target |
+//! | registration | memory that peers or devices may access, with rights | registration handle | `ucp_mem_h`, `ucp_rkey_h` | `fi_mr_reg`, key |
 //! | flush | wait until operations are done at the target | `btl_flush`, `MPI_Win_flush` | `ucp_ep_flush_nbx` | `FI_DELIVERY_COMPLETE` |
-//! | emulated | a one-sided operation by active messages | `btl_base_am_rdma` | software RMA | emulated RMA (RxM, RxD) |
-//! | native | a one-sided operation by the device, or by the initiator in mapped memory | native | native | native |
-//! | single copy | the receiver copies from where the sender's bytes lie | smsc: CMA, KNEM, XPMEM | rkey and get zcopy (CMA) | CMA, XPMEM (shm provider) |
+//! | emulated | a one-sided operation that is done by active messages | `btl_base_am_rdma` | software RMA | emulated RMA (RxM, RxD) |
+//! | native | a one-sided operation that is done by the device, or by the initiator in mapped memory | native | native | native |
+//! | single copy | the receiver copies directly from the sender's memory | smsc: CMA, KNEM, XPMEM | rkey and get zcopy (CMA) | CMA, XPMEM (shm provider) |
 //! | accelerator | a device with memory of its own | accelerator framework | memory type | `FI_HMEM` |
 //!
 //! # Reliability
 //!
 //! | term | meaning | elsewhere |
 //! |---|---|---|
-//! | acknowledgement (ack) | says which frames came | RFC 9293; selective: RFC 2018 |
-//! | duplicate | a frame that came before | D-SACK, RFC 2883 |
-//! | reordering | a frame that comes before one that left earlier | RFC 8985 |
-//! | gap | a number whose frame will not come by this link, or not yet | sequence gap |
-//! | loss detection | by the order of leaving, and by probes for a lost tail | RACK-TLP, RFC 8985 |
-//! | retransmission time-out | when a frame is sent again although nothing is heard | RFC 6298 |
-//! | congestion window | frames that may be unacknowledged | RFC 5681 |
-//! | replay window | datagram numbers that were seen | RFC 4303 (ESP), RFC 6347 (DTLS) |
-//! | RMA window | requests to one target that may be unanswered | `max_rd_atomic` of verbs |
-//! | heartbeat, keepalive | a frame that asks whether a peer is there | UCX keepalive; RFC 9293 keep-alive |
-//! | session | which time two ends know each other; old frames fail its check | connection id; epoch of DTLS |
+//! | acknowledgement (ack) | reports which frames have arrived | RFC 9293; selective: RFC 2018 |
+//! | duplicate | a frame that has arrived before | D-SACK, RFC 2883 |
+//! | reordering | a frame arrives before one that left earlier | RFC 8985 |
+//! | gap | a number whose frame has not arrived by this link; it may come later, or by another link | sequence gap |
+//! | loss detection | losses are found by the order in which frames left, and losses of the last frames by probes | RACK-TLP, RFC 8985 |
+//! | retransmission time-out | the time without an acknowledgement after which a frame is sent again | RFC 6298 |
+//! | congestion window | how many frames may be unacknowledged | RFC 5681 |
+//! | replay window | the datagram numbers that have been seen, so that a replayed datagram is refused | RFC 4303 (ESP), RFC 6347 (DTLS) |
+//! | RMA window | how many requests to one target may be unanswered | `max_rd_atomic` of verbs |
+//! | heartbeat, keepalive | a frame that asks whether a peer is alive | UCX keepalive; RFC 9293 keep-alive |
+//! | session | the connection of two ends since their last handshake; frames of earlier sessions are refused | connection id; epoch of DTLS |
 //! | peer lost | a process that ended, or to which no path is left | process failure (ULFM) |
-//! | stall | a process that is there and makes no progress | - |
+//! | stall | a process that is alive and makes no progress | - |

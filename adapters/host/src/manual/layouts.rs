@@ -5,8 +5,8 @@
 //! [`ViewMut`](crate::ViewMut) is one to receive into. Both are checked against the buffer when they are made, so no operation
 //! can reach outside.
 //!
-//! The library packs from where the data lies into the transport, and unpacks from the transport to where it belongs. There is
-//! no copy in between, and no memory is needed for one. Bytes in the gaps of a layout are not touched.
+//! The library packs data from the buffer directly into the transport's memory, and unpacks it directly into the receive
+//! buffer. There is no intermediate copy. Bytes in the gaps of a layout are not touched.
 //!
 //! # A column
 //!
@@ -58,6 +58,5 @@
 //!
 //! # Cost
 //!
-//! A layout of one run of bytes costs nothing: it is treated as plain bytes. Devices and single copies need the bytes in one
-//! run; a message with another layout is packed. Items of a strided layout that are short cost the most, as each is a copy of
-//! its own.
+//! A contiguous layout costs nothing: it is treated as plain bytes. Devices and single copies need contiguous bytes; a
+//! message with another layout is packed. Strided layouts with short items cost the most, as each item is copied separately.

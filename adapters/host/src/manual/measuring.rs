@@ -8,23 +8,23 @@
 //! towline perf --transport sm --mode put,put-bandwidth,get,fetch-add,add-rate --sizes 8,64K,4M
 //! ```
 //!
-//! `towline perf` measures half a round trip, bandwidth and message rate between two pinned processes. Each figure stands
-//! beside its *limit*, which two bare processes reach in the same run:
+//! `towline perf` measures half a round trip, bandwidth and message rate between two pinned processes. Beside each figure it
+//! prints a *limit*: the figure that two processes without Towline reach in the same run.
 //!
 //! | transport | limit |
 //! |---|---|
-//! | `sm` | a bouncing cache line, and bytes copied in and out of a ring |
-//! | `tcp`, `udp` | bare tcp sockets |
-//! | one-sided operations | one process that does the same to shared memory, or sockets that ask and answer |
+//! | `sm` | a cache line that goes back and forth, and bytes that are copied into and out of a ring |
+//! | `tcp`, `udp` | plain tcp sockets |
+//! | one-sided operations | the same operation by one process on shared memory, or a request and a reply over sockets |
 //!
-//! A repetition counts only if the bare bounce before and after it differs by at most 10 %. `--json` writes all values,
-//! `--plot` draws a chart. Ratios to a limit or to a peer, measured in turns, hold better than figures: a virtual machine
-//! changes its speed within seconds.
+//! A repetition counts only if the limits for half a round trip before and after it differ by at most 10 %. `--json` writes
+//! all values, `--plot` draws a chart. Compare ratios rather than figures: a virtual machine changes its speed within
+//! seconds, but a ratio to a limit, or to another library that is measured in turns, stays similar.
 //!
 //! # In the program
 //!
-//! [`World::counters`](crate::World::counters) tells what the engine did, [`World::report`](crate::World::report) which
-//! transports it used.
+//! [`World::counters`](crate::World::counters) returns counts of the engine's events. [`World::report`](crate::World::report)
+//! says which transports it uses.
 //!
 //! ```
 //! let world = towline::init()?;
@@ -37,14 +37,15 @@
 //!
 //! # What to expect
 //!
-//! `host-tests/README.md` of the repository has the figures, with the machine and the command of each: beside Open MPI, and of
-//! one-sided operations, encryption, verbs, checksums and lost frames. `host-tests/bench/run` measures Towline beside Open MPI
-//! 4.1 and 5.0, MPICH and UCX, all pinned and in turns; six of its figures are in the README. In short:
+//! `host-tests/README.md` of the repository has all figures, each with its machine and command: comparisons with Open MPI,
+//! and figures of one-sided operations, encryption, verbs, checksums and lost frames. `host-tests/bench/run` measures
+//! Towline, Open MPI 4.1 and 5.0, MPICH and UCX in turns, with all processes pinned; six of its figures are in the README. In
+//! short:
 //!
 //! - Encryption costs tcp a tenth of the latency of short messages, and half or more of the bandwidth of streams within a host.
-//! - Checksums on tcp cost streams no bandwidth, since summed bodies leave without a copy. A single message of 1 MiB becomes
-//!   slower.
-//! - Single copies make long puts and gets faster over sm where windows are not mapped, except for a lone put of 64 KiB.
+//! - Checksums on tcp cost streams no bandwidth, since bodies with a checksum are sent without a copy. A single message of 1
+//!   MiB becomes slower.
+//! - Single copies make long puts and gets faster over sm where windows are not mapped, except for a single put of 64 KiB.
 //! - A udp link that loses 5 % of its frames keeps 95 % of its bandwidth (simulated: `towline soak --sim --goodput`).
 //!
 //! # Instructions and memory

@@ -9,8 +9,8 @@
 //! - Of several posted receives that match a message, the one that was posted first gets it.
 //! - Messages in one communicator never match receives in another.
 //!
-//! Tags go up to [`TAG_MAX`](crate::TAG_MAX); those above belong to the library. Matching without wildcards takes the same time
-//! however many receives are posted and however many messages wait.
+//! Programs may use tags up to [`TAG_MAX`](crate::TAG_MAX). Larger tags are reserved for the library. Matching without
+//! wildcards takes the same time however many receives are posted and however many messages wait.
 //!
 //! ```
 //! use towline::Any;
@@ -32,8 +32,8 @@
 //! # Types
 //!
 //! Data travels as bytes. Any plain data in the sense of the crate `zerocopy` can be sent: integers, floating-point numbers,
-//! arrays and slices of them, and structures that derive its traits. Sender and receiver need not use the same type. Byte order
-//! is not converted: the ranks of a job may differ in it, but then the program has to agree on the order of its data.
+//! arrays and slices of them, and structures that derive its traits. Sender and receiver need not use the same type. Byte
+//! order is not converted. The ranks of a job may have different byte orders; the program must then convert its data itself.
 //!
 //! # Four ways to send and receive
 //!
@@ -79,14 +79,15 @@
 //! | `ssend`, `issend` (synchronous mode) | a receive has matched the message |
 //! | `recv`, `irecv` | the message is in the buffer |
 //!
-//! A message that is longer than the receive's buffer ends with [`Error::Truncated`](crate::Error::Truncated), with what fits
-//! delivered. A receive that has not matched can be [cancelled](crate::RecvRequest::cancel). The core also offers buffered,
-//! ready and complete modes; `towline_core::mtl` has them for other faces.
+//! If a message is longer than the receive's buffer, the part that fits is delivered, and the receive ends with
+//! [`Error::Truncated`](crate::Error::Truncated). A receive that has not matched can be
+//! [cancelled](crate::RecvRequest::cancel). Buffered, ready and complete sends exist in the core only (`towline_core::mtl`).
 //!
 //! # Look before you receive
 //!
-//! [`probe`](crate::Communicator::probe) waits for a message and tells its source, tag and length; the message stays.
-//! [`mprobe`](crate::Communicator::mprobe) takes the message, so that no other receive gets it, which threads need.
+//! [`probe`](crate::Communicator::probe) waits for a message and returns its source, tag and length. The message stays in the
+//! queue. [`mprobe`](crate::Communicator::mprobe) takes the message out of the queue, so that no other receive gets it.
+//! Programs with several receiving threads need that.
 //!
 //! ```
 //! let world = towline::init()?;
@@ -102,16 +103,16 @@
 //! # Messages without a receive
 //!
 //! A message that comes before its receive is *unexpected*. Memory for such messages is bounded, and each peer has an equal
-//! share of it as credit. A sender without credit keeps the message, and sends it when a receive asks for it. So a flood costs
-//! the receiver no more memory than it set aside, and no correct program deadlocks, whatever the bound is. The bounds are the
-//! settings `TOWLINE_UNEXPECTED`, `TOWLINE_UNITS` and `TOWLINE_UNIT_BYTES`.
+//! share of it as credit. A sender without credit keeps the message, and sends it when a receive asks for it. So a flood of
+//! messages costs the receiver no more memory than the bound, and no correct program deadlocks, however low the bound is. The
+//! bounds are the settings `TOWLINE_UNEXPECTED`, `TOWLINE_UNITS` and `TOWLINE_UNIT_BYTES`.
 //!
 //! # Communicators
 //!
 //! [`World`](crate::World) is a [`Communicator`](crate::Communicator) of all ranks. [`dup`](crate::Communicator::dup) and
-//! [`split`](crate::Communicator::split) make others, whose messages are apart. Collective operations are
-//! [`barrier`](crate::Communicator::barrier) and [`broadcast`](crate::Communicator::broadcast): all ranks of the communicator
-//! call them in the same order.
+//! [`split`](crate::Communicator::split) make further communicators, whose messages are separate from all others. Collective
+//! operations are [`barrier`](crate::Communicator::barrier) and [`broadcast`](crate::Communicator::broadcast): all ranks of
+//! the communicator call them in the same order.
 //!
 //! ```
 //! let world = towline::init()?;

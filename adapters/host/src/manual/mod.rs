@@ -6,7 +6,7 @@
 //! | [messages and matching](messages) | Which receive gets which message? When may I reuse a buffer? |
 //! | [layouts] | How do I send a column, or fields of a record, without a copy of my own? |
 //! | [one-sided operations](one_sided) | How do I read and change the memory of another rank? |
-//! | [threads and async](threads) | Which of the four ways of using threads is mine? |
+//! | [threads and async](threads) | Which of the four ways to use threads suits my program? |
 //! | [transports] | Which transport is used, and how do I choose one? |
 //! | [faults] | What happens when a process, a link or a host fails, and how soon? |
 //! | [security] | Who can read, change or forge what? |
@@ -15,8 +15,8 @@
 //! | [glossary] | What is this term called in Open MPI, UCX and libfabric? |
 //!
 //! The items of the crate have documentation of their own: start at [`World`](crate::World) and
-//! [`Communicator`](crate::Communicator). How the library is built is told in `core/ARCHITECTURE.md` of the repository, the
-//! bytes on the wire in `core/WIRE.md`.
+//! [`Communicator`](crate::Communicator). In the repository, `core/ARCHITECTURE.md` describes how the library is built, and
+//! `core/WIRE.md` the bytes on the wire.
 
 pub mod faults;
 pub mod getting_started;

@@ -1,7 +1,7 @@
 //! One-sided operations: read and change the memory of another rank without a receive there.
 //!
-//! A [`Window`](crate::Window) is memory of each rank of a communicator that all of them reach. All ranks make it together with
-//! [`Communicator::window`](crate::Communicator::window), and it begins as zeros.
+//! In a [`Window`](crate::Window), each rank of a communicator has a part: memory that all ranks can access. All ranks make
+//! the window together, with [`Communicator::window`](crate::Communicator::window). Its memory is zeroed.
 //!
 //! ```
 //! use towline::AtomicOp;
@@ -24,49 +24,49 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | to | use | it is complete |
+//! | to do | use | complete |
 //! |---|---|---|
-//! | write there | [`put`](crate::Window::put) | with the next flush |
-//! | change words there | [`accumulate`](crate::Window::accumulate) | with the next flush |
-//! | read there | [`get`](crate::Window::get) | when the call returns |
-//! | change a word and learn the old one | [`fetch_and_op`](crate::Window::fetch_and_op), [`compare_and_swap`](crate::Window::compare_and_swap) | when the call returns |
+//! | write remote memory | [`put`](crate::Window::put) | after the next flush |
+//! | change remote words | [`accumulate`](crate::Window::accumulate) | after the next flush |
+//! | read remote memory | [`get`](crate::Window::get) | when the call returns |
+//! | change a remote word and get the old one | [`fetch_and_op`](crate::Window::fetch_and_op), [`compare_and_swap`](crate::Window::compare_and_swap) | when the call returns |
 //! | read and write this rank's own part | [`read`](crate::Window::read), [`write`](crate::Window::write) | when the call returns |
 //!
-//! *Complete* means done at the target: a rank that looks there afterwards finds it.
+//! *Complete* means done at the target: any later read there sees the effect.
 //!
 //! # Order
 //!
 //! Operations of one rank may overtake each other until a [`flush`](crate::Window::flush). Atomics are atomic with respect to
-//! each other, whichever rank begins them. Bytes that one rank puts while another one gets them come in any mixture of old and
-//! new.
+//! each other, whichever rank begins them. If one rank gets bytes while another one puts to them, the result is any mixture
+//! of old and new bytes.
 //!
-//! # Who does the work
+//! # Which rank does the work
 //!
 //! | the target is | put and get are done by | the target has to make progress |
 //! |---|---|---|
 //! | a rank that sm connects (same host) | the initiator, which maps the target's part | no |
-//! | a rank that only tcp or udp reaches | the target, which takes requests in active messages | yes: in a blocking call, or by a progress thread |
+//! | a rank that only tcp or udp reaches | the target, which receives requests as active messages | yes: in a blocking call, or by a progress thread |
 //! | a rank that verbs reaches | the target, as over tcp; the device, if `TOWLINE_VERBS_WINDOWS=true` | yes; no for the device |
 //!
-//! The initiator does not map a window where the system forbids it: in another process namespace, without a free file
-//! descriptor, or where memory is accounted strictly. `TOWLINE_SM_WINDOWS=false` switches mapping off. Then, and for windows
-//! with fewer rights that cannot be mapped, operations go by active messages; over sm, long data does not travel in them, as
-//! the side that needs it reads it through the kernel from where it lies.
+//! The initiator does not map a window where the system forbids it: between process namespaces, without a free file
+//! descriptor, or where the system accounts memory strictly (`vm.overcommit_memory` is 2). `TOWLINE_SM_WINDOWS=false`
+//! switches mapping off. A window with fewer rights may not be mappable either. In all these cases operations use active
+//! messages. Over sm, long data is not in these messages: the side that needs the data reads it through the kernel from the
+//! memory of the other side.
 //!
-//! Atomics are always the processor's own, at whichever side, so they agree with each other. The core has a face for other
-//! consumers (`Btl`) in which a verbs device does 64-bit atomics itself.
+//! Atomics on windows are always done by a processor, either the initiator's or the target's, so they are atomic with respect
+//! to each other. (In the core's BTL interface for other runtimes, a verbs device does 64-bit atomics itself.)
 //!
-//! A device that puts or gets on a window ends the connection if the target has dropped the window meanwhile. That is why
-//! devices are used for windows only when asked for.
+//! If a device puts to a window, or gets from it, after the target has dropped the window, the connection ends. That is why
+//! devices are used for windows only if `TOWLINE_VERBS_WINDOWS` asks for it.
 //!
-//! A target that computes all the time serves nobody by active messages. Give it a [progress
-//! thread](crate::Builder::progress_thread).
+//! A target that only computes does not serve active messages. Give it a [progress thread](crate::Builder::progress_thread).
 //!
 //! # Rights
 //!
 //! [`window_with`](crate::Communicator::window_with) gives other ranks fewer rights on this rank's part. An operation without
-//! the right ends with [`Error::Refused`](crate::Error::Refused), at the flush for a put. A part with all rights can be mapped
-//! by processes of the same user on this host: see [security](super::security).
+//! the right ends with [`Error::Refused`](crate::Error::Refused); for a put, the next flush reports this. A part with all
+//! rights can be mapped by processes of the same user on this host: see [security](super::security).
 //!
 //! ```
 //! use towline::{Access, Denied, Error};
@@ -84,7 +84,7 @@
 //!
 //! # Faults
 //!
-//! Operations on a rank that dies end with [`Error::PeerFailed`](crate::Error::PeerFailed). Operations survive the death of a link
-//! if another link to the rank is left, and each is done once; an operation that a *device* had begun when its link broke ends as
-//! failed, since it is unknown whether it was done. After `rejoin` a window that was made before has no part of the new process:
-//! drop it and make a new one.
+//! Operations on a rank that dies end with [`Error::PeerFailed`](crate::Error::PeerFailed). If a link breaks and another link
+//! to the rank is left, operations go on over that link, and each is done once. The exception: an operation that a *device*
+//! had begun when its link broke fails, since it is unknown whether it was done. After `rejoin`, the new process has no part
+//! in a window that was made before: drop the window and make a new one.

@@ -1,4 +1,4 @@
-//! The chapters say what is true: the tables of settings are those of [`Config`].
+//! Tests of the manual: the tables of settings in the chapter on tuning are those of [`Config`].
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ const TUNING: &str = include_str!("tuning.rs");
 const BEGIN: &str = "//! <!-- settings";
 const END: &str = "//! <!-- end -->";
 
-/// Settings of these transports have a table of their own: what comes behind `TOWLINE_` in the names of their variables.
+/// The transports whose settings have a table of their own: the prefixes of their variables after `TOWLINE_`.
 const GROUPS: [&str; 4] = ["SM_", "TCP_", "UDP_", "VERBS_"];
 
 /// The chapter on tuning with tables made from the settings.

@@ -3,20 +3,21 @@
 //! | way | for | cost on the message path |
 //! |---|---|---|
 //! | one thread ([`Single`](crate::Single), the default) | one rank, one thread | none |
-//! | [contexts](crate::Builder::contexts) | threads that each send and receive for themselves | none: nothing is shared |
-//! | [`Multiple`](crate::Multiple) | any thread calls anything | one lock, never held while waiting |
+//! | [contexts](crate::Builder::contexts) | threads with an address of their own each | none: nothing is shared |
+//! | [`Multiple`](crate::Multiple) | several threads that use the same address | one lock, never held while waiting |
 //! | a [progress thread](crate::Builder::progress_thread) | progress while the program computes | one lock |
 //!
 //! # One thread
 //!
 //! A [`World`](crate::World) stays in the thread that made it; the compiler refuses anything else. Operations make progress
-//! only while the thread is in a call of the library. A rank that computes for long answers nobody meanwhile, except over udp,
-//! which has a progress thread by default. [`World::progress`](crate::World::progress) makes progress and does nothing else.
+//! only while the thread is in a call of the library. A rank that computes for long does not answer its peers meanwhile,
+//! except over udp, where there is a progress thread by default. [`World::progress`](crate::World::progress) makes progress
+//! and does nothing else.
 //!
 //! # Contexts: an address for each thread
 //!
-//! A context is an address (rank, index) with an engine and transports of its own. Contexts share nothing that a message
-//! passes, so no lock is taken.
+//! A context is an address (rank, index) with an engine and transports of its own. Contexts share nothing on the path of a
+//! message, so no lock is taken.
 //!
 //! ```
 //! use towline::{Address, Any, Builder};
@@ -42,10 +43,10 @@
 //!
 //! # Many threads on one world
 //!
-//! [`Multiple`](crate::Multiple) is `MPI_THREAD_MULTIPLE`. The level that you ask for is the level that you get. A lock is
-//! around the engine, and nobody holds it while waiting: of the threads that wait, one polls or sleeps for all, and each of the
-//! others sleeps until its own operation is complete. Collective operations, and making communicators, are for one thread at a
-//! time, as in MPI.
+//! [`Multiple`](crate::Multiple) is `MPI_THREAD_MULTIPLE`. The level that you ask for is the level that you get. The engine
+//! is behind a lock, and no thread holds the lock while it waits. Of the threads that wait, one polls or sleeps for all; each
+//! of the others sleeps until its own operation is complete. As in MPI, only one thread at a time may call collective
+//! operations on a communicator, or make communicators from it.
 //!
 //! ```
 //! use towline::{Builder, Multiple};
@@ -68,12 +69,13 @@
 //!
 //! # A progress thread
 //!
-//! A progress thread sleeps until something comes, takes it in, answers, and completes operations while the program computes.
-//! It leaves the engine to threads that call the library themselves. Each operation completes once.
+//! A progress thread sleeps until a frame arrives. It then handles and answers frames, and completes operations while the
+//! program computes. While other threads are in calls of the library, it leaves the engine to them. Each operation completes
+//! once.
 //!
-//! It runs by default where udp is used, which loses frames that have to be sent again, and notices silent hosts by heartbeats.
-//! Elsewhere ask for it: [`Builder::progress_thread`](crate::Builder::progress_thread) or `TOWLINE_PROGRESS_THREAD=always`. All
-//! ranks need the same setting.
+//! A progress thread runs by default where udp is used: udp loses frames, which must be sent again, and silent hosts are
+//! noticed by heartbeats. Over other transports, ask for it: [`Builder::progress_thread`](crate::Builder::progress_thread) or
+//! `TOWLINE_PROGRESS_THREAD=always`. All ranks need the same setting.
 //!
 //! ```
 //! let world = towline::Builder::new().progress_thread(true).build()?;
@@ -86,10 +88,10 @@
 //!
 //! # Async
 //!
-//! What [`isend`](crate::Communicator::isend) and [`irecv`](crate::Communicator::irecv) return are futures.
+//! [`isend`](crate::Communicator::isend) and [`irecv`](crate::Communicator::irecv) return futures.
 //! [`World::block_on`](crate::World::block_on) runs a future, makes progress for all operations of its context meanwhile, and
-//! sleeps when there is nothing to do. The futures can also be awaited in any other executor: their wakers are called when the
-//! operation completes, so something has to make progress, a progress thread for instance.
+//! sleeps when there is nothing to do. The futures can also be awaited in any other executor. Their wakers are called when
+//! the operation completes, so some thread must make progress, for example a progress thread.
 //!
 //! ```
 //! let world = towline::init()?;
@@ -105,11 +107,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A future that is dropped is safe: a send goes on its way and keeps its buffer until it has left; a receive is cancelled, or
-//! completes into its own buffer.
+//! A future may be dropped at any time. A dropped send continues, and keeps its buffer until the message has left. A dropped
+//! receive is cancelled; if a message has matched it already, that message is received into the buffer and discarded.
 //!
 //! # How a thread waits
 //!
 //! A waiting thread first polls (`TOWLINE_SPIN_US`), then yields the processor after each poll (`TOWLINE_YIELD_US`), then
-//! sleeps until a transport wakes it. Where ranks outnumber processors it does not poll at all, and yields for a tenth of the
-//! time.
+//! sleeps until a transport wakes it. Where ranks outnumber processors, a waiting thread skips the first phase and yields for
+//! a tenth of the time.

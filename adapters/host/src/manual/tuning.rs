@@ -1,8 +1,8 @@
 //! Tuning: every setting, and which ones matter.
 //!
 //! A setting is a field of [`Config`](crate::Config), set by the program with
-//! [`Builder::configure`](crate::Builder::configure), and an environment variable with the same name, which has the last word.
-//! `towline info` lists all settings with their values and says who set them.
+//! [`Builder::configure`](crate::Builder::configure), and an environment variable of the same name, which overrides the
+//! program. `towline info` lists all settings with their values, and whether the program or the environment set them.
 //!
 //! ```
 //! let settings = towline::Config::default().settings()?;
@@ -16,7 +16,7 @@
 //! | goal | settings |
 //! |---|---|
 //! | lowest latency, processors to spare | a larger `TOWLINE_SPIN_US` |
-//! | more ranks than processors | nothing: waiting ranks then sleep at once, and rings of sm become longer |
+//! | more ranks than processors | nothing: waiting ranks do not poll then, and rings of sm are longer |
 //! | less processor time while idle | a smaller `TOWLINE_SPIN_US` and `TOWLINE_YIELD_US` |
 //! | less memory | `TOWLINE_UNITS`, `TOWLINE_UNEXPECTED`, `TOWLINE_SM_EAGER_RING_BYTES`, `TOWLINE_SM_BULK_RING_BYTES`, `TOWLINE_VERBS_RECEIVE_BUFFERS` |
 //! | use one network only | `TOWLINE_TCP_INCLUDE`, `TOWLINE_UDP_INCLUDE`, `TOWLINE_VERBS_DEVICES` |
@@ -25,7 +25,7 @@
 //! | survive a broken link | `TOWLINE_LINKS` of 2 or more |
 //! | find corrupted data | `TOWLINE_CHECKSUM` |
 //!
-//! The tables below are generated from the table of settings; a test compares them.
+//! The tables below are generated from the definitions of the settings, and a test compares them.
 //!
 //! # The job, memory and waiting
 //!
@@ -37,18 +37,18 @@
 //! | `TOWLINE_LINKS` | `1` | Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others |
 //! | `TOWLINE_STARTUP_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to start |
 //! | `TOWLINE_FINISH_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to finish |
-//! | `TOWLINE_PEER_TIMEOUT_MS` | `5000` ms | Its ranks are lost when a host has not answered for so long; 0 leaves that to the kernel, whose limit is hours. RDMA devices use at most 30 s, also for 0, and may take up to four times as long as is set. A rank that computes or is stopped is not lost |
-//! | `TOWLINE_STALL_TIMEOUT_MS` | `0` ms | A rank for which another one waits counts as dead when it has made no progress for so long, whatever transport leads to it; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit |
-//! | `TOWLINE_REQUESTS` | `65536` | Most operations in progress; memory is used as they are |
+//! | `TOWLINE_PEER_TIMEOUT_MS` | `5000` ms | How long a host may be silent before its ranks count as lost; 0 leaves that to the kernel, whose limit is hours. RDMA devices use at most 30 s, also for 0, and may take up to four times the set time. A rank that computes or is stopped is not lost |
+//! | `TOWLINE_STALL_TIMEOUT_MS` | `0` ms | A rank for which another one waits counts as dead when it has made no progress for this time, over any transport; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit |
+//! | `TOWLINE_REQUESTS` | `65536` | Most operations in progress at a time; entries that were never used take no memory |
 //! | `TOWLINE_UNEXPECTED` | `0` | Envelopes for messages that arrive before their receive is posted, for all peers together; 0 for 128 for each peer, and at least 4096 |
 //! | `TOWLINE_UNITS` | `0` | Payload units for messages that arrive before their receive is posted, for all peers together; 0 for 32 for each peer, and at least 1024 |
-//! | `TOWLINE_UNIT_BYTES` | `65536` B | Longest payload unit: a longer message is not sent to this process before its receive is posted. Less if no transport sends as much at once, and, unless `units` is set, if all units would take more than 64 MiB, but at least 8 KiB |
+//! | `TOWLINE_UNIT_BYTES` | `65536` B | Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB |
 //! | `TOWLINE_COMMUNICATORS` | `256` | Most communicators |
-//! | `TOWLINE_SPIN_US` | `50` us | How long a waiting rank polls, and yields the processor at times; 0 if there are more ranks than processors |
-//! | `TOWLINE_YIELD_US` | `200` us | How long it then yields the processor after each poll, before it sleeps; a tenth of this if there are more ranks than processors |
+//! | `TOWLINE_SPIN_US` | `50` us | How long a waiting rank polls, and yields the processor now and then; it does not poll if there are more ranks than processors |
+//! | `TOWLINE_YIELD_US` | `200` us | How long a waiting rank then yields the processor after each poll, before it sleeps; a tenth of this if there are more ranks than processors |
 //! | `TOWLINE_IDLE_SLEEP_MS` | `500` ms | Longest sleep of a waiting rank, if nothing wakes it |
-//! | `TOWLINE_PROGRESS_THREAD` | `auto` | Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`, which means with udp, as udp loses frames and finds lost hosts by heartbeats. The same for all ranks |
-//! | `TOWLINE_UNWIND_TIMEOUT_MS` | `10000` ms | How long a panicking rank waits for messages from borrowed memory, before it ends the process |
+//! | `TOWLINE_PROGRESS_THREAD` | `auto` | Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value |
+//! | `TOWLINE_UNWIND_TIMEOUT_MS` | `10000` ms | How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process |
 //! | `TOWLINE_ENCRYPT` | `between-hosts` | When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key |
 //! | `TOWLINE_CHECKSUM` | `false` | Whether frames of tcp have checksums of the library, beside those of the network; frames of udp always have them |
 //! | `TOWLINE_LINK_WINDOW` | `256` | Most unacknowledged frames to one peer, for each link with acknowledgements: a power of two from 4 to 1024 |
@@ -147,5 +147,5 @@
 //! # Variables of the launcher
 //!
 //! Ranks also read `TOWLINE_RANK`, `TOWLINE_SIZE`, `TOWLINE_ROOT`, `TOWLINE_JOB`, `TOWLINE_KEY`, `TOWLINE_LISTEN`,
-//! `TOWLINE_HOST` and `TOWLINE_LOCAL`, which `towline run` sets: see [`bootstrap`](crate::bootstrap). `TOWLINE_TRACE=1` has the
-//! simulator (`towline soak --sim`) print everything that happens.
+//! `TOWLINE_HOST` and `TOWLINE_LOCAL`, which `towline run` sets: see [`bootstrap`](crate::bootstrap). With `TOWLINE_TRACE=1`
+//! the simulator (`towline soak --sim`) prints all its events.

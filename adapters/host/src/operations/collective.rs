@@ -50,12 +50,12 @@ impl SplitEntry {
 }
 
 impl<L: Threads> Communicator<L> {
-    /// Waits until all ranks have called this: `MPI_Barrier`. Takes as many rounds as the size has binary digits (a dissemination
-    /// barrier).
+    /// Waits until all ranks have called this: `MPI_Barrier`. It is a dissemination barrier, which takes `log2(size)` rounds,
+    /// rounded up.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] if a rank was lost from which this rank receives or to which it sends in some round. Other ranks do
-    /// not learn of the failure here, but no rank waits forever.
+    /// [`Error::PeerFailed`] if a rank was lost that this rank exchanges messages with in some round. The barrier may succeed at
+    /// other ranks nevertheless, but no rank waits forever.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -111,13 +111,15 @@ impl<L: Threads> Communicator<L> {
         self.broadcast_result(root, data, Ok(()))
     }
 
-    /// The same. With an error as `outcome`, this rank has no data to send, but sends empty messages, so that no rank waits for it.
+    /// As [`broadcast`](Self::broadcast). If `outcome` is an error, this rank has no data to send. It then sends empty messages,
+    /// so that no rank waits for it.
     fn broadcast_result<T>(&self, root: u32, data: &mut T, mut outcome: Result<(), Error>) -> Result<(), Error>
     where
         T: FromBytes + IntoBytes + Immutable + ?Sized,
     {
         let size = self.handle.size;
-        // Ranks are counted from the root. Each receives from the rank without its lowest set bit.
+        // Ranks are counted from the root. Each rank receives from the rank whose number lacks the lowest set bit of its own
+        // number.
         let (from_root, size) =
             ((u64::from(self.rank) + u64::from(size) - u64::from(root)) % u64::from(size), u64::from(size));
         let rank = |other: u64| ((other + u64::from(root)) % size) as u32;
@@ -139,7 +141,7 @@ impl<L: Threads> Communicator<L> {
             });
             outcome = outcome.and(complete);
         }
-        let mut sends = Ok(()); // a child that is lost must not keep the others waiting
+        let mut sends = Ok(()); // the other children get their message even if one child is lost
         while bit > 1 {
             bit >>= 1;
             if from_root + bit < size {
@@ -152,18 +154,19 @@ impl<L: Threads> Communicator<L> {
         outcome.and(sends)
     }
 
-    /// The error for a `parent` that has no data: a rank that failed, as far as this rank knows.
+    /// The error for a `parent` that has no data. It names a rank that failed, as far as this rank knows.
     fn no_data_error(&self, parent: u32) -> Error {
         let engine = self.handle.context.engine.lock();
         let failed = engine.mtl.broken(self.handle.comm);
         failed.map_or(Error::PeerFailed { rank: parent }, |peer| self.handle.peer_lost(&engine, peer))
     }
 
-    /// Makes a communicator of the same ranks, whose messages are separate from those of this one: `MPI_Comm_dup`. All ranks call
-    /// it.
+    /// Makes a communicator of the same ranks: `MPI_Comm_dup`. Its messages are separate from those of this communicator. All
+    /// ranks call it.
     ///
     /// # Errors
-    /// [`Error::Communicator`] if there are too many communicators, [`Error::PeerFailed`] as for [`broadcast`](Self::broadcast).
+    /// [`Error::Communicator`] if this rank has too many communicators; other ranks may have made theirs. [`Error::PeerFailed`]
+    /// as for [`broadcast`](Self::broadcast).
     ///
     /// ```
     /// let world = towline::init()?;
@@ -248,8 +251,8 @@ impl<L: Threads> Communicator<L> {
         Ok(OwnedCommunicator(Self::new(L::Ref::clone(context), comm, rank, size, rank_map, id)))
     }
 
-    /// The barrier at the end: until `deadline`, or until the ranks from which this rank receives are lost. Afterwards the messages
-    /// of this rank have been sent. Returns whether all went well.
+    /// The barrier at the end. It waits until `deadline`, or until the ranks from which this rank receives are lost. Afterwards
+    /// the messages of this rank have been sent. Returns whether the barrier is complete and no rank was lost.
     pub(crate) fn finish_barrier(&self, deadline: Instant) -> bool {
         let mut engine = self.handle.context.engine.lock();
         self.rounds().fold(true, |complete, (round, dest, source)| {

@@ -209,7 +209,8 @@ impl<L: Threads> Communicator<L> {
         unsafe { self.recv_span(source.into(), tag.into(), sink) }
     }
 
-    /// Receives a message of any length, into memory that is allocated for it.
+    /// Receives a message of any length, into memory that is allocated for it. Bytes at the end that do not make a whole item of
+    /// type `T` are discarded.
     ///
     /// # Errors
     /// As [`recv`](Self::recv). [`Error::NoMemory`] if there is not enough memory; the message is then lost.
@@ -227,7 +228,7 @@ impl<L: Threads> Communicator<L> {
     {
         let message = self.mprobe(source, tag)?;
         let count = (message.envelope().bytes as usize).div_ceil(size_of::<T>().max(1));
-        // The sender decides about the length. If it is more than the free memory, this process must not be aborted.
+        // The sender decides about the length. This process must not abort if that is more than the free memory.
         let mut items = T::new_vec_zeroed(count).map_err(|_| Error::NoMemory { bytes: message.envelope().bytes })?;
         let status = message.recv(&mut items[..])?;
         items.truncate(status.count::<T>());
@@ -248,10 +249,10 @@ impl<L: Threads> Communicator<L> {
         unsafe { self.recv_span(source.into(), tag.into(), view.span()) }
     }
 
-    /// Sends and receives at the same time, so that two ranks may do so with each other: `MPI_Sendrecv`.
+    /// Sends and receives at the same time, so two ranks that call this for each other do not deadlock: `MPI_Sendrecv`.
     ///
     /// # Errors
-    /// As [`send`](Self::send) and [`recv`](Self::recv). The other half has then ended, too, or was cancelled.
+    /// As [`send`](Self::send) and [`recv`](Self::recv). After an error neither the send nor the receive is in progress.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -314,7 +315,7 @@ impl<L: Threads> Communicator<L> {
         unsafe { self.recv_span_unchecked(source, tag, sink) }
     }
 
-    /// The same, also with a tag of the library's own.
+    /// As `recv_span`, but tags that are reserved for the library are allowed.
     ///
     /// # Safety
     /// As for `recv_span`.
@@ -393,8 +394,8 @@ impl<L: Threads> fmt::Debug for Communicator<L> {
 
 /// A communicator that is deleted when it is dropped. [`Communicator::dup`] and [`Communicator::split`] make it.
 ///
-/// Dropping it concerns only this rank. Messages in it that this rank has not received are lost, and the senders of long ones get
-/// [`Error::NoCommunicator`].
+/// Each rank drops its communicator independently. Messages that this rank has not received in it are lost, and the senders of
+/// long ones get [`Error::NoCommunicator`].
 ///
 /// ```
 /// let world = towline::init()?;

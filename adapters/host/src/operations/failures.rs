@@ -48,14 +48,15 @@ impl<L: Threads> Communicator<L> {
     /// Acknowledges that ranks of this communicator have failed: `MPIX_Comm_failure_ack` of fault-tolerant MPI (ULFM). Receives and
     /// probes from [`Any`](crate::Any) source wait again for the remaining ranks.
     ///
-    /// Without it they end with [`Error::PeerFailed`](crate::Error::PeerFailed), which names a rank that failed, unless their
-    /// message has arrived already: the message might have been due from that rank. No message is lost by such an end. A further
-    /// failure ends them again, until that is acknowledged, too. A rank that finished normally does not count as failed.
+    /// Without this call they end with [`Error::PeerFailed`](crate::Error::PeerFailed), which names a rank that failed: their
+    /// message might have been due from that rank. If a message has arrived already, they take it instead. No message is lost
+    /// when they end with an error. A further failure must be acknowledged again. A rank that finished normally does not count as
+    /// failed.
     ///
-    /// **Gaps.** A message that was in transit from the failed rank may be lost, while a later message of that rank has arrived: a
-    /// long message needs its sender to the end, and a shorter one after it does not. So a receive or a probe from any source that
-    /// matches both may take the later, shorter message, and the earlier, longer one never comes. The messages that come are
-    /// complete, in order, and delivered once; there may be gaps between them.
+    /// **Gaps.** A message that was in transit from the failed rank may be lost, while a later message of that rank has arrived:
+    /// a long message needs its sender until it is complete, and a short one does not. So a receive or a probe from any source
+    /// that matches both may take the later, shorter message, while the earlier, longer one never arrives. The messages that
+    /// arrive are complete, in order, and delivered once, but there may be gaps between them.
     ///
     /// ```
     /// towline::init()?.acknowledge_failures();

@@ -51,8 +51,8 @@ impl<L: Threads> Communicator<L> {
     /// Waits for a message from `source` with `tag`, and takes it, so that no other receive gets it: `MPI_Mprobe`.
     ///
     /// # Errors
-    /// As [`probe`](Self::probe). [`Error::Busy`] if there is a message but no free request: a message that was taken and not
-    /// received may need one.
+    /// As [`probe`](Self::probe). [`Error::Busy`] if there is a message but no free request, since a message that was taken may
+    /// need one until it is received.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -140,7 +140,8 @@ impl<L: Threads> Communicator<L> {
         let mut engine = self.handle.context.engine.lock();
         engine.clock.renew_coarsely();
         loop {
-            // Look before the sleep: a look may give rise to a request to the sender, which the next progress must send.
+            // Look before the sleep: a look may make the engine ask the sender for a message, and the next progress must send
+            // that.
             if let Some(found) = look(&mut engine) {
                 drop(engine);
                 self.handle.context.run_callbacks();

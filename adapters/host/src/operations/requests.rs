@@ -111,7 +111,7 @@ impl<L: Threads> Communicator<L> {
 /// A send in progress that owns its buffer: made by [`isend`](Communicator::isend) and [`issend`](Communicator::issend). It can be
 /// waited for, or awaited as a future. Both return the buffer.
 ///
-/// If the request is dropped, the message is sent nevertheless, and the buffer is freed afterwards.
+/// If the request is dropped, the message is still sent, and the buffer is freed afterwards.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -240,7 +240,7 @@ fn finish<B>(buffer: B, outcome: Result<Status, Error>) -> Result<(B, Status), F
 /// A buffer at an address that does not change. Only an operation uses it.
 struct BoxedBuffer<B>(NonNull<B>);
 
-// SAFETY: as a box of its own.
+// SAFETY: it owns the buffer as a `Box<B>` does, which is `Send` if `B` is.
 unsafe impl<B: Send> Send for BoxedBuffer<B> {}
 
 impl<B> BoxedBuffer<B> {
@@ -276,7 +276,7 @@ impl<B, L: Threads> Operation<B, L> {
         Self { buffer: Some(buffer), stage: Stage::Complete(Some(outcome)), handle: handle.clone() }
     }
 
-    /// The buffer and the outcome of a complete operation. A future that is polled again has none.
+    /// The buffer and the outcome of a complete operation, once. `None` for a future that is polled again after it was ready.
     fn take(&mut self) -> Option<(B, Result<Status, Error>)> {
         let Stage::Complete(outcome) = &mut self.stage else { return None };
         let outcome = outcome.take()?;

@@ -19,8 +19,8 @@ use crate::values::message::{Source, Status, Tag};
 use crate::waiting::no_unwind::no_unwind;
 
 impl<L: Threads> Communicator<L> {
-    /// Runs `f` with a scope, in which sends and receives may use borrowed memory without being waited for one by one. All are
-    /// complete when this returns, so none can outlive the memory.
+    /// Runs `f` with a scope. Operations that `f` begins in the scope may use borrowed memory, and `f` need not wait for each of
+    /// them. All are complete when this method returns, so none can outlive the memory.
     ///
     /// If `f` returns an error or panics, receives that have not matched are cancelled first. If `f` panics and a send finds no
     /// receiver within [`Config::unwind_timeout_ms`](crate::Config::unwind_timeout_ms), the process is aborted, since the memory
@@ -55,7 +55,7 @@ impl<L: Threads> Communicator<L> {
     /// });
     /// ```
     ///
-    /// Nor can the program look at memory while a message is received into it:
+    /// The program cannot read memory while a message is received into it:
     ///
     /// ```compile_fail
     /// let world = towline::init().unwrap();
@@ -92,8 +92,8 @@ impl<L: Threads> Communicator<L> {
 
 /// A scope in which operations may use borrowed memory: see [`Communicator::scope`].
 ///
-/// A scope cannot leave its closure. Its operations may be started in any order, and at the same time as operations of other
-/// scopes.
+/// A scope cannot leave its closure, and is used by the thread that runs the closure. Its operations may be started in any order,
+/// and at the same time as operations of other scopes.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -119,7 +119,7 @@ struct List<L: Threads> {
     handle: CommHandle<L>,
     /// The first request, in the engine's lists of scopes.
     head: Cell<u32>,
-    /// The first failure that was not returned yet.
+    /// The first failure that no `wait` has returned.
     failed: Cell<Option<Error>>,
 }
 
@@ -467,7 +467,7 @@ impl<'scope, T: ?Sized, L: Threads> ScopedRecv<'scope, T, L> {
     }
 
     /// Cancels the receive, if no message has matched it: `MPI_Cancel`. Returns whether it was cancelled; it then ends with
-    /// [`Error::Cancelled`]. This is also the failure of the scope, unless [`wait`](Self::wait) is called here.
+    /// [`Error::Cancelled`]. The scope returns this error, too, unless [`wait`](Self::wait) has returned it.
     pub fn cancel(&mut self) -> bool {
         let Stage::InProgress(request) = self.op.stage else { return false };
         self.op.list.handle.context.engine.lock().mtl.cancel(request)

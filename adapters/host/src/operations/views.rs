@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errors::error::Error;
 
-/// A layout of `count` blocks of `block` items each, whose starts are `stride` items apart: `MPI_Type_vector`. The layout counts in
-/// bytes. The stride may be negative.
+/// A layout of `count` blocks of `block` items each: `MPI_Type_vector`. The starts of two blocks are `stride` items apart; the
+/// stride may be negative. The resulting layout counts in bytes.
 ///
 /// # Errors
 /// [`LayoutError::TooLarge`] if the layout's size or extent overflows.
@@ -105,7 +105,7 @@ impl<'a> ViewMut<'a> {
     /// The bytes of `layout` in `data`. The origin of the layout is item `origin` of `data`.
     ///
     /// # Errors
-    /// [`Error::OutOfBuffer`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it has a byte twice,
+    /// [`Error::OutOfBuffer`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it contains a byte twice,
     /// [`Error::OnAccelerator`] if it is for memory of an accelerator.
     pub fn new<T>(data: &'a mut [T], origin: usize, layout: &'a Layout<'a>) -> Result<Self, Error>
     where
@@ -128,7 +128,7 @@ impl<'a> ViewMut<'a> {
     /// [accelerator](towline_core::convertor::Accelerator) of the layout.
     ///
     /// # Errors
-    /// [`Error::Overlap`] if the layout has a byte twice.
+    /// [`Error::Overlap`] if the layout contains a byte twice.
     ///
     /// # Safety
     /// All of the bytes are writable, and nothing else uses them, for `'a`.

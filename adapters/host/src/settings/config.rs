@@ -1,6 +1,6 @@
 //! The configuration of a world: the table of settings that belong to no transport, and the tables of the transports.
 //!
-//! Each transport has the table of its settings in its own crate (`settings.rs`). This is where they come together; the program
+//! Each transport has the table of its settings in its own crate (`settings.rs`). [`Config`] contains all of them. The program
 //! sets them as fields, and the environment overrides the program.
 
 use std::ops::RangeInclusive;
@@ -31,31 +31,31 @@ towline_settings::settings! {
         finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",
             "How long to wait for all ranks to finish";
         peer_timeout_ms, "TOWLINE_PEER_TIMEOUT_MS": u32 = 5_000u32, "ms",
-            "Its ranks are lost when a host has not answered for so long; 0 leaves that to the kernel, whose limit is hours. RDMA devices use at most 30 s, also for 0, and may take up to four times as long as is set. A rank that computes or is stopped is not lost";
+            "How long a host may be silent before its ranks count as lost; 0 leaves that to the kernel, whose limit is hours. RDMA devices use at most 30 s, also for 0, and may take up to four times the set time. A rank that computes or is stopped is not lost";
         stall_timeout_ms, "TOWLINE_STALL_TIMEOUT_MS": u32 = 0u32, "ms",
-            "A rank for which another one waits counts as dead when it has made no progress for so long, whatever transport leads to it; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit";
+            "A rank for which another one waits counts as dead when it has made no progress for this time, over any transport; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit";
 
         requests, "TOWLINE_REQUESTS": u32 = 65_536u32, "",
-            "Most operations in progress; memory is used as they are";
+            "Most operations in progress at a time; entries that were never used take no memory";
         unexpected, "TOWLINE_UNEXPECTED": u32 = 0u32, "",
             "Envelopes for messages that arrive before their receive is posted, for all peers together; 0 for 128 for each peer, and at least 4096";
         units, "TOWLINE_UNITS": u32 = 0u32, "",
             "Payload units for messages that arrive before their receive is posted, for all peers together; 0 for 32 for each peer, and at least 1024";
         unit_bytes, "TOWLINE_UNIT_BYTES": u32 = 65_536u32, "B",
-            "Longest payload unit: a longer message is not sent to this process before its receive is posted. Less if no transport sends as much at once, and, unless `units` is set, if all units would take more than 64 MiB, but at least 8 KiB";
+            "Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB";
         communicators, "TOWLINE_COMMUNICATORS": u32 = 256u32, "",
             "Most communicators";
 
         spin_us, "TOWLINE_SPIN_US": u32 = 50u32, "us",
-            "How long a waiting rank polls, and yields the processor at times; 0 if there are more ranks than processors";
+            "How long a waiting rank polls, and yields the processor now and then; it does not poll if there are more ranks than processors";
         yield_us, "TOWLINE_YIELD_US": u32 = 200u32, "us",
-            "How long it then yields the processor after each poll, before it sleeps; a tenth of this if there are more ranks than processors";
+            "How long a waiting rank then yields the processor after each poll, before it sleeps; a tenth of this if there are more ranks than processors";
         idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms",
             "Longest sleep of a waiting rank, if nothing wakes it";
         progress_thread, "TOWLINE_PROGRESS_THREAD": String = "auto", "",
-            "Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`, which means with udp, as udp loses frames and finds lost hosts by heartbeats. The same for all ranks";
+            "Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value";
         unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
-            "How long a panicking rank waits for messages from borrowed memory, before it ends the process";
+            "How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process";
 
         encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "",
             "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key";
@@ -81,7 +81,7 @@ pub(crate) const TRANSPORTS: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
 const LINKS: RangeInclusive<u32> = 1..=64;
 
 impl Config {
-    /// This configuration as it is in force here and now: environment variables replace the values of the program.
+    /// This configuration with the environment variables of this process, which replace the values of the program.
     ///
     /// # Errors
     /// As [`settings_from`](Self::settings_from).
@@ -95,7 +95,7 @@ impl Config {
         Ok(self.in_force(process_environment)?.0)
     }
 
-    /// All settings as they are in force here and now: environment variables replace the values of the program.
+    /// All settings, with their values and where these come from. Environment variables replace the values of the program.
     ///
     /// # Errors
     /// As [`settings_from`](Self::settings_from).
@@ -110,8 +110,8 @@ impl Config {
         self.settings_from(process_environment)
     }
 
-    /// As [`settings`](Self::settings), with the variables that `environment` returns instead of those of this process. A launcher
-    /// finds out so whether a rank can use its settings, before it starts the rank.
+    /// As [`settings`](Self::settings), with the variables that `environment` returns instead of those of this process. With this
+    /// a launcher checks the settings of a rank before it starts the rank.
     ///
     /// # Errors
     /// [`SetupError::Variable`] for a variable that cannot be understood, [`SetupError::UnknownTransport`] and

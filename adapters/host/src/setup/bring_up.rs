@@ -45,7 +45,7 @@ pub(crate) struct StartedContext {
     all_contexts: Option<Comm>,
     rail_choices: Vec<Vec<Candidate>>,
     rail_names: Vec<String>,
-    /// The incarnation of each rank that its cards belong to.
+    /// The incarnation of each rank whose cards were read.
     pub incarnations: Vec<u32>,
     failed_transports: Vec<(String, String)>,
 }
@@ -89,7 +89,7 @@ fn add_peers(
     for (number, candidates) in (0..).zip(choices) {
         let rank = grid.address(number).rank;
         if candidates.iter().all(|candidate| candidate.for_messages().is_none()) {
-            // The rank ended before this process came up: nothing of it is to come.
+            // The rank ended before this process came up, so no message of it will come.
             mtl.pml().lose_peer(grid.peer(number), Lost::Closed);
             continue;
         }
@@ -116,7 +116,7 @@ fn add_communicators(engine: &mut Engine, grid: Grid) -> Result<(Comm, Option<Co
 }
 
 impl StartedContext {
-    /// Chooses among the opened rails, and starts the engine with those that are of use.
+    /// Chooses among the opened rails, and starts the engine with those that reach some address.
     pub fn new(
         config: &Config,
         job: &Job,
@@ -175,7 +175,7 @@ impl StartedContext {
         })
     }
 
-    /// Puts the engine behind its lock, with a progress thread if there is to be one.
+    /// Puts the engine behind its lock, with a progress thread if the policy asks for one.
     pub fn prepare<L: Threads>(
         mut self,
         launcher: &Arc<Launcher>,

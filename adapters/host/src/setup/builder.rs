@@ -69,7 +69,7 @@ impl<L: Threads> std::fmt::Debug for Builder<L> {
 }
 
 impl Builder {
-    /// All defaults.
+    /// A builder with all defaults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -124,7 +124,7 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Uses so many links of tcp, of udp and of verbs to each peer: see [`Config::links`].
+    /// Uses this number of links of tcp, of udp and of verbs to each peer: see [`Config::links`].
     pub fn links(mut self, links: u32) -> Self {
         self.config.links = links;
         self
@@ -189,8 +189,8 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Adds a rail of the program's own to the others. All ranks add theirs in the same order. While such a rail is in use, waiting
-    /// ranks sleep for short times only, since the rail has no wait handle. It serves one context;
+    /// Adds a rail of the program's own to the others. All ranks must add their rails in the same order. While such a rail is in
+    /// use, waiting ranks sleep for short times only, since the rail has no wait handle. It serves one context;
     /// [`rail_per_context`](Self::rail_per_context) is for several.
     ///
     /// # Safety
@@ -243,8 +243,8 @@ impl<L: Threads> Builder<L> {
     /// Joins the job, and returns when all ranks are up. A process that no launcher started is a job of its own.
     ///
     /// A restarted process (see [`World::incarnation`]) returns when all running ranks have [accepted it](World::rejoin). It
-    /// returns [`SetupError::NotRejoined`] if one has not within [`Config::startup_timeout_ms`]. Ranks that have ended by then are
-    /// [lost](crate::Communicator::lost) to it.
+    /// returns [`SetupError::NotRejoined`] if a rank has not done so within [`Config::startup_timeout_ms`]. Ranks that have ended
+    /// by then are [lost](crate::Communicator::lost) to it.
     ///
     /// # Errors
     /// [`SetupError`] says what is missing, whose fault it is, and what to do.
@@ -317,9 +317,9 @@ impl<L: Threads> Builder<L> {
         let started = grids.into_iter().zip(opened);
         let started = started.map(|(grid, opened)| StartedContext::new(&config, &job, grid, opened, limits));
         let started = started.collect::<Result<Vec<_>, _>>()?;
-        // A restarted process does not take part where it did so before.
+        // A restarted process skips this fence if an earlier process of its rank took part in it.
         if contexts > 1 && (job.incarnation() == 1 || job.fences() == 0) {
-            // A context must not finish before others have started, so not before all ranks know each other.
+            // No context may finish before all ranks know each other, since others may not have started yet.
             job.fence(deadline)?;
         }
         let (incarnation, own) = (job.incarnation(), job.rank());

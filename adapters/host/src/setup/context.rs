@@ -17,8 +17,8 @@ pub(crate) const ALL_CONTEXTS_ID: u32 = 2;
 /// One of several contexts of a process. [`Builder::contexts`](crate::Builder::contexts) makes it; it is moved to the thread that
 /// will use it, and [entered](Self::enter) there.
 ///
-/// A context has an address of its own, an engine of its own and rails of its own. Contexts share nothing that a message passes, so
-/// their threads wait for each other only where they receive from each other.
+/// A context has an address of its own, an engine of its own and rails of its own. Contexts share nothing on the path of a
+/// message, so their threads wait for each other only where they receive from each other.
 ///
 /// A context that is dropped before it was entered is lost to all others, like a rank that has ended.
 ///
@@ -100,7 +100,7 @@ impl<L: Threads> Context<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn enter(mut self) -> World<L> {
-        // Only this method takes it, and consumes the context.
+        // Only this method takes `prepared`, and it consumes the context.
         self.prepared.take().expect("a context is entered once").enter()
     }
 }
@@ -114,7 +114,7 @@ impl<L: Threads> std::fmt::Debug for Context<L> {
 impl<L: Threads> Drop for Context<L> {
     fn drop(&mut self) {
         let Some(prepared) = self.prepared.take() else { return };
-        // As with a world, a panicking thread does not say that all is well, and the launcher ends the job.
+        // As with a world, a panicking thread does not report a normal end, so the launcher ends the job.
         if std::thread::panicking() {
             prepared.state.launcher.report_lost(self.address);
         } else if let Err(why) = prepared.state.launcher.finish(self.address) {

@@ -17,11 +17,11 @@ use crate::threads::lock::EngineLock;
 use crate::transports::rails::AnyRail;
 use crate::values::address::{Address, Grid};
 
-/// The time between two looks at the launcher's messages.
+/// The time between two readings of the launcher's messages.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 impl<L: Sharing> ContextState<L> {
-    /// Ranks that were restarted, and that this context has not accepted yet.
+    /// Restarted ranks that this context has not accepted yet.
     pub fn restarted(&self) -> Vec<u32> {
         let restarted = self.launcher.restarted();
         if restarted.is_empty() {
@@ -72,7 +72,8 @@ impl<L: Sharing> ContextState<L> {
             && let Err(why) = self.launcher.note_rejoined(rank, incarnation)
         {
             log::warn!(
-                "rank {rank} was accepted again, but the launcher cannot tell it, so it may wait in vain: {why}"
+                "rank {rank} was accepted again, but the launcher cannot be reached to publish that, so the rank may wait until its \
+                 time-out: {why}"
             );
         }
         outcome
@@ -132,8 +133,8 @@ impl Engine {
     }
 }
 
-/// Waits until all running ranks have accepted this rank, which was restarted. So no rank that takes it for the former process
-/// hears from it. This rank itself accepts ranks that are restarted meanwhile.
+/// Waits until all running ranks have accepted this rank, which was restarted. So the program sends nothing to a rank that takes
+/// this process for the earlier one. Meanwhile this rank accepts other ranks that are restarted.
 pub(crate) fn wait_until_accepted<L: Sharing>(
     contexts: &[&ContextState<L>],
     launcher: &Launcher,

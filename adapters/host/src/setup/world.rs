@@ -26,9 +26,10 @@ use towline_settings::Setting;
 ///
 /// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and
 /// returns whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each
-/// waits for the contexts of its index, and the last one tells the launcher. If the thread panics, neither happens: one of several
-/// contexts is then lost to the others, and the launcher ends the job when the process ends. A rank that cannot go on for another
-/// reason should call [`abort`](Self::abort); otherwise it and other ranks may wait for each other.
+/// waits for the contexts of its index, and the last one tells the launcher. If the thread panics, the world neither waits nor
+/// reports a normal end: one of several contexts is then lost to the others, and the launcher ends the job when the process ends.
+/// A rank that cannot go on for another reason should call [`abort`](Self::abort); otherwise it and other ranks may wait for each
+/// other.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -40,7 +41,7 @@ use towline_settings::Setting;
 #[derive(Debug)]
 pub struct World<L: Threads = Single> {
     all: Communicator<L>,
-    /// Where ranks have several contexts.
+    /// The communicator of all contexts, if ranks have several.
     all_contexts: Option<Communicator<L>>,
 }
 
@@ -130,8 +131,8 @@ impl<L: Threads> World<L> {
     }
 
     /// The incarnation of this rank: 1, or more if the launcher has restarted the rank after an earlier process was killed or
-    /// failed (`towline run --restart`). A restarted process is to take up the work of the earlier one. It inherits nothing from
-    /// it: no communicator but the world, and no message.
+    /// failed (`towline run --restart`). A restarted process should continue the work of the earlier process. It inherits no
+    /// messages and no communicators from that process; it has only a new world.
     ///
     /// ```
     /// assert_eq!(towline::init()?.incarnation(), 1);
@@ -147,24 +148,25 @@ impl<L: Threads> World<L> {
     /// match messages from the start. Nothing of the old process is received any more, not even a message that has arrived and was
     /// not received yet. The new process gets nothing that was sent before.
     ///
-    /// **Operations in progress.** Operations with the old process end with [`Error::PeerFailed`](crate::Error::PeerFailed), now at
-    /// the latest: the old process has died, whether this rank had noticed that or not. Posted receives from [any
+    /// **Operations in progress.** Operations with the old process end with [`Error::PeerFailed`](crate::Error::PeerFailed), now
+    /// at the latest: the old process has died, whether this rank had noticed that or not. Posted receives from [any
     /// source](crate::Any) end so, too, unless the failure was noticed and [acknowledged](Communicator::acknowledge_failures)
-    /// before. Receives that are posted later do not fail for this reason. Operations with other ranks are not affected.
+    /// before. Receives that are posted later do not fail because of this death. Operations with other ranks are not affected.
     ///
-    /// **Collective operations.** They work again when all remaining ranks have accepted the new process, and begin at the same
-    /// point. The ranks must agree on that point: a collective operation may have succeeded at one rank and failed at another. The
-    /// new process returns from [`build`](crate::Builder::build) when all have called this method. So the call deserves the care of
-    /// a collective one: a rank that waits for the restarted rank in another operation, and keeps a third rank from this call,
-    /// keeps all of them waiting.
+    /// **Collective operations.** They work again when all remaining ranks have accepted the new process, and start from the same
+    /// point. The program must agree on that point: a collective operation may have succeeded at one rank and failed at another.
+    /// The new process returns from [`build`](crate::Builder::build) when all ranks have called this method. So treat this call
+    /// like a collective operation. If one rank waits for the restarted rank in another operation instead, and a third rank waits
+    /// for that one, all of them wait.
     ///
     /// **Communicators.** The new process is in the world, and in [`all_contexts`](Self::all_contexts), under its old rank. It is
     /// not in communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations with
     /// its rank there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the failure
     /// is [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
     ///
-    /// Each of several contexts calls this for itself, and the new process is told when all have. ULFM leaves this to spawning and
-    /// merging; here the rank stays the same, and no shrunk communicator is needed in between.
+    /// If a rank has several contexts, each of them calls this; the new process is notified when all have. In ULFM a program
+    /// shrinks the communicator, spawns a process and merges it. Here the rank stays the same, and no shrunk communicator is
+    /// needed.
     ///
     /// ```no_run
     /// # fn work(world: &towline::World) -> Result<(), towline::Error> { world.barrier() }
@@ -178,8 +180,8 @@ impl<L: Threads> World<L> {
     /// ```
     ///
     /// # Errors
-    /// [`RejoinError`]: the rank was not restarted in time, or cannot be reached. It stays as it was, or lost, and this may be
-    /// called again.
+    /// [`RejoinError`]: the rank was not restarted in time, or cannot be reached. The rank's state is as before, or the rank
+    /// counts as lost. The call may be repeated.
     pub fn rejoin(&self, rank: u32, timeout: std::time::Duration) -> Result<u32, RejoinError> {
         self.context().rejoin(rank, timeout)
     }
@@ -224,7 +226,7 @@ impl<L: Threads> World<L> {
     ///
     /// # Errors
     /// [`SetupError::Finish`] if some rank did not finish within [`Config::finish_timeout_ms`](crate::Config::finish_timeout_ms),
-    /// [`SetupError::Bootstrap`] if the launcher could not be told.
+    /// [`SetupError::Bootstrap`] if the launcher cannot be reached.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -271,8 +273,8 @@ impl<L: Threads> World<L> {
         &self.context().settings
     }
 
-    /// Lines for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this rank has
-    /// sent something to a rank on this host, the line also says how long messages are copied.
+    /// Lines of text for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this
+    /// rank has sent something to a rank on this host, the line also says how long messages are copied.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -345,8 +347,7 @@ impl<L: Threads> World<L> {
 
 impl<L: Threads> Drop for World<L> {
     fn drop(&mut self) {
-        // Other ranks would wait for a rank whose thread panics. The launcher ends them, since this rank does not say that it is
-        // done.
+        // No normal end is reported for a panicking thread, so the launcher ends the other ranks, which would wait for this one.
         if std::thread::panicking() {
             return self.context().launcher.report_lost(self.address());
         }
@@ -358,7 +359,8 @@ impl<L: Threads> Drop for World<L> {
 
 /// The end of a world.
 impl<L: Threads> ContextState<L> {
-    /// Waits until all frames have been sent, also to contexts of another index, which go on. Returns whether they were.
+    /// Waits until all frames have been sent, also to contexts of another index, which go on. Returns whether that was so before
+    /// `deadline`.
     fn drain_frames(&self, deadline: towline_core::time::Instant) -> bool {
         let mut idle = Idle::default();
         let mut engine = self.engine.lock();
@@ -372,7 +374,7 @@ impl<L: Threads> ContextState<L> {
         true
     }
 
-    /// Waits until the sends of dropped operations are complete. Returns whether they are.
+    /// Waits until the sends of dropped operations are complete. Returns whether that was so before `deadline`.
     fn drain_detached(&self, deadline: towline_core::time::Instant) -> bool {
         let mut idle = Idle::default();
         loop {

@@ -17,7 +17,7 @@ use crate::waiting::idle::Idle;
 // There is one for each context, and the cell is the quick way.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Exclusive {
-    /// A cell: no other thread is there.
+    /// A cell: no other thread uses the engine.
     Cell(RefCell<Engine>),
     /// Behind a lock, for a progress thread or for rails that need flushes. Only one thread of the program uses it.
     Locked(Shared),
@@ -83,9 +83,9 @@ fn run_all_callbacks(engine: &RefCell<Engine>) {
     }
 }
 
-/// The engine in the hands of its thread.
+/// The engine while its thread uses it.
 pub(crate) struct ExclusiveGuard<'a> {
-    /// The engine's address, whichever owner it has, so that each use need not tell the owners apart.
+    /// The engine's address, which is valid for both kinds of owner, so that an access need not match the owner.
     engine: *mut Engine,
     owner: Owner<'a>,
 }

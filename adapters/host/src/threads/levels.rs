@@ -22,7 +22,7 @@ impl Threads for Multiple {}
 
 /// The level of a world that one thread uses, without any lock: MPI's `MPI_THREAD_SINGLE`.
 ///
-/// Such a world cannot leave its thread, nor be used from another:
+/// Such a world cannot leave its thread, and other threads cannot use it:
 ///
 /// ```compile_fail,E0277
 /// let world = towline::init().unwrap();

@@ -35,16 +35,16 @@ pub(crate) trait EngineLock: Sized {
 
 /// The engine while one thread holds its lock, and how that thread waits.
 pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
-    /// Makes progress once, or waits for a while: until the awaited event may have come, or until `until`.
-    /// Other threads may use the engine meanwhile.
+    /// Makes progress once, or waits for a while: until the awaited event may have come, or until `until`. Other threads may use
+    /// the engine meanwhile.
     fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>);
 
     /// The next operation follows at once, so a frame of this one may be held back to be sent together with others.
     #[inline]
     fn more_follows(&mut self) {}
 
-    /// Takes the outcome of a request, and waits for it where it must. Runs no code of users in a world of a single thread, so
-    /// it does not unwind.
+    /// Takes the outcome of a request, and waits for it if the request is not complete. Runs no code of users in a world of a
+    /// single thread, so it does not unwind.
     #[inline]
     fn wait(&mut self, request: Request) -> Result<Status, Failure> {
         match self.mtl.test(request) {
@@ -88,7 +88,7 @@ pub(crate) enum Awaited<'a> {
     Request(Request),
     /// A message that a probe finds.
     Message(Pattern),
-    /// The completion of a one-sided operation beyond so many.
+    /// The completion of a further one-sided operation, after this many.
     RmaOps(u64),
     /// Anything that comes.
     Anything,

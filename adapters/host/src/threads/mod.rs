@@ -1,4 +1,4 @@
-//! The engine in the hands of one thread or of several.
+//! How threads use an engine: the cell or the lock around it, and how they wait.
 //!
 //! | file | subject |
 //! |---|---|

@@ -6,7 +6,7 @@ use crate::errors::setup::SetupError;
 use crate::settings::config::Config;
 use crate::transports::rails::AnyRail;
 
-/// Whether there is to be a progress thread: see [`Config::progress_thread`].
+/// Whether to start a progress thread: see [`Config::progress_thread`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProgressThreadPolicy {
     /// Only where a rail loses frames.
@@ -29,7 +29,7 @@ impl ProgressThreadPolicy {
         Ok(if bound && policy != Self::Never { Self::Unavailable } else { policy })
     }
 
-    /// Whether rails that are to be opened can rely on a progress thread.
+    /// Whether the rails can rely on a progress thread. This is asked before they are opened.
     pub fn is_expected(self, config: &Config) -> bool {
         match self {
             Self::Auto => entries(&config.transports).iter().any(|name| name == "udp"),
@@ -38,7 +38,7 @@ impl ProgressThreadPolicy {
         }
     }
 
-    /// Whether there is to be a progress thread for these rails, and a line about it for the report.
+    /// Whether to start a progress thread for these rails, and a line about it for the report.
     pub fn resolve(self, rails: &[AnyRail]) -> (bool, Option<String>) {
         let lossy = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_)));
         let needed = "udp loses frames, which must be sent again, and detects lost hosts by heartbeats";

@@ -10,7 +10,7 @@ use crate::threads::shared_state::SharedState;
 use crate::waiting::no_unwind::no_unwind;
 use crate::waiting::parker::Parker;
 
-/// For how long polling callers may be away before the progress thread sleeps on the wait set in their place.
+/// How long the progress thread waits after the last poll of a caller before it takes over, and sleeps on the wait set.
 const GRACE: Duration = Duration::from_millis(1);
 
 /// Starts the progress thread. It polls only after it was woken, until nothing comes any more.
@@ -39,10 +39,10 @@ fn run(shared: &SharedState, parker: &Parker) {
     while !shared.stop.load(Ordering::SeqCst) {
         engine.notify_waiters();
         if engine.is_left_to_callers() {
-            // If each caller woke this thread at its end, that would cost the caller more than its operation.
+            // So callers need not wake this thread when they leave, which would cost more than their operation.
             engine.pause_progress_thread(parker, GRACE);
             shared.wakes.fetch_add(1, Ordering::Relaxed);
-            // Callers look at ended contexts, too.
+            // The time does not count as quiet: callers look for ended contexts, too.
             quiet_since = engine.clock.renew();
             continue;
         }

@@ -26,11 +26,11 @@ use crate::waiting::wait_coordinator::Handoff;
 pub(crate) struct SharedGuard<'a> {
     shared: &'a SharedState,
     locked: MutexGuard<'a, Locked>,
-    /// Frames that were sent may be held back for the next operation.
+    /// The next operation follows at once, so frames need not be flushed when this guard is dropped.
     more_follows: bool,
     /// The progress thread holds the lock.
     is_progress_thread: bool,
-    /// A panic of users' code. It is resumed once the lock is free, so after the operation of this thread is complete.
+    /// A panic of users' code. It is resumed when the lock is free, and so after the operation of this thread is complete.
     panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -63,7 +63,7 @@ impl Drop for SharedGuard<'_> {
 
 #[cold]
 fn resume(panic: Box<dyn Any + Send>) {
-    // A second panic would abort the process. This one was reported, too.
+    // A second panic would abort the process. The panic hook has reported this one already.
     if !std::thread::panicking() {
         resume_unwind(panic);
     }
@@ -104,7 +104,7 @@ impl<'a> SharedGuard<'a> {
         Self { shared, locked: shared.locked.lock(), more_follows: false, is_progress_thread: false, panic: None }
     }
 
-    /// The same for the progress thread.
+    /// As `new`, for the progress thread.
     pub fn for_progress_thread(shared: &'a SharedState) -> Self {
         let mut guard = Self::new(shared);
         guard.is_progress_thread = true;
@@ -127,8 +127,9 @@ impl<'a> SharedGuard<'a> {
         self.locked.coordinator.end_pause();
     }
 
-    /// Runs code of users without the lock. The code may use the context, wait in it or for other threads, and panic. Other threads
-    /// make progress meanwhile, as if this thread had left. So conditions that it found before may not hold afterwards.
+    /// Runs code of users without the lock. The code may use the context, wait in it or for other threads, and panic. Other
+    /// threads make progress meanwhile, as if this thread had left. So conditions that the caller has checked before may not hold
+    /// afterwards.
     #[cold]
     fn run_users_code(&mut self, f: impl FnOnce()) {
         let progress_thread =
@@ -158,7 +159,7 @@ impl<'a> SharedGuard<'a> {
         match self.locked.coordinator.handoff() {
             Handoff::Nothing => {}
             Handoff::Arm(until) => {
-                // A thread that sleeps only until there may be room will look soon.
+                // Such a short sleep waits for room on a rail. Then it is enough to arm the rails, although frames wait to be sent.
                 let short = until.since(self.clock.now()) <= MAX_BLOCKED_SLEEP;
                 let armed = self.mtl.pml().arm() || (short && self.mtl.pml().arm_rails());
                 if !armed || self.poll_at().is_some_and(|due| due < until) {
@@ -173,7 +174,7 @@ impl<'a> SharedGuard<'a> {
 
 /// Waiting.
 impl SharedGuard<'_> {
-    /// Nothing came for a while: lets others run, or sleeps.
+    /// Lets others run, or sleeps. Nothing has come for a while.
     #[cold]
     fn idle_or_sleep(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         self.release_retired_windows();
@@ -328,7 +329,7 @@ impl SharedGuard<'_> {
     #[cold]
     fn notify_probes(&mut self) {
         let Locked { engine, waiters, .. } = &mut *self.locked;
-        // A thread that waits for a message of a lost peer finds that out by itself.
+        // A notified thread checks by itself whether the peer that it waits for was lost.
         let lost = engine.mtl.counters().lost;
         let all = std::mem::replace(&mut waiters.lost_seen, lost) != lost;
         for ((comm, source, tag), notifier) in &waiters.probes {
@@ -338,8 +339,8 @@ impl SharedGuard<'_> {
         }
     }
 
-    /// A thread that looks for its own operation also takes note of all other completed ones. So the condition here is how many
-    /// completed operations the waiting threads know of.
+    /// A thread that looks for its own operation also records all other complete ones. So this compares the number of complete
+    /// operations with the number at the last notification.
     #[cold]
     fn notify_rma_waiters(&mut self) {
         self.note_completed_rma_ops();

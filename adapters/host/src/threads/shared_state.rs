@@ -21,7 +21,7 @@ pub(crate) struct SharedState {
     pub wait_set: WaitSet,
     /// Wakes the thread that sleeps on the wait set.
     pub wakeup: Arc<WakeupFd>,
-    /// The progress thread is to end.
+    /// The progress thread must end.
     pub stop: AtomicBool,
     /// How often the progress thread woke.
     pub wakes: AtomicU64,
@@ -53,9 +53,9 @@ pub(crate) struct Waiters {
     pub rma_seen: u64,
 }
 
-// SAFETY: as for a `Context` that moves to its thread: everything in an engine was made for it and is reached through it alone, so
-// the thread that holds the lock is the only one that uses it. Rails of the program's own are `Send`: the builder takes no others
-// at this level, nor where a world of one thread has a progress thread. Buffers of users that the engine may have to free are
-// `Send`, by the bound `MayOwn` of the operations that take them, or are left to the only thread of the program that uses the
-// engine.
+// SAFETY: as for a `Context` that moves to its thread: everything in an engine was made for it and is reached through it alone,
+// so the thread that holds the lock is the only one that uses it. Rails of the program's own are `Send`: the builder takes no
+// others at this level, and there is no progress thread where a world of one thread has other rails. Buffers of users that the
+// engine may have to free are `Send`, by the bound `MayOwn` of the operations that take them, or are left to the only thread of
+// the program that uses the engine.
 unsafe impl Send for Locked {}

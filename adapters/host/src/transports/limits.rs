@@ -15,7 +15,7 @@ use crate::transports::rails::AnyRail;
 /// The most bytes of all payload units of a context for which units are longer than [`SHORT_UNIT_BYTES`]. The kernel provides
 /// memory only for units that were used.
 const UNITS_BYTES: u32 = 64 << 20;
-/// A payload unit has at least so many bytes, as far as the configuration allows.
+/// A payload unit has at least this many bytes, unless the configuration or the transports allow fewer.
 const SHORT_UNIT_BYTES: u32 = 8 << 10;
 
 /// The longest message, in bytes, that any rail sends in one frame. Where shared memory reaches all ranks, other transports carry
@@ -30,7 +30,7 @@ pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, loopb
     longest.saturating_sub(size_of::<wire::Match>() as u32)
 }
 
-/// The engine's limits for a job of so many addresses, in which messages of at most `at_once` bytes are sent in one frame.
+/// The engine's limits for a job of `peers` addresses, in which messages of at most `at_once` bytes are sent in one frame.
 pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::Config, SetupError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;

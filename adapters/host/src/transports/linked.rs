@@ -18,7 +18,7 @@ const CARD_BYTES: u32 = 512;
 /// A rail in a link, with the memory that the link needs.
 #[derive(Debug)]
 pub struct Linked<R: FullRail> {
-    // Dropped before the memory is.
+    // Dropped before the memory.
     link: Link<'static, R, Native>,
     _memory: Mapping,
 }
@@ -38,8 +38,9 @@ impl<R: FullRail> Linked<R> {
         settings.slots = config.link_window.saturating_mul(2);
         let connects = [config.tcp.connect_timeout_ms, config.udp.connect_timeout_ms, config.verbs.connect_timeout_ms];
         settings.hello_within = millis(connects.into_iter().max().unwrap_or_default());
-        // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. For tcp the kernel
-        // knows the difference; and of several links, a link that is silent while another one answers has failed.
+        // Without a progress thread that answers, a computing rank is as silent as a rank whose host has failed. Over tcp, the
+        // kernel of the peer's host still answers for a computing rank. A link that is silent while another link to the peer is
+        // not has failed.
         let never = time::Duration::from_secs(365 * 24 * 3600);
         let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
         settings.patient = !progress_thread && reliable;

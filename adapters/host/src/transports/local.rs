@@ -4,7 +4,7 @@ use towline_bootstrap::Job;
 
 use crate::values::address::Grid;
 
-/// How many contexts this host has, as far as that is known; at least the process's own.
+/// How many contexts of the job are on this host. If the launcher has not said, only those of this process count.
 pub(crate) fn local_contexts(job: &Job, grid: Grid) -> usize {
     job.local_ranks().map_or(1, <[u32]>::len) * grid.contexts as usize
 }

@@ -19,8 +19,8 @@ pub(crate) struct OpenedRails {
     pub failures: Vec<(String, String)>,
 }
 
-/// Opens the transports that are asked for, under the context's number among all of the job. `progress_thread`: the context will
-/// have a progress thread.
+/// Opens the transports that are asked for. Their rails identify the context by its number in the job. `progress_thread`: the
+/// context will have a progress thread.
 pub(crate) fn open(config: &Config, job: &Job, grid: Grid, progress_thread: bool) -> Result<OpenedRails, SetupError> {
     let asked = entries(&config.transports);
     let mut opened = OpenedRails { rails: Vec::new(), failures: Vec::new() };
@@ -64,7 +64,7 @@ fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRa
 }
 
 /// Bytes of the ring for long messages: `least`, or up to 4 MiB where there are more contexts than processors, so that there are
-/// fewer context switches. All rings of all contexts together stay within a quarter of the free memory.
+/// fewer context switches. Rings longer than `least` together take at most a quarter of the free memory.
 fn bulk_ring(directory: &std::path::Path, least: u32, contexts: usize) -> u32 {
     if !is_oversubscribed(contexts) {
         return least;

@@ -10,7 +10,7 @@ use crate::transports::linked::Linked;
 use crate::transports::memory::{Mapping, WindowMemory};
 
 /// Any rail. Calls of the library's own rails are dispatched by a match, so that they can be inlined on the message path; other
-/// rails are boxed. A user of this crate meets the type only in debug output.
+/// rails are boxed. Users of this crate see the type only in debug output.
 #[derive(Debug)]
 #[non_exhaustive]
 // A rail is made once and never moved on the message path. A box for the larger rails would cost a load in each call.
@@ -43,8 +43,8 @@ impl std::fmt::Debug for DynRail {
     }
 }
 
-/// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison: with one
-/// match of all rails, each of its calls saved the registers and took the jumps that the longest arm needs.
+/// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison. With
+/// one match over all rails, each call of shared memory saved the registers, and took the jumps, that the longest arm needs.
 macro_rules! each {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {

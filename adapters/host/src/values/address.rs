@@ -41,12 +41,12 @@ impl fmt::Display for Address {
 
 /// All addresses of a job, seen from one of them: a grid of ranks and contexts.
 ///
-/// There are three numberings: the *address*; the *number*, on which all ranks agree, rank after rank (rails know each other by it,
-/// and it is the rank in the communicator of all contexts); and the engine's own *peer*, in which the contexts of the own index
+/// There are three numberings: the *address*; the *number*, on which all ranks agree, rank after rank (rails know each other by
+/// it, and it is the rank in the communicator of all contexts); and the engine's own *peer*, in which the contexts of this index
 /// come first, so that rank r of the world is peer r and no table is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grid {
-    /// The own address.
+    /// The address from which the grid is seen: that of this context.
     pub own: Address,
     /// How many ranks there are.
     pub ranks: u32,
@@ -60,7 +60,7 @@ impl Grid {
         self.ranks * self.contexts
     }
 
-    /// The own number.
+    /// The number of this context.
     pub const fn own_number(self) -> u32 {
         self.own.rank * self.contexts + self.own.index
     }

@@ -136,7 +136,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The status of a completed send, which says nothing.
+    /// The status of a completed send, which has no information.
     pub(crate) const EMPTY: Self = Self { source: 0, tag: 0, bytes: 0 };
 
     /// How many whole items of type `T` the message has: `MPI_Get_count`.

@@ -23,7 +23,8 @@ impl IdlePolicy {
     /// As configured. Where this host has more ranks than processors, polling would only keep other ranks from running.
     pub fn new(config: &Config, local_ranks: usize) -> Self {
         let (spin, yields) = (u64::from(config.spin_us) * 1000, u64::from(config.yield_us) * 1000);
-        // A peer that may be given up for making no progress is looked at four times in its time limit, and not much later.
+        // The engine checks a peer for progress four times within the stall time-out. A sleep is at most a quarter of that
+        // interval, so a check is not much late.
         let look = if config.stall_timeout_ms == 0 { u32::MAX } else { config.stall_timeout_ms / 16 };
         let max_sleep = u64::from(config.idle_sleep_ms.min(look)).max(1) * 1_000_000;
         if is_oversubscribed(local_ranks) {
@@ -55,7 +56,7 @@ pub(crate) fn blocked_sleep(idle: Duration) -> Option<u64> {
 pub(crate) struct Idle {
     polls: u32,
     since: Option<Instant>,
-    /// Frames that had been sent when this was last looked at.
+    /// How many frames had been sent at the last call of [`restart_if_sent`](Self::restart_if_sent).
     sent: u64,
 }
 
@@ -83,7 +84,8 @@ impl Idle {
         self.polls.is_multiple_of(POLLS_PER_READING)
     }
 
-    /// Starts over if frames were sent since this was last asked; `sent` counts all of them. A thread that sends is not idle.
+    /// Starts over if frames were sent since the last call, since a thread that sends is not idle. `sent` counts all frames so
+    /// far. Returns whether it started over.
     pub fn restart_if_sent(&mut self, sent: u64) -> bool {
         let restarts = self.sent != sent;
         if restarts {
@@ -103,13 +105,13 @@ impl Idle {
         let since = *self.since.get_or_insert(now);
         let idle = now.since(since).as_nanos();
         if idle >= policy.spin {
-            // From now on this is asked after each poll.
+            // From now on `count` asks for this function after each poll.
             self.polls = POLLS_PER_READING - 1;
         }
         if idle >= policy.awake {
             return Step::Sleep;
         }
-        // While polling, too: the awaited peer may be waiting for this very processor.
+        // Also in the phase of polling: the awaited peer may be waiting for this processor.
         rustix::thread::sched_yield();
         Step::Poll
     }

@@ -7,7 +7,7 @@ use std::task::{RawWakerVTable, Wake, Waker};
 use super::notify::WakeupFd;
 use super::parker::Parker;
 
-/// Tells a thread in `block_on` that its future is to be polled.
+/// Tells a thread in `block_on` to poll its future.
 #[derive(Debug)]
 pub(crate) struct TaskWaker {
     woken: AtomicBool,

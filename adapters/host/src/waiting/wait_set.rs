@@ -13,7 +13,7 @@ use crate::transports::rails::AnyRail;
 /// The wait handles of a context.
 #[derive(Debug)]
 pub(crate) enum WaitSet {
-    /// Nothing could wake the context, or some rail has no wait handle: it sleeps for short times.
+    /// No rail has a peer that could wake the context, or some rail has no wait handle. The context sleeps for short times.
     Timer,
     /// The futex of the only rail to other processes: the index of that rail, which is shared memory.
     Futex(usize),

@@ -35,20 +35,20 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// | change remote words | [`accumulate`](Self::accumulate) | after the next flush |
 /// | read remote memory | [`get`](Self::get) | on return |
 /// | change a remote word and get the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | on return |
-/// | access the own part | [`read`](Self::read), [`write`](Self::write) | on return |
+/// | access this rank's part | [`read`](Self::read), [`write`](Self::write) | on return |
 ///
 /// **Completion.** A complete operation is done at the target: any later read there sees its effect. Operations of one rank may be
 /// reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins
 /// them, and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
 ///
-/// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the target.
-/// The system may not allow that: between process namespaces, without free descriptors, or where it accounts memory strictly.
-/// `TOWLINE_SM_WINDOWS` switches it off. The operations of other ranks are done by the target, when it makes progress: in any
-/// blocking call of its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A target
-/// that only computes does not serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs the
-/// device can put and get without the target (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its owner
-/// has dropped it. Atomic operations are always done by a processor, so operations that came by different ways are atomic to each
-/// other, too.
+/// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the
+/// target. The system may not allow that: between process namespaces, without free descriptors, or where it accounts memory
+/// strictly. `TOWLINE_SM_WINDOWS` switches it off. The operations of other ranks are done by the target, when it makes progress:
+/// in any blocking call of its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A
+/// target that only computes does not serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs
+/// the device can put and get without the target (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its
+/// owner has dropped it. Atomic operations are always done by a processor, so operations of both kinds are atomic with respect to
+/// each other.
 ///
 /// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes it:
 /// they can read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped
@@ -67,7 +67,7 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// window.put(next, 8, &[1.5f64, 2.5])?; // to bytes 8 to 24 of the next rank's part
 /// window.accumulate(next, 0, AtomicOp::Add, &[1u64])?;
 /// window.flush_all()?;
-/// world.barrier()?; // all have done so
+/// world.barrier()?; // all ranks have done so
 /// let mut mine = [0f64; 2];
 /// window.read(8, &mut mine)?;
 /// assert_eq!(mine, [1.5, 2.5]);
@@ -207,8 +207,9 @@ impl<L: Threads> Window<L> {
         unsafe { self.complete(rank, get(done..len), offset.wrapping_add(done as u64)) }.map(|_| ())
     }
 
-    /// Combines words of a rank's part, from byte `offset` on, with operands by `op`: `MPI_Accumulate`. Each word is changed by one
-    /// atomic operation; all of them together are not atomic. Complete after the next flush.
+    /// Combines words of a rank's part, from byte `offset` on, with operands by `op`: `MPI_Accumulate`. Each word is changed by
+    /// one atomic operation; all of them together are not atomic. Complete after the next flush. After an error, words before the
+    /// one that failed may have been changed.
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, or the offset is not a
@@ -260,7 +261,7 @@ impl<L: Threads> Window<L> {
         settled.map_err(|failure| self.failure(rank, failure))
     }
 
-    /// The same for the parts of all ranks: `MPI_Win_flush_all`.
+    /// As [`flush`](Self::flush), for the parts of all ranks: `MPI_Win_flush_all`.
     ///
     /// # Errors
     /// As [`flush`](Self::flush), for the first rank where an operation failed.
@@ -366,7 +367,7 @@ impl<L: Threads> Window<L> {
         if handle.context.finished.load(Ordering::Relaxed) {
             return Some(Err(Error::Finished));
         }
-        // A rank that was restarted counts as lost, too: its memory is not that of the window.
+        // A rank that was restarted counts as lost, too: its new process has no part in the window.
         if let Some(lost) = engine.mtl.failed(handle.comm, towline_core::mtl::Source::Rank(rank)) {
             return Some(Err(handle.peer_lost(engine, lost)));
         }
@@ -380,7 +381,7 @@ impl<L: Threads> Window<L> {
         }
     }
 
-    /// Does an operation with these bytes, which may be none: immediately, or later with a copy of them.
+    /// Does an operation with the bytes `data`, which may be empty: immediately, or later with a copy of them.
     fn begin_detached(
         &self,
         rank: u32,
@@ -424,8 +425,8 @@ impl<L: Threads> Window<L> {
         done
     }
 
-    /// Has a rail do an operation immediately, if the rail accesses the rank's part directly. `None`: nothing was done; `begin`
-    /// tells why.
+    /// Has a rail do an operation immediately, if the rail accesses the rank's part directly. `None`: nothing was done, and
+    /// `begin` says why.
     ///
     /// # Safety
     /// The memory is as `Pml::at_once` requires, until this returns.

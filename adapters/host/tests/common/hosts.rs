@@ -11,8 +11,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Hosts with so many cables, at 10.`net`.CABLE.1 and 2. `None` without the rights to make them. Each pair of hosts of a
-    /// process needs a `kind` of its own.
+    /// Hosts with this number of cables, at 10.`net`.CABLE.1 and 2. `None` without the rights to make them. Each pair of hosts in
+    /// a process needs a `kind` of its own.
     pub fn new(kind: &str, net: u8, cables: usize) -> Option<Self> {
         let id = format!("{kind}{}", std::process::id());
         let names = ["a", "b"].map(|at| format!("towline{id}{at}"));
@@ -42,7 +42,7 @@ impl Hosts {
         assert!(Self::ip(&format!("-n {} link set {} {state}", self.names[1], self.ends[cable][1])));
     }
 
-    /// Tells the hosts that the path over a cable has an MTU of so many bytes, less than that of its ends.
+    /// Tells the hosts that the path over a cable has an MTU of this many bytes, less than the MTU of its ends.
     #[allow(dead_code)]
     pub fn narrow(&self, cable: usize, bytes: u32) {
         for (name, end) in self.names.iter().zip(&self.ends[cable]) {

@@ -12,7 +12,7 @@ pub fn ranks<T: Send>(size: u32, transports: &str, body: impl Fn(World) -> T + S
     ranks_with(size, |builder| builder.transports(transports), body)
 }
 
-/// The same with other settings.
+/// As [`ranks`], with other settings.
 #[allow(dead_code)]
 pub fn ranks_with<T: Send>(
     size: u32,

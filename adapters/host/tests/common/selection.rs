@@ -12,7 +12,7 @@ pub fn with_links(standard: &[(&'static str, &'static str)]) -> Vec<(&'static st
     }
 }
 
-/// The same for tests in which the number of links does not matter.
+/// As [`with_links`], for tests in which the number of links does not matter.
 #[allow(dead_code)]
 pub fn transports(standard: &[&'static str]) -> Vec<&'static str> {
     let standard: Vec<_> = standard.iter().map(|name| (*name, "1")).collect();
