@@ -28,7 +28,7 @@ pub struct Config {
     /// The same for the control lane, in addition to `slots`. Here up to a half is kept back.
     pub control_slots: u32,
     /// How many of the frames in `slots` may be copies of more than [`COPIED`](crate::rail::COPIED) bytes: long grants, and
-    /// long bodies that the caller does not keep. Each takes room for the longest frame.
+    /// long migrated bodies without a cookie. Each takes room for the longest frame.
     pub long_slots: u32,
     /// How many bodies may be arriving, or have to arrive once more, in addition to the frames that the reader holds.
     pub deliveries: u32,
