@@ -13,7 +13,8 @@ pub enum SendError {
     Busy,
     /// The peer was lost, or was never added. In the first case [`Event::Lost`](crate::rail::Event::Lost) was reported, or will be.
     Unreachable,
-    /// The frame is longer than its lane takes, or its header is longer than [`HEAD`](crate::rail::HEAD).
+    /// The frame is longer than the limit of its lane, or its header is longer than [`HEAD`](crate::rail::HEAD) (on a link
+    /// [`LINKED_HEAD`](crate::rail::LINKED_HEAD)), or the tag is one of a link's own.
     TooLong,
 }
 
