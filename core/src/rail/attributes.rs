@@ -48,7 +48,7 @@ bitflags! {
         const ATOMIC_OPS = 0x08000;
         /// Atomics that return the old value.
         const ATOMIC_FOPS = 0x10000;
-        /// All peers must be added in one call of the BTL's `add_procs`.
+        /// All peers must be added in one call (`btl_add_procs`).
         const SINGLE_ADD_PROCS = 0x20000;
         /// A thread of the rail makes progress, so matching must be protected.
         const PROGRESS_THREAD = 0x40000;
