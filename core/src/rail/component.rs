@@ -71,10 +71,12 @@ impl fmt::Display for Refusal {
         match self {
             Self::Missing(what) => write!(f, "{what} is missing"),
             Self::BadTunable(which) => write!(f, "the value of {which} is not usable: change the setting"),
-            Self::Threads => f.write_str("it cannot work with the threads that were asked for"),
-            Self::NoRoom => f.write_str("it has more rails than there is room for"),
-            Self::Unpublished(error) => write!(f, "its cards could not be published: {error}"),
-            Self::Cards(error) => write!(f, "its cards could not be framed: {error}"),
+            Self::Threads => {
+                f.write_str("the component cannot work with these threads: run it with other thread settings")
+            }
+            Self::NoRoom => f.write_str("the component has more rails than there is room for: accept more rails"),
+            Self::Unpublished(error) => write!(f, "the component's cards could not be published: {error}"),
+            Self::Cards(error) => write!(f, "the component's cards could not be framed: {error}"),
         }
     }
 }

@@ -197,9 +197,11 @@ impl fmt::Display for NativeError {
             Self::Busy => "the rail is full: poll, then try again",
             Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down",
             Self::NotAvailable => {
-                "the rail does not have this operation, or not with this length, alignment or amount of memory"
+                "the rail does not have this operation, or not with this length, alignment or amount of memory: send frames"
             }
-            Self::Refused => "the target's device refused: memory not registered, no right, or out of bounds",
+            Self::Refused => {
+                "the target's device refused: the memory is not registered, the right is missing, or the range is out of bounds"
+            }
         })
     }
 }
