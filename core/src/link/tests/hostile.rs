@@ -1,4 +1,4 @@
-//! A peer that sends anything.
+//! Tests of hostile peers, which may send anything.
 
 use super::mesh::{Mesh, bytes};
 use super::wire::{Faults, Random};
@@ -95,7 +95,7 @@ fn p15_acknowledgements_beyond_the_sent_frames_are_refused_whole() {
         mesh.poll(0);
         assert_eq!(mesh.ends[0].link.used(), [4, 0]);
     }
-    // A right one.
+    // A valid acknowledgement.
     let frame = own(&mesh, 1, 0, 9, &bits(10, 1));
     mesh.shared.borrow_mut().forge(1, 0, 0x11, &frame);
     mesh.poll(0);
