@@ -16,7 +16,7 @@ const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Processes an acknowledgement of all numbers before `ack`, and of those from `from` on whose bits are set. `all`: the
-    /// other numbers have not arrived. Returns `false`, and does nothing else, if it acknowledges frames that were never sent.
+    /// other numbers have not arrived. Returns `false` if it acknowledges frames that were never sent. Then it is only counted.
     pub(super) fn take_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64], all: bool) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         let highest = words.iter().enumerate().rev().find(|(_, word)| **word != 0);

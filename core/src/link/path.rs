@@ -51,7 +51,7 @@ pub(super) enum ConnState {
 
 /// The identity of the peer, and the session of the two sides.
 ///
-/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. Hence a peer that was deleted
+/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. So a peer that was deleted
 /// and added again has another session, and its old frames fail the check.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Session {
@@ -193,7 +193,7 @@ pub(super) struct Due {
     pub hello: bool,
     /// The missing frames have to be asked for.
     pub nack: bool,
-    /// The peer has to be told which numbers are gaps, and which frames have migrated.
+    /// A report of the gaps, and of the frames that have migrated, has to be sent.
     pub gaps: bool,
 }
 
@@ -211,7 +211,7 @@ pub(super) struct Liveness {
     pub heard_at: u64,
     /// When the peer last answered a probe. That proves that the peer receives frames of this side, too.
     pub answered_at: u64,
-    /// Until when silence is excused: the peer's host answers, or the peer's frames may lie unread in the rail below.
+    /// Until when silence is excused: the peer's host answers, or the rail below may have unread frames of the peer.
     pub excused_until: u64,
     /// Since when the peer owes an answer; 0: the peer owes none.
     pub owes_since: u64,

@@ -134,7 +134,7 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
     /// A link over `below`, which has no peers yet. `checksum` sums headers and bodies.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] tells how large it must be.
+    /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] returns the size that it needs.
     pub fn new(below: R, checksum: C, config: Config, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         let config = config.sane(below.attributes());
         let sizes = Sizes::of(&config, below.attributes());

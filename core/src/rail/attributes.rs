@@ -35,7 +35,7 @@ bitflags! {
         const ACCELERATOR_PUT = 0x0400;
         /// A get reaches accelerators at both ends.
         const ACCELERATOR_GET = 0x0800;
-        /// [`ACCELERATOR_PUT`](Self::ACCELERATOR_PUT) and [`ACCELERATOR_GET`](Self::ACCELERATOR_GET).
+        /// Both: [`ACCELERATOR_PUT`](Capabilities::ACCELERATOR_PUT) and [`ACCELERATOR_GET`](Capabilities::ACCELERATOR_GET).
         const ACCELERATOR_RDMA = 0x0c00;
         /// Bodies in an accelerator's memory are copied while other messages go on: `send` answers `Sent::InPlace`, as it may for
         /// bodies of more than [`COPIED`](crate::rail::COPIED) bytes, and the end of the copy is reported later.

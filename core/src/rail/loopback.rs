@@ -66,7 +66,7 @@ impl<'m> Hub<'m> {
     /// of two, and is at least 4, two of them for control frames alone. A frame has at least [`HEAD`] bytes.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is too small; [`Hub::cost`] tells how large it must be.
+    /// [`OutOfMemory`] where the arena is too small; [`Hub::cost`] returns the size that it needs.
     pub fn new(arena: &mut Arena<'m>, ends: u32, slots: u32, frame: u32) -> Result<Self, OutOfMemory> {
         let slots = slots.clamp(CONTROL_SLOTS + 1, 1 << 24).next_power_of_two();
         let slot_bytes = Self::slot_bytes(frame);

@@ -384,9 +384,9 @@ pub trait Liveness: Rail {
     ///
     /// - [`GiveUp::Peer`]: deletes the peer as [`del_peer`](Rail::del_peer) does, but without a goodbye. If the peer is alive
     ///   after all, it must take this for a failure, not for an orderly end. Always `true`.
-    /// - [`GiveUp::Link`]: a link that is [`Event::Silent`](crate::rail::Event::Silent), and has another link beside it, is
-    ///   down as after [`Event::Down`](crate::rail::Event::Down). `false`, and nothing changes, if the link is not silent, or
-    ///   not for long enough, or if the rail is no link.
+    /// - [`GiveUp::Link`]: a link that has reported [`Event::Silent`](crate::rail::Event::Silent), while the caller has another
+    ///   link to the peer, goes down as with [`Event::Down`](crate::rail::Event::Down). `false`, and nothing changes, if the
+    ///   link is not silent, or not for long enough, or if the rail is no link.
     ///
     /// Rails that are not links, and have no goodbye, need not implement this.
     fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {

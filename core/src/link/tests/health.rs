@@ -135,7 +135,7 @@ fn p14_p15_a_silent_link_whose_host_answers_is_reported_and_can_be_given_up() {
     mesh.shared.borrow_mut().hosts_answer = true;
     mesh.faults(|faults| faults.silent = true);
     let since = mesh.now;
-    mesh.ends[0].silences = 0; // the other links were told to connect, too
+    mesh.ends[0].silences = 0; // from the handshake
     assert!(mesh.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
     mesh.until("it is reported", |mesh| mesh.ends[0].silences != 0);
     assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&(mesh.now - since)), "{}", mesh.now - since);
@@ -182,8 +182,8 @@ fn p14_p15_a_silent_link_without_heartbeats_is_reported_now_and_then() {
     assert!(mesh.ends[0].reports.is_empty());
 }
 
-/// A link whose peer may compute never counts as dead by itself. A user with another link that hears the peer gives it up.
-/// Before that, the link probes the peer once more, so that a peer that has just begun to answer keeps its link.
+/// A link whose peer may compute never counts as dead by itself. A user with another link that receives from the peer gives it
+/// up. Before that, the link probes the peer once more, so that a peer that has just begun to answer keeps its link.
 #[test]
 fn p14_p15_silence_alone_is_no_failure_where_a_peer_may_compute() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |config| {
@@ -423,7 +423,7 @@ fn p15_a_failed_peer_is_noticed_under_a_flood_from_another() {
     assert!(mesh.ends[0].link.work.more, "it always had more events");
 }
 
-/// A link goes down again before its user was told that it is up. The user is told of both, in order.
+/// A link goes down again before `Event::Up` was reported to its user. The user gets both events, in their order.
 #[test]
 fn p14_an_up_is_reported_before_the_down_that_follows_it() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});

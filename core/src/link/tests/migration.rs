@@ -468,7 +468,7 @@ fn p14_b37_gaps_are_reported_until_each_is_known() {
     }
 }
 
-/// The peer is told that a frame has migrated. The frame is claimed once, as any other.
+/// The peer gets the report that a frame has migrated. The frame is claimed once, as any other.
 #[test]
 fn p14_b37_b34_a_frame_that_has_migrated_is_new_once() {
     const SECOND: u64 = 1_000_000_000;

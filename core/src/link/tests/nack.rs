@@ -107,7 +107,7 @@ fn p15_b34_refused_frames_are_resent_as_there_is_room_and_not_after_timeouts() {
     }
 }
 
-/// When other peers' frames give back the room that they took, each peer is told of it in turn.
+/// When frames of other peers free their room, each refused peer gets a nack in turn.
 #[test]
 fn p15_b34_free_room_is_reported_in_turn_to_peers_whose_frames_were_refused() {
     let (mut mesh, sent) = connected(5, 1, 1);
