@@ -43,7 +43,8 @@ pub trait Component<R: FullRail> {
         accept: &mut dyn FnMut(R) -> bool,
     ) -> Result<(), Refusal>;
 
-    /// Frees everything that `open` and `init` have allocated. Its rails have been dropped before.
+    /// Frees everything that `open` and `init` have allocated. The caller has dropped its rails before; but if `init` has
+    /// failed, rails that were accepted before the failure may still exist.
     fn close(&mut self);
 }
 

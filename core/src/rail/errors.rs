@@ -62,7 +62,7 @@ pub enum Unreachable {
     OtherProcess,
     /// No network of both sides is allowed by the lists of interfaces.
     NoNetwork,
-    /// The rail's tables are full.
+    /// The rail's tables are full, or the card is longer than an entry of the tables.
     Full,
     /// The operating system refused; the adapter has logged the reason.
     System,
@@ -83,7 +83,9 @@ impl fmt::Display for Unreachable {
             Self::NoNetwork => {
                 "the two hosts share no network that the interface lists allow: allow a common network on both hosts"
             }
-            Self::Full => "the rail's tables are full: configure the rail for more peers",
+            Self::Full => {
+                "the rail's tables are full, or the card is too long: configure the rail for more peers or longer cards"
+            }
             Self::System => "the operating system refused; the log has the reason",
             Self::TooLate => {
                 "the rail takes all peers in one call, and that call was made before: add all peers at once"
