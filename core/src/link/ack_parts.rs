@@ -1,11 +1,11 @@
-//! An acknowledgement of a large window, which takes several frames.
+//! An acknowledgement of a large window, in several frames (parts).
 
 use zerocopy::FromZeros;
 
 use super::header::ACK_SPAN;
 
-/// The news of the upper parts of an acknowledgement. The upper parts are sent first. Only the lowest part completes the report of
-/// all frames that arrived; only then does a late transmission among them prove a loss.
+/// The newest transmission in the upper parts of an acknowledgement. The upper parts are sent first, and the lowest part
+/// completes the acknowledgement. Only then does a transmission in the upper parts prove the loss of earlier ones.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct AckParts {
     /// The first number of the last part that arrived.
@@ -20,7 +20,7 @@ impl AckParts {
     /// An upper part, which begins with number `from`, has arrived.
     pub fn add(&mut self, from: u64, newest: u64, trip: u64) {
         if self.from != from.wrapping_add(ACK_SPAN) {
-            (self.newest, self.trip) = (0, 0); // a part between them is missing
+            (self.newest, self.trip) = (0, 0); // a part in between is missing
         }
         self.from = from;
         if newest > self.newest {

@@ -15,8 +15,8 @@ use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Shape};
 const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Takes an acknowledgement, if it makes sense: of all numbers before `ack`, and of those from `from` on whose bits are set.
-    /// `all`: the other numbers have not arrived. Returns whether it made sense.
+    /// Processes an acknowledgement of all numbers before `ack`, and of those from `from` on whose bits are set. `all`: the
+    /// other numbers have not arrived. Returns `false` if it acknowledges frames that were never sent. Then it is only counted.
     pub(super) fn take_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64], all: bool) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         let highest = words.iter().enumerate().rev().find(|(_, word)| **word != 0);
@@ -31,13 +31,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// An acknowledgement is due after the usual delay.
+    /// Schedules an acknowledgement after the usual delay.
     pub(super) fn ack_later(&mut self, at: u32) {
         let due = self.clock.now.saturating_add(self.config.ack_delay.as_nanos());
         self.ack_at(at, due);
     }
 
-    /// An acknowledgement is due at once.
+    /// Sends an acknowledgement now, or as soon as the rail below has room.
     pub(super) fn ack_now(&mut self, at: u32) {
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.due.frames = path.due.frames.max(self.config.ack_every);
@@ -47,8 +47,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame arrived that tells nothing new, and may be repeated forever. An acknowledgement is due at once, but only one in the
-    /// usual delay: each costs a look at all awaited frames, and a peer that repeats a frame is not to be answered more often.
+    /// A frame has arrived that is no news, and that a peer may repeat forever. An acknowledgement is due at once, but at most
+    /// once per delay of an acknowledgement, since each one costs a search of all awaited frames.
     pub(super) fn ack_duplicate(&mut self, at: u32) {
         let (now, delay) = (self.clock.now, self.retry_delay(0));
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
@@ -61,7 +61,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_at(at, due);
     }
 
-    /// An acknowledgement is due at this time, or earlier if it already was.
+    /// Schedules the due control frames for the time `due`, or earlier if they already were.
     pub(super) fn ack_at(&mut self, at: u32, due: u64) {
         self.work.acks.set(at, due);
     }
@@ -98,12 +98,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         !is_ack_due || self.send_ack(at, Kind::Ack)
     }
 
-    /// Sends an acknowledgement, or another control frame that begins with one. Returns whether it was sent. For a large window it
-    /// takes several frames. The one with the lowest numbers is sent last, since the peer draws its conclusions from that one.
+    /// Sends an acknowledgement, or another control frame that begins with one. Returns whether it was sent. For a large window
+    /// it takes several frames. The one with the lowest numbers is sent last, since it completes the acknowledgement.
     pub(super) fn send_ack(&mut self, at: u32, kind: Kind) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return true };
         if !path.session.is_established() || !path.below.known {
-            return true; // no peer would understand it
+            return true; // the peer could not check the frame, or the rail below does not reach the peer
         }
         if path.due.nack && kind == Kind::Ack && !self.send_nack(at) {
             return false;
@@ -114,8 +114,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (0..parts).rev().all(|part| self.send_part(at, kind, part.wrapping_mul(ACK_SPAN), span))
     }
 
-    /// Sends the part of an acknowledgement that begins `part` numbers behind the first missing one. The whole covers `span`
-    /// numbers.
+    /// Sends the part of an acknowledgement that begins `part` numbers after the first missing one. The whole acknowledgement
+    /// covers `span` numbers.
     fn send_part(&mut self, at: u32, kind: Kind, part: u64, span: u64) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return true };
         let (seed, base) = (path.session.seeds[0], path.receive.base);
@@ -154,8 +154,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// Sends a control frame. `told` is the number in its header, whether that answers a probe, and the acknowledgement. Returns
-    /// whether it was sent.
+    /// Sends a control frame. `told` has the number in its header, whether that number answers a probe, and the
+    /// acknowledgement. Returns whether the frame was sent.
     pub(super) fn send_control(&mut self, at: u32, seed: u32, told: (u16, bool, u64), bytes: &[u8]) -> bool {
         self.send_control_checked(at, seed, 0, told, bytes)
     }

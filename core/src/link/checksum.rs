@@ -1,9 +1,9 @@
-//! The checksum of headers and bodies. It is a trait, so that hosts may use an instruction of their processor.
+//! The checksum of headers and bodies: a trait, so that hosts can use an instruction of their processor.
 
 use crate::convertor::Span;
 
-/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720), in pieces. All implementations give the same checksums, so the two ends of a link
-/// may use different ones.
+/// CRC-32C (Castagnoli, as in iSCSI, RFC 3720), computed piece by piece. All implementations give the same checksums, so the
+/// two ends of a link may use different implementations.
 ///
 /// ```
 /// use towline_core::link::{Checksum, Crc32c};
@@ -12,16 +12,16 @@ use crate::convertor::Span;
 /// assert_eq!(Crc32c.sum(Crc32c.sum(0, b"12345"), b"6789"), 0xe306_9283);
 /// ```
 pub trait Checksum {
-    /// The checksum of `bytes` behind other bytes whose checksum is `so_far` (0: there are none).
+    /// The checksum of some bytes followed by `bytes`. `so_far` is the checksum of those before; 0: there are none.
     fn sum(&self, so_far: u32, bytes: &[u8]) -> u32;
 }
 
-/// CRC-32C by tables, for any target. Hosts have a faster one for their processor.
+/// CRC-32C by tables, for any target. The crate `towline-checksum` has a faster one for processors of hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crc32c;
 
-/// Tables for 16 bytes at a time. They are used by a loop of this file, since a compiler cannot tell that the loop of the crate
-/// `crc` never panics.
+/// Tables for 16 bytes at a time. A loop of this file uses them, since a compiler cannot prove that the loop of the crate `crc`
+/// never panics.
 static TABLES: crc::Crc<u32, crc::Table<16>> = crc::Crc::<u32, crc::Table<16>>::new(&crc::CRC_32_ISCSI);
 
 impl Checksum for Crc32c {
@@ -42,7 +42,7 @@ impl Checksum for Crc32c {
     }
 }
 
-/// The checksum of the bytes of a span, where they lie.
+/// The checksum of the bytes of a span, without a copy.
 ///
 /// # Safety
 /// The span's memory is readable, and not written to, during the call.

@@ -1,4 +1,4 @@
-//! The time of a link, and how long it has listened to the rail below.
+//! The clock of a link: the time of the last poll, and for how long the link has polled the rail below.
 
 use crate::time::Instant;
 
@@ -13,7 +13,7 @@ pub(super) struct Clock {
     pub began: u64,
     /// When the rail below last had no more events.
     pub heard_all: u64,
-    /// For how long the rail below was polled since then. Pauses do not count.
+    /// For how long the rail below was polled since `heard_all`. Pauses of the caller do not count.
     listened: u64,
 }
 
@@ -37,8 +37,9 @@ impl Clock {
         (self.heard_all, self.listened) = (self.now, 0);
     }
 
-    /// Whether frames of silent peers may lie unread in the rail below, since there was no time to read all of them. If the rail
-    /// below never runs out of events, some peer floods this side; the end of another peer does not wait for that.
+    /// Whether frames of silent peers may be unread in the rail below, since there was no time to read all of them. If the rail
+    /// below still has events after half of `timeout`, some peer floods this side. Then this returns `false`, so that the
+    /// failure of another peer is noticed in time.
     pub const fn is_behind(&self, timeout: u64) -> bool {
         self.now != self.heard_all && self.listened <= timeout / 2
     }

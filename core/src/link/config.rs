@@ -3,66 +3,71 @@
 use crate::rail::{Attributes, COPIED, Capabilities, LINKED_HEAD};
 use crate::time::Duration;
 
-/// Sizes and times of a link. Start from [`Config::new`]. Values out of bounds are brought into bounds.
+/// Sizes and times of a link. Start from [`Config::new`]. [`Link::new`](super::Link::new) brings values that are out of bounds
+/// into bounds.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
-    /// This side's name of the link, another one for each link of a process. Peers know it from the card.
+    /// This side's name of the link. Each link of a process has another one. Peers know it from the card.
     pub link: u8,
     /// Tells this process from all processes that had its address before: a random number, or the time of its start.
     pub incarnation: u64,
-    /// The number of the first frame to each peer.
+    /// The number of the first frame to each peer. Tests let numbers wrap soon by it.
     pub first_number: u64,
-    /// The most peers.
+    /// The most peers that the link has at the same time.
     pub peers: u32,
-    /// How many frames to one peer may be unacknowledged: a power of two from 4 to 1024. A quarter of them, and 16 at most, is for
-    /// control frames alone.
+    /// How many frames to one peer may be unacknowledged: a power of two from 4 to 1024. A quarter of them, but at most 16, is
+    /// for the control lane alone.
     pub window: u32,
-    /// How many frames to all peers together may be unacknowledged. A link with several peers gives one peer no more slots than
-    /// are free then: half of them if the others have none; silent peers leave one part in their number plus one. A quarter is
-    /// spared for peers that have none yet, one for each. With four times as many slots as peers, silent peers delay no other
-    /// peer, whatever their number. Each slot has room for a copy of [`COPIED`](crate::rail::COPIED) bytes.
+    /// How many frames to all peers together may be unacknowledged. A link with several peers gives no peer more slots than
+    /// remain free: half of all if no other peer has any. If `n` peers acknowledge nothing, one part in `n + 1` remains free.
+    /// Up to a quarter of the slots is kept back for peers that have none yet, one slot for each. With four times as many slots
+    /// as peers, silent peers delay no other peer, whatever their number. Each slot has room for a copy of
+    /// [`COPIED`](crate::rail::COPIED) bytes.
     pub slots: u32,
-    /// The same for control frames, beyond `slots`. Here a half is spared.
+    /// The same for the control lane, in addition to `slots`. Here up to a half is kept back.
     pub control_slots: u32,
-    /// How many of the frames in `slots` may be longer grants (reserved, not sent). Each takes room for the longest frame.
+    /// How many of the frames in `slots` may be copies of more than [`COPIED`](crate::rail::COPIED) bytes: long grants, and
+    /// long migrated bodies without a cookie. Each takes room for the longest frame.
     pub long_slots: u32,
-    /// How many bodies may be arriving, or be awaited once more, beyond the frames that the reader holds.
+    /// How many bodies may be arriving, or have to arrive once more, in addition to the frames that the reader holds.
     pub deliveries: u32,
     /// Bytes of the longest card of the rail below.
     pub card_bytes: u32,
     /// Whether bodies have a checksum. Headers, and frames of up to 56 bytes, always have one.
     pub sums: bool,
-    /// How many frames are sent to a peer before it has acknowledged any: slow start begins here.
+    /// The initial congestion window: how many frames are sent to a peer before it has acknowledged any.
     pub initial_window: u32,
-    /// A frame counts as lost when so many later frames are acknowledged, as long as no reordering was seen. After that, a frame
-    /// has as much time as frames were late, and a quarter of a round trip at the least.
+    /// As long as no reordering was seen, a frame counts as lost when this many later frames are acknowledged. After that, the
+    /// link waits for a frame as long as earlier frames were late, but at least a quarter of a round trip.
     pub reorder: u32,
-    /// After so many received frames an acknowledgement is sent at once.
+    /// How many frames are received before an acknowledgement is sent at once.
     pub ack_every: u32,
-    /// How long an acknowledgement waits at most for a frame that may carry it.
+    /// How long an acknowledgement waits for a frame that may carry it, at most.
     pub ack_delay: Duration,
-    /// If nothing is acknowledged for two round trips, a tail loss probe is sent, but not before this time.
+    /// The shortest time before a tail loss probe, which is sent if nothing is acknowledged for two round trips.
     pub least_timeout: Duration,
-    /// The same before the first round trip is known.
+    /// The time before a tail loss probe as long as no round trip was measured. Also the time before the first hello is
+    /// repeated.
     pub initial_timeout: Duration,
-    /// The most time before a tail loss probe, after several were not acknowledged.
+    /// The longest time before a tail loss probe, after several were not acknowledged. Also the longest time between two
+    /// hellos.
     pub most_timeout: Duration,
-    /// A peer that owes an answer and sends none for this time is down. In that time it gets more than 45 probes: if 30 % of the
-    /// frames are lost in each direction, all of these fail once in 10^13 times.
+    /// A link whose peer owes an answer, and sends none for this time, is down. With the default heartbeat the peer gets more
+    /// than 45 probes in that time: if 30 % of the frames are lost in each direction, all of these fail once in 10^13 times.
     pub dead_after: Duration,
-    /// Silence alone is no failure: the peer may compute without a thread that answers for it, and the rail below tells when it is
-    /// lost. Then a link is [`Event::Silent`](crate::rail::Event::Silent) after `dead_after`, and down when
-    /// [`give_up`](crate::rail::Liveness::give_up) says so.
+    /// Whether silence alone is no failure: the peer may compute without a thread that answers for it, and the rail below
+    /// reports a peer that is lost. Then a link reports [`Event::Silent`](crate::rail::Event::Silent) after `dead_after`, and
+    /// goes down only when the user calls [`give_up`](crate::rail::Liveness::give_up).
     pub patient: bool,
-    /// A peer that never answered a hello is down after so long.
+    /// A link whose peer has never answered a hello is down after this time.
     pub hello_within: Duration,
-    /// A peer that was silent for so long is probed; a quarter of `dead_after` at most. Then it is probed again after each 64th
-    /// part of `dead_after` until it answers. Zero: never.
+    /// A peer that was silent for this time is probed; a quarter of `dead_after` at most. Then it is probed again after each
+    /// 64th part of `dead_after` until it answers. Zero: it is never probed.
     pub heartbeat: Duration,
-    /// A hello, or a probe of a link that is down, is repeated after this time at first, then after twice that, and so on.
+    /// The time before the first probe of a link that is down. It doubles with each probe.
     pub probe: Duration,
-    /// The most time between two of them.
+    /// The longest time between two probes of a link that is down.
     pub most_probe: Duration,
 }
 
@@ -98,7 +103,7 @@ impl Config {
         }
     }
 
-    /// The configuration that is used: all values within bounds, and right for the rail.
+    /// The configuration that the link uses: all values within bounds, with checksums if the rail needs them.
     pub(super) fn sane(mut self, rail: &Attributes) -> Self {
         self.peers = self.peers.clamp(1, 1 << 24);
         self.window = self.window.clamp(4, 1024).next_power_of_two();
@@ -127,7 +132,7 @@ impl Config {
         if self.window / 4 < 16 { self.window / 4 } else { 16 }
     }
 
-    /// The least time for which a peer may be silent, connected or not, in nanoseconds.
+    /// The shorter of the two times for which a peer may be silent, connected or not, in nanoseconds.
     pub(super) fn min_timeout(&self) -> u64 {
         self.dead_after.as_nanos().min(self.hello_within.as_nanos())
     }
@@ -143,7 +148,7 @@ impl Config {
         if self.window < 64 { 1 } else { self.window as usize / 64 }
     }
 
-    /// Bytes of each slot behind the head.
+    /// Bytes of each slot after the head.
     pub(super) fn room(longest: u32) -> usize {
         (COPIED as usize + LINKED_HEAD).min(longest as usize)
     }

@@ -1,31 +1,31 @@
-//! How many frames may be in flight to a peer.
+//! The congestion window: how many frames may be in flight to a peer.
 
 use zerocopy::FromZeros;
 
 /// The smallest congestion window, in frames.
 const LEAST: u32 = 4;
-/// After so many time-outs in a row, the window shrinks to `LEAST`.
+/// From this many time-outs in a row on, each time-out halves the window, down to `LEAST`.
 pub(super) const MAX_SILENCES: u8 = 3;
-/// Round trips of an age.
+/// How many round trips an age has.
 const AGE: u8 = 8;
 
-/// A congestion window in frames. It grows as the window of TCP does (RFC 5681), and shrinks by three tenths at most once a round
-/// trip. But rails may lose frames by chance, too. Hence the window stays above its initial size, and above one and a half times
-/// the number of frames that arrived lately in a round trip without queues. Where queues are the reason of a loss, fewer frames
-/// arrive.
+/// A congestion window in frames. It grows as the window of TCP does (RFC 5681), and shrinks by three tenths, at most once per
+/// round trip. But rails may lose frames by chance, too. So a loss does not make the window smaller than its initial size, or
+/// than one and a half times the number of frames that recently arrived in the time of the shortest round trip. If a queue
+/// overflows, fewer frames arrive in that time.
 ///
-/// Transmissions are counted, as in [`LossDetection`](super::path::LossDetection).
+/// A transmission is named by its count, as in [`LossDetection`](super::path::LossDetection).
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct CongestionWindow {
     allowed: u32,
     /// Where slow start ends.
     threshold: u32,
-    /// Frames that were acknowledged since the window last grew, after slow start.
+    /// After slow start: how many frames were acknowledged since the window last grew.
     fraction: u32,
     initial: u32,
-    /// Frames that arrived in this round trip.
+    /// How many frames arrived in this round trip.
     arrived: u32,
-    /// Round trips in this age.
+    /// How many round trips of this age are over.
     rounds: u8,
     /// Time-outs in a row.
     timeouts: u8,
@@ -35,7 +35,7 @@ pub(super) struct CongestionWindow {
     round_ends: u64,
     /// When the round trip began.
     round_began: u64,
-    /// The last transmission at the time of the last loss. A loss up to this one belongs to the same event.
+    /// The last transmission at the time of the last loss. The loss of a transmission up to this one belongs to the same event.
     recovered: u64,
 }
 
@@ -45,23 +45,23 @@ impl CongestionWindow {
         Self { allowed: initial, initial, threshold: most, ..Self::new_zeroed() }
     }
 
-    /// So many frames may be in flight.
+    /// How many frames may be in flight.
     pub const fn allowed(&self) -> u32 {
         self.allowed
     }
 
-    /// Time-outs in a row: since anything was acknowledged, or the peer answered.
+    /// Time-outs in a row, since a frame was acknowledged or the peer sent a nack.
     pub const fn timeouts(&self) -> u8 {
         self.timeouts
     }
 
-    /// The same window after so many time-outs.
+    /// The same window after this many time-outs.
     #[cfg(test)]
     pub const fn with_timeouts(self, timeouts: u8) -> Self {
         Self { timeouts, ..self }
     }
 
-    /// The peer answers, though it has acknowledged nothing.
+    /// The peer has answered, although it has acknowledged nothing.
     pub const fn on_answer(&mut self) {
         self.timeouts = 0;
     }
@@ -136,7 +136,7 @@ mod tests {
 
     const TRIP: u64 = 1000;
 
-    /// Runs so many round trips. Of a thousand frames `lost` do not arrive, and the path carries `most` in a round trip.
+    /// Runs this many round trips. Of a thousand frames `lost` do not arrive, and the path carries `most` in a round trip.
     fn run(window: &mut CongestionWindow, rounds: u64, lost: u32, most: u32) {
         let (mut left, mut now) = (window.recovered.max(window.round_ends), 1);
         for _ in 0..rounds {

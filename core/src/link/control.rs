@@ -1,4 +1,4 @@
-//! Control frames that arrive: first they are parsed and checked, then they take effect.
+//! Control frames that arrive: their parsing and checks, and their effects.
 
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -16,7 +16,7 @@ enum Control {
     Ack(AckInfo, Notice),
 }
 
-/// The acknowledgement in a control frame, and the bits that it has.
+/// The acknowledgement in a control frame, and its bits.
 struct AckInfo {
     /// The first number that did not arrive.
     ack: u64,
@@ -28,7 +28,7 @@ struct AckInfo {
     words: usize,
 }
 
-/// The message of a control frame, beside its acknowledgement.
+/// What a control frame says in addition to its acknowledgement.
 enum Notice {
     /// How many frames arrived twice.
     Duplicates(u16),
@@ -60,7 +60,7 @@ impl Notice {
 }
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Takes a control frame of the peer.
+    /// Processes a control frame of the peer.
     pub(super) fn on_control(&mut self, at: u32, len: u32, header: &Header, head: &[u8], rest: &[u8]) {
         let (info, notice) = match self.parse_control(at, len, header, head, rest) {
             None => return,
@@ -68,7 +68,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             Some(Control::Ack(info, notice)) => (info, notice),
         };
         self.on_heard(at);
-        // The upper parts of an acknowledgement in several frames tell less: numbers without a bit may have arrived.
+        // In the upper parts of an acknowledgement in several frames, numbers without a bit may have arrived as well.
         let (acked, all) = match notice {
             Notice::Nack | Notice::Gaps(_) | Notice::Migrated(_) => (&[][..], false),
             _ => (info.bits(), info.from == info.ack),
@@ -102,7 +102,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Parses a control frame, and checks it. `None`: it is counted as malformed, as early, or as one whose check is wrong.
+    /// Parses a control frame, and checks it. `None`: it is malformed, came before the handshake, or its check is wrong. Each
+    /// is counted.
     fn parse_control(&mut self, at: u32, len: u32, header: &Header, head: &[u8], rest: &[u8]) -> Option<Control> {
         let path = self.peers.paths.get(at as usize)?;
         let kind = rest.first().copied().and_then(Kind::of).filter(|_| len as usize <= HEAD);
@@ -137,7 +138,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 }
 
-/// The acknowledgement behind a header. `None` where its length is wrong.
+/// The acknowledgement after a header. `None`: its length is wrong.
 fn parse_ack(ack: u64, rest: &[u8]) -> Option<AckInfo> {
     let mut told = Ack::new_zeroed();
     told.as_mut_bytes().iter_mut().zip(rest).for_each(|(to, from)| *to = *from);

@@ -11,13 +11,13 @@ pub struct Counters {
     pub resent: u64,
     /// How many times nothing was acknowledged in time, so that one or two frames were sent again as tail loss probes.
     pub timeouts: u64,
-    /// Frames that counted as lost although the peer had got them, or got them later.
+    /// Frames that the link took for lost although they had arrived, or arrived later.
     pub spurious: u64,
-    /// Frames handed up, each of them once.
+    /// Frames that were delivered, each of them once.
     pub received: u64,
-    /// Frames that had arrived before: dropped.
+    /// Frames that arrived again: dropped.
     pub duplicates: u64,
-    /// Frames whose header fails its check, since it was changed on the way, or belongs to an earlier session of either side:
+    /// Frames whose head fails its check, since they were changed on the way, or belong to an earlier session of either side:
     /// dropped.
     pub bad_headers: u64,
     /// Bodies whose checksum was wrong: the frame has to arrive once more.
@@ -28,7 +28,7 @@ pub struct Counters {
     pub beyond_window: u64,
     /// Frames for which there was no room: dropped; they have to arrive once more.
     pub no_room: u64,
-    /// Frames that arrived before the handshake, or of a peer that is not known here: dropped.
+    /// Frames that arrived before the handshake, or from a peer that is not known here: dropped.
     pub before_handshake: u64,
     /// Acknowledgements that were sent.
     pub acks_sent: u64,
@@ -48,6 +48,6 @@ pub struct Counters {
     pub ups: u64,
     /// Frames that migrated to another link.
     pub migrated: u64,
-    /// Frames of other links that were claimed here: new ones, duplicates, and awaited ones.
+    /// Frames of this link that other links brought, and that were claimed here: new ones, duplicates, and awaited ones.
     pub claims: u64,
 }

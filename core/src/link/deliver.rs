@@ -1,4 +1,4 @@
-//! How the body of a frame gets into the memory of its reader, and is checked.
+//! The delivery of a body: how it gets into its sink, and how its checksum is tested.
 
 use super::checksum::{Checksum, sum_span};
 use super::pending_delivery::{BAD, PendingDelivery, Stage, TAIL, Verdict};
@@ -8,7 +8,7 @@ use crate::pool::Handle;
 use crate::rail::{COPIED, Cookie, Delivery, Event, FrameId, FullRail, HEAD};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// A body is in its sink, of which the user has to be told.
+    /// A body is in its sink. Queues the report to the user.
     pub(super) fn queue_delivered(&mut self, slot: u32) {
         if let Some(pending) = self.receive.pending.at_mut(slot) {
             pending.stage = Stage::Done;
@@ -16,7 +16,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The next delivery of which the user has to be told.
+    /// The next delivery whose end has to be reported to the user.
     pub(super) fn next_delivered(&mut self) -> Option<Cookie> {
         while let Some(slot) = self.receive.filled.pop() {
             let (Some(handle), Some(pending)) = (self.receive.pending.handle(slot), self.receive.pending.at(slot))
@@ -30,7 +30,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         None
     }
 
-    /// The record of a frame that is received, or given up, is free again.
+    /// Frees the record of a frame that is received or given up.
     pub(super) fn finish_delivery(&mut self, handle: Handle) {
         let Some(pending) = self.receive.pending.free(handle) else { return };
         if !pending.skipped {
@@ -65,7 +65,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sums the bytes of a held body that have arrived, and checks the body when all have.
+    /// Continues the checksum of a held body over the bytes that have arrived. When all have arrived, compares it.
     fn check_body(&self, handle: Handle, pending: &PendingDelivery) -> Verdict {
         let checks = self.peers.paths.get(pending.path as usize).is_some_and(|path| path.session.checks_bodies);
         let Some(progress) = self.receive.progress.get(handle.slot() as usize) else { return Verdict::Open };
@@ -124,7 +124,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Releases the held frames in whose bodies a read found a wrong checksum. They have to arrive once more.
+    /// Releases the held frames whose bodies a read has found to be bad. They have to arrive once more.
     pub(super) fn release_bad_bodies(&mut self) {
         if !self.receive.bad_body_found.replace(false) {
             return;
@@ -174,7 +174,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.finish_delivery(handle);
     }
 
-    /// Copies a frame that the rail below holds to its sink. If the answer is `Done`, the frame counts as received.
+    /// Copies a frame that the rail below holds to its sink. If this returns `Done`, the frame counts as received.
     pub(super) fn fill(&mut self, handle: Handle) -> Delivery {
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
         if !fits_sink(&pending) {
@@ -237,8 +237,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_duplicate(at);
     }
 
-    /// Copies a body to the scratch first, since it has not arrived completely, and does not fit its sink. So it could not be
-    /// checked there.
+    /// Copies a body to the scratch memory first, since it has not arrived completely, and its sink does not take all of it. So
+    /// the checksum cannot be tested in the sink.
     #[cold]
     fn fill_through_scratch(&mut self, handle: Handle) -> Delivery {
         if self.receive.scratch_of != Handle::NONE {
@@ -248,14 +248,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
         let body = pending.len.saturating_sub(HEAD as u32) as usize;
         if body > self.receive.scratch.each() {
-            // No frame of the rail below is as long, so the length is wrong.
+            // No frame of the rail below is so long, so the length is wrong.
             self.below.release(FrameId(pending.raw));
             return self.await_retransmission(handle);
         }
         self.receive.scratch_of = handle;
         self.set_stage(handle, Stage::ToScratch);
         let sink = Span::contiguous(self.receive.scratch.at(0), body);
-        // SAFETY: the scratch is as long, and kept for this frame until the rail below is done.
+        // SAFETY: the scratch has at least `body` bytes, and is kept for this frame until the rail below is done.
         match unsafe { self.below.deliver(FrameId(pending.raw), HEAD, sink, Cookie(handle.to_bits())) } {
             Delivery::Done => self.take_from_scratch(handle),
             Delivery::Pending => Delivery::Pending,
@@ -268,7 +268,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.receive.scratch_of = Handle::NONE;
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
         let body = Span::contiguous(self.receive.scratch.at(0), pending.len.saturating_sub(HEAD as u32) as usize);
-        // SAFETY: the rail below has written it, and is done.
+        // SAFETY: the rail below has written the scratch, and is done.
         if unsafe { sum_span(&self.checksum, 0, &body) } != pending.body_check {
             return self.await_retransmission(handle);
         }
@@ -298,13 +298,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Has the rail below write the last bytes of a short frame, which have not arrived.
+    /// Asks the rail below to write the last bytes of a short frame, which have not arrived, to the record's memory.
     pub(super) fn fetch_tail(&mut self, handle: Handle) -> Option<Event> {
         let pending = self.receive.pending.get(handle).copied()?;
         self.set_stage(handle, Stage::Tail);
         let count = (pending.len as usize).saturating_sub(HEAD).min(TAIL);
         let sink = Span::contiguous(self.receive.tails.at(handle.slot()), count);
-        // SAFETY: the record's own memory, which nothing else uses until the rail below is done.
+        // SAFETY: the sink is the record's own memory, which nothing else uses until the rail below is done.
         match unsafe { self.below.deliver(FrameId(pending.raw), HEAD, sink, Cookie(handle.to_bits())) } {
             Delivery::Done => self.take_tail(handle),
             Delivery::Pending => None,
@@ -316,7 +316,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let pending = self.receive.pending.get(handle).copied()?;
         let mut tail = [0; TAIL];
         let count = (pending.len as usize).saturating_sub(HEAD).min(TAIL);
-        // SAFETY: as many bytes of the record's own memory were written.
+        // SAFETY: the rail below has written `count` bytes of the record's own memory.
         unsafe { core::ptr::copy_nonoverlapping(self.receive.tails.at(handle.slot()), tail.as_mut_ptr(), count) };
         let tail = tail.get(..count)?;
         self.finish_delivery(handle);
@@ -351,7 +351,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         Some(Event::Delivered(cookie))
     }
 
-    /// The rail below has deleted the peer: the frames that it held are gone, and it writes to no sink any more.
+    /// The rail below has deleted the peer: it has dropped the frames that it held, and no longer writes to any sink.
     pub(super) fn lose_pending(&mut self, at: u32) {
         for slot in 0..self.receive.pending.touched() {
             let Some(handle) = self.receive.pending.handle(slot) else { continue };
@@ -392,7 +392,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 }
 
-/// Whether the sink takes all bytes of the body, so that the body can be checked there.
+/// Whether the sink takes all bytes of the body, so that its checksum can be tested there.
 fn fits_sink(pending: &PendingDelivery) -> bool {
     pending.skip <= pending.in_head() && pending.sink.len() >= pending.own().saturating_sub(pending.skip)
 }

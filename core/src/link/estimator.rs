@@ -1,8 +1,8 @@
-//! How long an acknowledgement takes: the estimator of RFC 6298, in nanoseconds.
+//! The round trip estimator of RFC 6298, in nanoseconds.
 
 use zerocopy::FromZeros;
 
-/// The shortest round trip is forgotten after one to two times this.
+/// The shortest round trip is forgotten after one to two ages of this length.
 const AGE: u64 = 5_000_000_000;
 
 /// The smoothed round trip, and its variation. Zeros: no round trip is known yet.
@@ -47,9 +47,9 @@ impl Estimator {
         self.smoothed
     }
 
-    /// The time after which a tail loss probe is sent if nothing is acknowledged, when it was sent `times` times already: at
-    /// least two round trips (RFC 8985, 7.2). `delay` is how long the peer may delay an acknowledgement, `initial` the answer
-    /// while no round trip is known, `least` and `most` are bounds.
+    /// The time after which a tail loss probe is sent if nothing is acknowledged: at least two round trips (RFC 8985, 7.2),
+    /// doubled `times` times. `delay` is how long the peer may delay an acknowledgement, and `initial` is the result while no
+    /// round trip is known. `least` and `most` are bounds.
     pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
         let varies = self.varies.saturating_mul(4).max(self.smoothed);
         let once =

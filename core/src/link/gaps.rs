@@ -1,20 +1,21 @@
-//! Numbers that nothing will arrive with on the link that gave them out.
+//! Gaps: numbers that a link gave to a frame, and with which no frame will arrive on that link.
 //!
-//! A frame that migrates to another link leaves its number behind. The peer takes the number for received when the frame has
-//! arrived and claims it ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for the number. When the
-//! numbers of a whole window were given out after it, the link takes no more frames. In two cases it would never make progress
-//! again.
+//! A frame that migrates to another link no longer uses its number. The peer counts the number as received when the frame has
+//! arrived by the other link and is claimed ([`Failover::claim`](crate::rail::Failover::claim)). Until then the peer waits for
+//! the number. When a whole window of numbers was given out after it, the link accepts no frames. In two cases it would never
+//! make progress again.
 //!
-//! First, a frame may migrate again, from a link that carried it for another one. It still names the first link as its origin, so
-//! no link would ever claim the number that it had on the second link. Such a number is a gap.
+//! First, a frame may migrate again, from a link that carried it for another one. The frame still names the first link as its
+//! origin, so no claim would ever name its number on the second link. Such a number is a gap.
 //!
-//! Second, the link that carries the frame may go down as well, while the first link is up again. The first link is the only one
-//! that could bring the frame, but has no free number for it. Hence the peer passes over the numbers of migrated frames, and
-//! remembers as many of them as a window has, until they are claimed. That is enough for two links of the same window, since the
-//! other one has no more frames. If other links hold two windows of the frames of one link, and all go down, that link waits
+//! Second, the link that carries the frame may go down as well, while the first link is up again. Then only the first link
+//! could bring the frame, but it has no free number for it. So the peer skips the numbers of migrated frames: it remembers up
+//! to one window of them until they are claimed. That is enough for two links of equal windows, since the other link cannot
+//! hold more frames. If several other links hold two windows of frames of one link, and all of them go down, that link waits
 //! until one of them is up again, or until the peer is lost.
 //!
-//! The sender tells the peer of both kinds of numbers: when the link comes up, and upon each acknowledgement that ends at one.
+//! The sender reports both kinds of numbers to the peer: when the link comes up, and after each acknowledgement that stops at
+//! such a number.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
@@ -28,8 +29,8 @@ use super::state::Link;
 use crate::rail::FullRail;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// If the peer waits for the number of a gap, schedules a report of the gaps, at most as often as other frames are repeated. To
-    /// be called when the peer has reported the number that it waits for.
+    /// If the peer waits for the number of a gap, schedules a report of the gaps, at most once per delay of an acknowledgement.
+    /// To be called after each acknowledgement, which says for which number the peer waits.
     pub(super) fn check_gaps(&mut self, at: u32) {
         let free = |path: &&Path| path.session.state == ConnState::Up && !path.due.gaps;
         let Some(path) = self.peers.paths.get(at as usize).filter(free) else { return };
@@ -46,7 +47,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_at(at, due);
     }
 
-    /// Tells the peer which unacknowledged numbers are gaps, and which have migrated. Returns whether that was sent.
+    /// Reports to the peer which unacknowledged numbers are gaps, and which have migrated. Returns whether the report was sent.
     pub(super) fn send_gaps(&mut self, at: u32) -> bool {
         let sent =
             self.send_gap_numbers(at, Kind::Gaps, GAP) && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
@@ -56,7 +57,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         sent
     }
 
-    /// Tells the peer which numbers have this entry in the send window.
+    /// Reports to the peer which numbers have this entry in the send window.
     fn send_gap_numbers(&mut self, at: u32, kind: Kind, entry: u32) -> bool {
         // A peer whose link went down meanwhile gets the report when the link is up again.
         let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.below.known) else { return true };
@@ -73,13 +74,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         let told = Ack { kind: kind as u8, words: words as u8, from: U16::new(first as u16), bits: gaps.map(U64::new) };
         let bytes = told.as_bytes().get(..ACK.wrapping_add(words as usize * 8)).unwrap_or(&[]);
-        // The check covers the full number. So a late frame is not taken for one about other numbers with the same low half-word.
+        // The check covers the full number, so a late report fails it, although other numbers now have the same low half-words.
         words == 0 || self.send_control_checked(at, seed, first, (first as u16, false, base), bytes)
     }
 
-    /// The peer tells which of its numbers nothing will arrive with. They count as received. `migrated`: their frames arrive by
-    /// another link, so the numbers are remembered. A delivery with such a number that is pending here goes on, or is taken over
-    /// by the link that brings the frame.
+    /// The peer reports numbers with which no frame will arrive. They count as received. `migrated`: their frames arrive by
+    /// another link, so the numbers are remembered. If a delivery of such a frame is pending here, it goes on, or the link that
+    /// brings the frame takes it over.
     pub(super) fn on_gaps(&mut self, at: u32, from: u64, words: &[u64], migrated: bool) {
         let mut any = false;
         for (index, word) in words.iter().enumerate() {

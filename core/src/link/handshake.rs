@@ -10,7 +10,7 @@ use super::state::Link;
 use crate::rail::FullRail;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Begins the handshake with a peer, since the user wants to send it something.
+    /// Begins the handshake with a peer, since the user wants to send to it.
     pub(super) fn connect(&mut self, at: u32) {
         let gap = self.config.initial_timeout.as_nanos();
         let now = self.clock.now;
@@ -19,8 +19,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         path.session.state = ConnState::Connecting;
         (path.liveness.heard_at, path.liveness.owes_since) = (now, now.max(1));
         (path.liveness.probe_at, path.liveness.probe_interval) = (now.saturating_add(gap), gap);
-        // A user that has other links to the peer connects them now, too. So each of them is established by the time that this one
-        // is out of order.
+        // A user that has other links to the peer connects them now, too. So they are connected before this one fails.
         path.report.silence = true;
         self.queue_report(at);
         self.send_hello(at);
@@ -59,7 +58,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get(at as usize) else { return };
         let (local, remote, window) = (path.session.local, path.session.remote, u32::from(hello.window.get()));
         if session == 0 || session < remote || !(4..=1024).contains(&window) {
-            return; // of an earlier session, or forged
+            return; // the hello is of an earlier session, or forged
         }
         if path.session.state == ConnState::Closed {
             return;
@@ -79,7 +78,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         if seen == local {
             self.on_heard(at);
-            // The answer tells the peer that this side knows it, too. An answer is not answered.
+            // This answer shows the peer that this side knows its session. The peer does not answer it.
             if let Some(path) = self.peers.paths.get_mut(at as usize) {
                 path.due.frames = path.due.frames.max(1);
             }

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::checksum::Checksum;
 use crate::rail::{HEAD, Origin};
 
-/// The tag of control frames: frames of the links' own.
+/// The tag of control frames, which links send to each other.
 pub const TAG: u8 = 0x11;
 /// The tag of a frame that migrated from another link.
 pub const MIGRATED: u8 = 0x12;
@@ -15,19 +15,21 @@ pub const MIGRATED: u8 = 0x12;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Header {
-    /// The low half-word of the frame's number. In an acknowledgement: the number of the probe that it answers, or the count of
-    /// frames that arrived twice.
+    /// The low half-word of the frame's number. In a control frame: the number of the probe that it is or that it answers; in
+    /// [`Kind::Gaps`] and [`Kind::Migrated`] the low half-word of the first number; in a hello 0; in others the count of frames
+    /// that arrived twice.
     pub number: U16,
-    /// The low half-word of the first number that did not arrive from the receiver of this frame. A migrated frame acknowledges
-    /// nothing; it has here the second half-word of its number on the link that it was given to first.
+    /// The acknowledgement: the low half-word of the first number that did not arrive from the receiver of this frame. A
+    /// migrated frame acknowledges nothing. Its field has the second half-word of its number on the link that it was given to
+    /// first.
     pub ack: U16,
-    /// The checksum of the first bytes and of everything that tells the frame from others. See [`head_check`].
+    /// The checksum of the first bytes and of everything that distinguishes the frame from others. See [`head_check`].
     pub head_check: U32,
-    /// The checksum of the bytes from [`HEAD`] on. In an acknowledgement: whether it answers a probe.
+    /// The checksum of the bytes from [`HEAD`] on. In a control frame: 1 if it answers a probe, else 0.
     pub body_check: U32,
 }
 
-/// The bytes behind the header in a frame with tag [`MIGRATED`].
+/// The bytes after the header in a frame with tag [`MIGRATED`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Prefix {
@@ -50,7 +52,7 @@ impl Prefix {
     }
 }
 
-/// A hello, behind the header: the sender's session, and the session that it knows the receiver by.
+/// A hello, after the header: the sender's session, and the receiver's session as the sender knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Hello {
@@ -58,18 +60,19 @@ pub struct Hello {
     pub kind: u8,
     /// Zero.
     pub reserved: u8,
-    /// How many frames the sender of the hello takes beyond those that it acknowledges.
+    /// The receive window: how many numbers beyond its acknowledgement the sender of the hello accepts.
     pub window: U16,
-    /// Counts how many times the sender has added a peer. A peer that was deleted and added again has another session.
+    /// The sender's session: how many times its link has added a peer. A peer that was deleted and added again has another
+    /// session.
     pub session: U64,
     /// The number of the sender's first frame.
     pub first: U64,
-    /// The session that the sender knows the receiver by; 0: none.
+    /// The receiver's session as the sender knows it; 0: the sender does not know it.
     pub seen: U64,
 }
 
-/// A control frame with a bit for each number, behind the header. In an acknowledgement: the numbers that arrived, beyond the first
-/// one that did not.
+/// A control frame with a bit for each number, after the header. In an acknowledgement the bits are the numbers that arrived,
+/// beyond the first one that did not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
@@ -79,7 +82,7 @@ pub struct Ack {
     pub words: u8,
     /// The low half-word of the number that the first bit stands for.
     pub from: U16,
-    /// A bit for each number: it arrived, is missing, is a gap, or has migrated.
+    /// A bit for each number. By the kind, it means that the number arrived, is missing, is a gap, or has migrated.
     pub bits: [U64; ACK_WORDS],
 }
 
@@ -142,8 +145,8 @@ pub fn seed<C: Checksum>(checksum: &C, from: (u64, u64), to: (u64, u64)) -> u32 
     checksum.sum(0, words.as_bytes())
 }
 
-/// The check of a frame of `len` bytes whose first bytes are `head`. In those, the bytes of the check itself count as 0.
-/// `numbers` are the full numbers of which the header has the low half-words.
+/// The check of a frame of `len` bytes whose first bytes are `head`. The bytes of the check itself count as 0. `numbers` are
+/// the full numbers whose low half-words are in the header.
 pub fn head_check<C: Checksum>(checksum: &C, seed: u32, tag: u8, len: u32, numbers: [u64; 2], head: &[u8]) -> u32 {
     #[derive(IntoBytes, Immutable, Unaligned)]
     #[repr(C)]

@@ -7,16 +7,18 @@ use crate::convertor::Span;
 use crate::list::{Linked, Links};
 use crate::rail::{HEAD, Lane};
 
-/// Bytes at the start of each slot: the first bytes of the frame, as the rail below gets them.
+/// Bytes at the start of each slot, for the head of the frame, which the rail below gets as its header. A head has up to
+/// [`HEAD`] bytes.
 pub(super) const HEAD_ROOM: usize = 64;
 
-/// The body is in the caller's memory. The completion is reported when the body is not read any more.
+/// The body is in the caller's memory. The completion is reported when the body is no longer read.
 pub(super) const IN_PLACE: u8 = 1;
 /// The rail below reads the body.
 pub(super) const READING: u8 = 2;
 /// The frame was sent more than once.
 pub(super) const RETRANSMITTED: u8 = 4;
-/// The frame is acknowledged, or has migrated. It waits for the end of the reading, then for the user to be told.
+/// The frame is acknowledged, or has migrated. It ends when the rail below no longer reads it, and that is reported to the
+/// user.
 pub(super) const FINISHED: u8 = 8;
 /// The frame is in the list of frames in flight.
 pub(super) const IN_FLIGHT: u8 = 16;
@@ -25,7 +27,8 @@ pub(super) const QUEUED: u8 = 32;
 /// The frame was sent at least once.
 pub(super) const SENT: u8 = 64;
 
-/// A frame that is kept until it is acknowledged. Its first bytes are at the start of its slot, from [`HEADER`] on.
+/// A frame that is kept until it is acknowledged. Its own first bytes are in its slot, after the [`HEADER`] bytes of the link's
+/// header.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct InFlightFrame {
     pub number: u64,
@@ -33,10 +36,10 @@ pub(super) struct InFlightFrame {
     pub transmission: u64,
     /// When that was, in nanoseconds.
     pub sent_at: u64,
-    /// `transmission` as it was before a tail loss probe sent the frame again; 0: none did. An acknowledgement after a probe tells
-    /// nothing of the time of the last transmission, since the earlier one may have arrived.
+    /// `transmission` as it was before a tail loss probe sent the frame again; 0: none did. An acknowledgement after a probe
+    /// does not give the round trip of the last transmission, since the earlier one may have arrived.
     pub before_probe: u64,
-    /// All bytes behind the frame's own header.
+    /// All bytes after the frame's own header.
     pub body: Span,
     pub cookie: u64,
     /// The peer.
@@ -76,7 +79,8 @@ impl Linked for InFlightFrame {
     }
 }
 
-/// The window entry of a frame that migrated here from another link, and then to a third one. Nothing will arrive with its number.
+/// The window entry of a frame that migrated here from another link, and then to a third one. No frame will arrive with its
+/// number.
 pub(super) const GAP: u32 = u32::MAX;
 /// The window entry of a frame that migrated to another link. The peer has the frame by that link, or has yet to get it.
 pub(super) const MIGRATED_ENTRY: u32 = u32::MAX - 1;

@@ -1,4 +1,4 @@
-//! How a link to a peer goes down, is up again and ends, and how that is reported to its user.
+//! The life of a link to a peer: how it goes down, comes up again and ends, and how that is reported to the user.
 
 use zerocopy::FromZeros;
 
@@ -10,7 +10,7 @@ use crate::rail::{Endpoint, Event, FullRail, Lost, Peer};
 use crate::time::Instant;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// The link is in order: the handshake is over, or a peer that was down has answered.
+    /// The link works: the handshake is over, or the peer has answered while the link was down.
     pub(super) fn set_up(&mut self, at: u32) {
         let heartbeat = self.config.heartbeat.as_nanos();
         let now = self.clock.now;
@@ -23,7 +23,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.check_gaps(at);
     }
 
-    /// A peer that was down has answered.
+    /// The peer has answered while the link was down.
     pub(super) fn on_recovered(&mut self, at: u32) {
         let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.report.told_down) else { return };
         if path.session.state != ConnState::Down || !path.session.known_to_peer {
@@ -38,7 +38,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.resume(at);
     }
 
-    /// The link is out of order.
+    /// The link has failed, or the peer has ended it.
     pub(super) fn set_down(&mut self, at: u32, reason: DownReason) {
         let (now, gap) = (self.clock.now, self.config.probe.as_nanos());
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
@@ -56,7 +56,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         path.report.reason = reason;
         self.counters.downs = self.counters.downs.wrapping_add(1);
-        // From now on the rail below accesses no memory that was given for the peer, since the user may use it for something else.
+        // After this the rail below accesses no memory that was given for the peer. The user may use that memory for something
+        // else.
         self.delete_below(at);
         self.halt(at);
         self.queue_report(at);
@@ -86,9 +87,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The rail below stops touching the memory that it was given for this peer, and the link goes on. If the rail below has a
-    /// device whose operations take time, those for the peer end without a report. Then the link goes down, since only that tells
-    /// the user that they have ended.
+    /// Makes the rail below stop accessing the memory that it was given for this peer. The link goes on. But if the rail below
+    /// has a device whose operations take time, its operations for the peer end without a report. Then the link goes down
+    /// instead, since only that tells the user that they have ended.
     pub(super) fn restart_below(&mut self, at: u32) {
         let can = &self.attributes.one_sided;
         let up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
@@ -108,16 +109,16 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if self.peers.paths.get(at as usize).is_none_or(lost) {
             return;
         }
-        // The peer has to be deleted there before it can be added again.
+        // The rail below has to delete the peer before it can add the peer again.
         self.delete_below(at);
         let reason = match DownReason::from(reason) {
-            DownReason::Closed => DownReason::Broken, // the rail has ended; the peer's link has not said goodbye
+            DownReason::Closed => DownReason::Broken, // the peer's rail has ended, but its link has sent no goodbye
             other => other,
         };
         self.set_down(at, reason);
     }
 
-    /// The user has to be told something of the peer.
+    /// Queues a report about the peer to the user.
     pub(super) fn queue_report(&mut self, at: u32) {
         if let Some(path) = self.peers.paths.get_mut(at as usize)
             && !path.listed.reports
@@ -127,7 +128,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The next event that tells the user of the state of a link.
+    /// The next event about the state of a link to a peer.
     pub(super) fn next_report(&mut self) -> Option<Event> {
         while let Some(at) = self.work.reports.pop() {
             let Some(path) = self.peers.paths.get_mut(at as usize) else { continue };
@@ -142,8 +143,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     (path.report.told_down, path.report.up) = (false, false);
                     return Some(Event::Up(peer));
                 }
-                // The link was up in between. The frames that were sent then have to migrate as well. If the user did not learn
-                // of it, it would not look for them.
+                // The link was up for a while. The frames that were sent in that time have to migrate as well. Without this
+                // event the user would not look for them.
                 (ConnState::Down | ConnState::Closed, true) if path.report.up => {
                     (path.report.told_down, path.report.up) = (false, false);
                     path.listed.reports = true;
@@ -171,14 +172,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let used = |path: &&Path| path.session.state != ConnState::Free;
         let Some(path) = self.peers.paths.get(at as usize).filter(used) else { return };
         if path.session.is_established() && path.session.state != ConnState::Closed {
-            self.send_ack(at, last); // a peer that does not know this side yet ignores it
+            self.send_ack(at, last); // a peer that does not know this side yet ignores the frame
         }
         if let Some(path) = self.peers.paths.get_mut(at as usize)
             && path.below.known
         {
             path.below.known = false;
             let endpoint = path.below.endpoint;
-            self.below.del_peer(endpoint); // the rail may say its own goodbye, which links do not believe
+            self.below.del_peer(endpoint); // the rail may send a goodbye of its own, which links ignore
         }
         self.drop_frames(at);
         self.drop_pending(at);

@@ -6,11 +6,11 @@ use super::path::{ConnState, DownReason, Path};
 use super::state::Link;
 use crate::rail::{Endpoint, FullRail, Liveness};
 
-/// A peer that is probed is not given up before it has missed so many probes.
+/// How many probes a probed peer must leave unanswered before it is given up.
 const MAX_UNANSWERED: u8 = 32;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// When something is to be done for a peer if nothing arrives from it.
+    /// When the timer of a peer is due if nothing arrives from it.
     fn deadline(&self, at: u32) -> Option<u64> {
         let path = self.peers.paths.get(at as usize)?;
         let probe_at = path.liveness.probe_at;
@@ -31,8 +31,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.silent_at(at).map(|due| due.max(path.liveness.excused_until))
     }
 
-    /// When the peer has been silent for too long, whether that is excused or not. A peer that is probed must also have missed
-    /// enough probes, since a caller that polls seldom hears seldom.
+    /// When the peer has been silent for too long, whether that is excused or not. A probed peer must also have left enough
+    /// probes unanswered, since a caller that polls rarely sends few probes and reads few answers.
     pub(super) fn silent_at(&self, at: u32) -> Option<u64> {
         let path = self.peers.paths.get(at as usize)?;
         let within = match path.session.state {
@@ -109,7 +109,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The next attempt comes after twice the time, but after `most` nanoseconds at the latest.
+    /// Doubles the time to the next probe or hello, but to no more than `most` nanoseconds.
     fn back_off_probe(&mut self, at: u32, most: u64) {
         let now = self.clock.now;
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
@@ -118,8 +118,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A peer that answers no hello for a while may not be there. If another link receives frames from the peer, then this link is
-    /// out of order.
+    /// A peer that answers no hello for a while may have failed. But if another link receives frames from the peer, this link
+    /// has failed.
     fn report_unanswered_hello(&mut self, at: u32) {
         let overdue = self.is_hello_overdue(at);
         if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|_| overdue) {
@@ -128,12 +128,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Whether hellos were not answered for so long that a user with another link to the peer would not wait for this one.
+    /// Whether hellos have been unanswered for so long that a user with another link to the peer should not wait for this one.
     fn is_hello_overdue(&self, at: u32) -> bool {
         self.hello_overdue_at(at).is_some_and(|due| due <= self.clock.now)
     }
 
-    /// When the hellos to a peer will not have been answered for so long.
+    /// When the hellos to a peer count as overdue, if none is answered.
     pub(super) fn hello_overdue_at(&self, at: u32) -> Option<u64> {
         let (silent, most) = (self.config.dead_after.as_nanos(), self.config.hello_within.as_nanos());
         // As long as an established peer may be silent, unless that is forever.
@@ -185,7 +185,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return false;
         }
         let again = if self.config.patient {
-            // A process that computes does so for long, and each report makes a user with another link ask the peer by that.
+            // A process may compute for long, and each report makes a user with another link probe the peer by that link.
             let silent = self.silent_at(at).map_or(0, |due| now.saturating_sub(due));
             (within / 64).max(silent / 8).min(within / 4).max(1)
         } else {
@@ -203,7 +203,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// For so many nanoseconds more, silence does not mean that the peer is dead.
+    /// Excuses the silence of the peer for `nanos` nanoseconds from now.
     fn extend_deadline(&mut self, at: u32, nanos: u64) {
         let until = self.clock.now.saturating_add(nanos);
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
@@ -235,7 +235,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         false
     }
 
-    /// Declares a silent link as failed, even if the peer's host answers. Returns whether the link is down now.
+    /// Declares a silent link as failed, even if the peer's host answers. Returns whether the link went down.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
         let due = self.silent_at(at).is_some_and(|due| due <= self.clock.now);
         let was_up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
@@ -255,7 +255,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// The rail below doubts that the peer is there.
+    /// The rail below reports that the peer may have failed.
     pub(super) fn probe_if_up(&mut self, at: u32) {
         if self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up) {
             self.send_probe(at);
@@ -270,7 +270,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if alive.last_probe.wrapping_sub(probe) < 16 {
             alive.answered_at = now;
         }
-        // An answer to a later probe than the query proves as much.
+        // An answer to a probe that was sent after the query proves the same.
         if alive.query_at != 0 && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query) {
             alive.alive_after = core::mem::take(&mut alive.query_at);
         }

@@ -1,5 +1,5 @@
-//! Which frames are lost, and are sent again: RACK (RFC 8985), where later frames were acknowledged; a tail loss probe, where
-//! nothing was acknowledged in time.
+//! Loss detection and retransmission: by RACK (RFC 8985) if later frames were acknowledged, by a tail loss probe if nothing was
+//! acknowledged in time.
 
 use super::checksum::Checksum;
 use super::congestion::MAX_SILENCES;
@@ -20,14 +20,15 @@ struct News {
     trip: u64,
     /// Whether that frame was sent once, so that the round trip is certain.
     once: bool,
-    /// A frame arrived after a later one, and so many nanoseconds too late.
+    /// If a frame arrived after a later one: how late it was, in nanoseconds.
     late: Option<u64>,
     /// A frame was sent again although it had arrived.
     spurious: bool,
 }
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// All numbers before `ack` have arrived, and those from `from` on whose bits are set. `all`: the other numbers have not.
+    /// The peer reports that all numbers before `ack` have arrived, and those from `from` on whose bits are set. `all`: the
+    /// other numbers have not arrived.
     pub(super) fn on_ack(&mut self, at: u32, ack: u64, from: u64, words: &[u64], all: bool) {
         let Some(path) = self.peers.paths.get(at as usize) else { return };
         let (first, next) = (path.send.first, path.send.next);
@@ -44,7 +45,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         for (index, word) in words.iter().enumerate() {
             let start = from.wrapping_add(index as u64 * 64);
-            // Bits of numbers that are acknowledged already, or lie beyond the ring of bits, tell nothing.
+            // Bits of numbers that are acknowledged already, or that are beyond the ring of bits, are no news.
             let mut new = *word & !self.acked_bits(at).word(start);
             while new != 0 {
                 let number = start.wrapping_add(u64::from(new.trailing_zeros()));
@@ -58,7 +59,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         let above = match words {
             _ if all => path.loss.parts.end(from),
-            [] => (0, 0), // the acknowledgement in a data frame tells nothing of the numbers beyond it
+            [] => (0, 0), // the acknowledgement in a data frame reports no numbers beyond it
             _ => {
                 path.loss.parts.add(from, news.newest, news.trip);
                 (0, 0)
@@ -102,7 +103,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if !once && before_probe == 0 && trip < least {
             news.spurious = true; // the acknowledgement is of an earlier transmission
         } else if flags & SENT != 0 {
-            // Of a frame that was a tail loss probe, the earlier transmission may have arrived.
+            // If the frame was sent as a tail loss probe, its earlier transmission may be the one that arrived.
             let (sent, trip) = if before_probe == 0 { (transmission, trip) } else { (before_probe, trip.max(least)) };
             if sent > news.newest {
                 (news.newest, news.trip, news.once) = (sent, trip, once);
@@ -187,7 +188,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Whether the rail below has not sent a frame yet. Such a frame counts as if it was sent now.
+    /// Whether the rail below still reads a frame's body to send it. Such a frame counts as sent now.
     fn is_still_sending(&mut self, at: u32, slot: u32) -> bool {
         let now = self.clock.now;
         let (Some(path), Some(frame)) = (self.peers.paths.get_mut(at as usize), self.send.frames.at_mut(slot)) else {

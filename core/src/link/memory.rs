@@ -1,4 +1,4 @@
-//! Memory for frames. It is accessed by address alone, since the rail below and the reader have its addresses, too.
+//! Memory for frames. It is accessed by raw pointers alone, since the rail below and the reader have pointers to it, too.
 
 use core::marker::PhantomData;
 

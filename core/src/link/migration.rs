@@ -1,4 +1,4 @@
-//! Frames that migrate between links: those of a link that is down, and those that another link has brought.
+//! Frames that migrate between links: frames of this link while it is down, and frames that another link has brought.
 
 use super::checksum::Checksum;
 use super::header::{HEADER, MIGRATED, PREFIX};
@@ -23,7 +23,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let own = (frame.len as usize).wrapping_sub(HEADER).wrapping_sub(if migrated { PREFIX } else { 0 });
         let mut header = [0; LINKED_HEAD];
         let from = self.send.slots.at(slot).wrapping_add(if migrated { HEADER + PREFIX } else { HEADER });
-        // SAFETY: a header of up to LINKED_HEAD bytes is there, at the start of the slot.
+        // SAFETY: the slot begins with HEAD_ROOM bytes, in which LINKED_HEAD bytes follow the link's own header and prefix.
         unsafe {
             core::ptr::copy_nonoverlapping(from, header.as_mut_ptr(), usize::from(frame.header).min(LINKED_HEAD));
         }
@@ -39,9 +39,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// A frame was sent by another link. Its number stays in use until it is acknowledged. For the peer, the number counts as
-    /// received when the frame claims it. If the frame names another link as its origin, the number counts as received when it is
-    /// reported as a gap.
+    /// Another link has sent a frame of this one. The frame's number stays in use until the peer acknowledges it. The peer
+    /// counts the number as received when the migrated frame is claimed. If the frame has another link as its origin, the peer
+    /// counts the number as received when this link reports it as a gap.
     pub(super) fn mark_migrated(&mut self, to: Endpoint, origin: Origin) {
         let at = to.0;
         let Some(slot) = self.oldest(at) else { return };
@@ -49,12 +49,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(frame) = frame else { return };
         let number = frame.number;
         if let Some(frame) = self.send.frames.at_mut(slot) {
-            frame.flags &= !IN_PLACE; // the link that carries the frame now tells of its body
+            frame.flags &= !IN_PLACE; // the link that carries the frame now reports `Event::Sent`
         }
         self.unlist(slot);
         if let Some(entry) = self.window_entry_mut(at, number) {
-            // A frame that migrated here has the number of another link as its origin. So no link claims the number that it has
-            // here.
+            // A frame that migrated here has another link as its origin. So no claim names the number that it has on this link.
             *entry = if frame.tag == MIGRATED { GAP } else { MIGRATED_ENTRY };
         }
         self.count(at, frame.is_control(), -1);
@@ -85,14 +84,15 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Claims a frame that migrated to this link.
     fn claim_migrated(&mut self, at: u32, origin: Origin) -> Option<Claim> {
-        // A frame that the reader has just got says nothing. It may be the one that the reader asks about.
+        // A frame that the reader has just got is no evidence, since it may be the one that the reader asks about.
         let waits = |stage| !matches!(stage, Stage::Held | Stage::HeldInPart | Stage::Done);
         let of = |pending: &PendingDelivery| {
             pending.path == at && pending.migrated && pending.origin() == origin && waits(pending.stage)
         };
         let pending = &self.receive.pending;
         let slot = (0..pending.touched()).find(|slot| pending.at(*slot).is_some_and(of))?;
-        // Only the link that the frame was given to first can tell whether it was received before, not a link that carried it.
+        // Only the link that the frame was given to first knows whether it was received before. A link that carried it does not
+        // know.
         self.claim_record(slot).filter(|claim| matches!(claim, Claim::Awaited { .. }))
     }
 
@@ -101,7 +101,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let path = self.peers.paths.get(at as usize)?;
         let behind = distance(number, path.receive.base);
         if behind >= i64::from(self.config.window) {
-            return None; // it cannot have been sent
+            return None; // no frame with that number can have been sent
         }
         let received = self.is_received(at, number);
         if received && !self.is_migrated(at, number) {
@@ -121,7 +121,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (0..pending.touched()).find(|slot| pending.at(*slot).is_some_and(of))
     }
 
-    /// A number is passed over whose frame has arrived in part. The record goes on without the number.
+    /// A number is skipped although a delivery of its frame is pending. The delivery goes on without the number.
     pub(super) fn skip_record(&mut self, at: u32, number: u64) {
         if let Some(pending) = self.record_of(at, number).and_then(|slot| self.receive.pending.at_mut(slot)) {
             pending.skipped = true;
@@ -139,7 +139,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             match self.receive.pending.get(handle) {
                 Some(after) => pending = *after,
                 None => {
-                    // A short frame, of which the reader does not know.
+                    // It was a short frame, which was not reported to the reader yet.
                     self.mark_received(pending.path, pending.number, false);
                     return Some(Claim::New);
                 }
@@ -152,7 +152,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 }
                 Claim::Awaited { skip: pending.skip as usize, sink: pending.sink, cookie: Cookie(pending.cookie) }
             }
-            // The frame has arrived completely; or the reader holds it, and must not ask then.
+            // The frame has arrived completely. Or the reader holds it; then the reader must not ask.
             _ => return Some(Claim::Duplicate),
         };
         self.mark_received(pending.path, pending.number, false);

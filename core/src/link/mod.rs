@@ -1,23 +1,24 @@
 //! The reliable link: frames arrive exactly once, over a rail that may lose, duplicate, reorder or corrupt them, or break down.
 //!
-//! A [`Link`] wraps the rail below, and is a [`Rail`](crate::rail::Rail) itself. It numbers the frames and gives each a checksum.
-//! It keeps a frame until the peer has acknowledged it, sends it again when it is lost, and hands it up once. When a peer falls
-//! silent, the link is [`Event::Down`](crate::rail::Event::Down): its frames can migrate to another link, and the peer is probed
-//! until it answers. Then the link is [`Event::Up`](crate::rail::Event::Up). (Counterparts: `uct_ud` of UCX, RxD of libfabric,
-//! `bfo` of Open MPI.)
+//! A [`Link`] wraps the rail below, and is a [`Rail`](crate::rail::Rail) itself. It numbers the frames and gives each a
+//! checksum. It keeps a frame until the peer has acknowledged it, sends it again when it is lost, and hands it up once. When a
+//! peer becomes silent, the link reports [`Event::Down`](crate::rail::Event::Down): its frames can migrate to another link, and
+//! it probes the peer until the peer answers. Then the link reports [`Event::Up`](crate::rail::Event::Up). (Counterparts:
+//! `uct_ud` of UCX, RxD of libfabric, `bfo` of Open MPI.)
 //!
 //! Either both ends of a rail are links, or neither is. The two ends exchange hellos before the first frame, so the first send to
 //! a peer is answered `Busy`. All memory comes from an [`Arena`](crate::arena::Arena), all time from
 //! [`Rail::poll`](crate::rail::Rail::poll). A link is used by one thread at a time.
 //!
 //! - A body of up to [`COPIED`](crate::rail::COPIED) bytes is copied. A longer one stays in the caller's memory until it is
-//!   acknowledged and the rail below reads it no more.
+//!   acknowledged and the rail below no longer reads it.
 //! - Headers are at most [`LINKED_HEAD`](crate::rail::LINKED_HEAD) bytes long, and tags `0x11` and `0x12` are the link's own.
 //!   Other frames are answered [`SendError::TooLong`](crate::rail::SendError::TooLong).
 //! - A body whose checksum is wrong is not delivered. It arrives once more into the same sink, and is delivered then.
 //!
-//! `WIRE.md` specifies the bytes. The data is in `state` and `path`; the files above them hold the behaviour: `handshake`,
-//! `send`, `transmit`, `acks`, `loss`, `nack`, `receive`, `deliver`, `liveness`, `lifecycle`, `migration` and `gaps`.
+//! `WIRE.md` specifies the bytes. The data is in `state` and `path`. The behaviour is in files that import these two: `rail`,
+//! `progress`, `handshake`, `send`, `transmit`, `send_buffer`, `control`, `acks`, `loss`, `nack`, `receive`, `deliver`,
+//! `liveness`, `lifecycle`, `migration` and `gaps`. `README.md` beside this file explains the mechanisms.
 //!
 //! ```
 //! use towline_core::arena::Arena;

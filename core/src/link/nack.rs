@@ -1,10 +1,10 @@
-//! Negative acknowledgements: the receiver asks for frames by their numbers. It asks for frames that are missing among unread
-//! ones, and for frames that were refused, when there is room.
+//! Negative acknowledgements (nacks): the receiver asks for frames by their numbers. It asks for frames that are missing among
+//! unread ones, and, when there is room again, for frames that it refused.
 //!
-//! A frame that the reader keeps is not acknowledged, so its sender cannot tell which frames are missing among those: no
-//! acknowledgement arrives that proves a loss. Hence a receiver that gets a frame again that is unread here tells which frames
-//! are missing; and a receiver that refused frames tells so once there is room, for no more frames than there is room for. The
-//! time-outs of the sender remain, for the case that a negative acknowledgement is lost.
+//! A frame that the reader keeps unread is not acknowledged. So its sender gets no acknowledgement that proves the loss of an
+//! earlier frame. Therefore the receiver sends a nack in two cases: when an unread frame arrives again, a nack with the missing
+//! numbers; and when there is room again after refusals, a nack with as many numbers as there is room for. If a nack is lost,
+//! the time-outs of the sender remain.
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
@@ -26,7 +26,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         most.saturating_sub(taken).min(free)
     }
 
-    /// A frame of a peer was refused for lack of room. A frame that has room of its own, and must arrive again, may be missing.
+    /// A frame of a peer is refused for lack of room. A nack is due, since a frame that already has a record, and must arrive
+    /// again, may be missing.
     pub(super) fn refuse(&mut self, at: u32) {
         self.counters.no_room = self.counters.no_room.wrapping_add(1);
         self.offer_room_later(at);
@@ -45,7 +46,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// There is room for a frame. Tells the next peer whose frame was refused, and which may have the room.
+    /// There is room for a frame. Schedules a nack to the next peer whose frame was refused and that may use the room.
     pub(super) fn offer_room(&mut self) {
         for _ in 0..self.receive.refused.len() {
             let Some(at) = self.receive.refused.pop() else { return };
@@ -60,7 +61,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Asks for the missing frames, as far as there is room. Returns whether that was sent, or no frame is missing.
+    /// Asks for as many missing frames as there is room for. Returns `false` if the rail below had no room for the nack.
     pub(super) fn send_nack(&mut self, at: u32) -> bool {
         let (missing, all) = self.missing(at);
         let words = missing.iter().rposition(|word| *word != 0).map_or(0, |last| last.wrapping_add(1));
@@ -85,8 +86,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         true
     }
 
-    /// The numbers to ask for, from the first missing one on: those that have room of their own, and the lowest others, as many as
-    /// there is room for. Returns whether those are all that are missing.
+    /// The numbers to ask for, from the first missing one on: those that already have a record, and the lowest others, as many
+    /// as there is room for. The flag is `true` if these are all missing numbers.
     fn missing(&mut self, at: u32) -> ([u64; ACK_WORDS], bool) {
         let mut asked = [0; ACK_WORDS];
         let mut room = self.room_for(at);
@@ -115,8 +116,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (asked, all)
     }
 
-    /// The peer asks for frames that it does not have, and for which it has room. It may have some of those that it does not ask
-    /// for. No frame is sent whose last transmission may still be on its way, and no more frames than may be in flight.
+    /// The peer asks for frames that it does not have, and for which it has room. It may also have frames that are not
+    /// acknowledged. A frame whose last transmission may still be on its way is not sent, and the congestion window limits the
+    /// number of frames.
     pub(super) fn on_nack(&mut self, at: u32, from: u64, words: &[u64]) {
         let path = self.peers.paths.get(at as usize).filter(|path| path.session.state == ConnState::Up);
         let Some(path) = path else { return };
@@ -146,7 +148,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.set_timer(at);
     }
 
-    /// Sends a frame again that the peer asks for, if it was last sent before that time. Returns whether it was sent.
+    /// Sends a frame again that the peer asks for, if it was last sent before the time `before`. Returns whether it was sent.
     fn retransmit_missing(&mut self, at: u32, number: u64, before: u64) -> bool {
         let Some(slot) = self.window_slot(at, number) else { return false };
         let Some(frame) = self.send.frames.at_mut(slot) else { return false };

@@ -1,4 +1,4 @@
-//! The numbers of frames: 16 bits on the wire, 64 bits here; and sets of the numbers of a window.
+//! Frame numbers, with 16 bits on the wire and 64 bits here, and sets of the numbers of a window.
 
 /// The number nearest to `near` whose low half-word is `low`.
 #[inline]
@@ -11,7 +11,7 @@ pub(super) const fn widen_word(low: u32, near: u64) -> u64 {
     near.wrapping_add_signed(low.wrapping_sub(near as u32) as i32 as i64)
 }
 
-/// How many numbers `number` is behind `base`; negative if it is before it.
+/// How many numbers `number` is after `base`; negative if `number` is before `base`.
 #[inline]
 pub(super) const fn distance(number: u64, base: u64) -> i64 {
     number.wrapping_sub(base) as i64

@@ -12,7 +12,7 @@ use crate::rail::{Endpoint, Lost};
 
 /// The link towards one peer.
 ///
-/// All of it begins as zeros, which is a free entry.
+/// Zeroed memory is a free entry.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Path {
     pub session: Session,
@@ -28,7 +28,7 @@ pub(super) struct Path {
     pub listed: Listed,
 }
 
-// The bytes that a link keeps for each peer, beside its windows. 100,000 peers cost at least 100,000 times this.
+// The bytes that a link keeps for each peer, in addition to its windows. 100,000 peers cost at least 100,000 times this.
 const _: () = assert!(size_of::<Path>() <= 440);
 
 /// The state of the connection with a peer.
@@ -43,7 +43,7 @@ pub(super) enum ConnState {
     Connecting,
     /// Both sides know each other.
     Up,
-    /// The link is out of order; the peer is probed.
+    /// The link has failed; it probes the peer.
     Down,
     /// The peer has said goodbye.
     Closed,
@@ -51,18 +51,18 @@ pub(super) enum ConnState {
 
 /// The identity of the peer, and the session of the two sides.
 ///
-/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. Hence a peer that was deleted
+/// A session is the time from `add_peer` to `del_peer`. Each side numbers its own sessions from 1. So a peer that was deleted
 /// and added again has another session, and its old frames fail the check.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Session {
-    /// The seeds of the checks of hellos: outgoing, incoming. They hold the incarnations of both sides.
+    /// The seeds of the checks of hellos: outgoing, incoming. They are checksums of the incarnations of both sides.
     pub hello_seeds: [u32; 2],
-    /// The seeds of the checks of all other frames: outgoing, incoming. They hold incarnations and sessions.
+    /// The seeds of the checks of all other frames: outgoing, incoming. They are checksums of incarnations and sessions.
     pub seeds: [u32; 2],
     pub remote_incarnation: u64,
     /// This side's session.
     pub local: u64,
-    /// The peer's session; 0 as long as it is not known.
+    /// The peer's session; 0: it is not known yet.
     pub remote: u64,
     /// The engine's number of the peer.
     pub peer: u32,
@@ -71,7 +71,7 @@ pub(super) struct Session {
     pub remote_link: u8,
     /// Whether the peer knows this side's session.
     pub known_to_peer: bool,
-    /// Whether the bodies of frames have a checksum: as soon as one side wishes it.
+    /// Whether the bodies of frames have a checksum, since at least one side asks for it.
     pub checks_bodies: bool,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct SendWindow {
     pub window: u32,
     /// Frames that are kept and unacknowledged.
     pub unacked: u32,
-    /// Of those, the control frames.
+    /// How many of `unacked` are control frames.
     pub unacked_control: u32,
     /// The length of `sent`.
     pub in_flight: u32,
@@ -123,8 +123,8 @@ impl SendWindow {
     }
 }
 
-/// The history of transmissions, which tells the lost ones (RACK and tail loss probes, RFC 8985). Transmissions are
-/// counted; a frame that is sent again counts again.
+/// The history of transmissions, by which lost ones are detected (RACK and tail loss probes, RFC 8985). A transmission is named
+/// by the count of all transmissions so far. A frame that is sent again is another transmission.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct LossDetection {
     /// Transmissions so far.
@@ -148,9 +148,9 @@ pub(super) struct ReceiveWindow {
     pub top: u64,
     /// Deliveries that are pending.
     pub pending: u32,
-    /// One more than the highest number that was seen, also of frames that are unread or were refused: the low half-word.
+    /// The low half-word of the highest number that was seen, plus one. Frames that are unread or were refused count as seen.
     seen: u16,
-    /// How many numbers were passed over because another link brings their frames.
+    /// How many numbers were skipped because another link brings their frames.
     pub migrated: u16,
 }
 
@@ -176,29 +176,29 @@ impl ReceiveWindow {
     }
 }
 
-/// The news that this side has yet to tell the peer in control frames.
+/// What this side has yet to report to the peer in control frames.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Due {
-    /// When a repeated frame was answered last, or will be answered.
+    /// When a repeated frame was last answered, or will be answered.
     pub repeated_at: u64,
     /// Frames that arrived since the last acknowledgement.
     pub frames: u32,
     /// The number of a probe that has to be answered, plus one.
     pub probe_answer: u32,
-    /// Number of frames that arrived twice, which is reported to the peer.
+    /// How many frames have arrived twice so far, modulo 2^16. It is reported to the peer.
     pub duplicates: u16,
-    /// How many times in a row the rail below had no room for it.
+    /// How many times in a row the rail below had no room for these control frames.
     pub refusals: u8,
     /// A hello has to be sent.
     pub hello: bool,
     /// The missing frames have to be asked for.
     pub nack: bool,
-    /// The peer has to be told which numbers are gaps, and which frames have migrated.
+    /// A report of the gaps, and of the frames that have migrated, has to be sent.
     pub gaps: bool,
 }
 
 impl Due {
-    /// Whether an acknowledgement has news.
+    /// Whether an acknowledgement is due.
     pub const fn is_ack_due(&self) -> bool {
         (self.frames | self.probe_answer) != 0 || self.nack
     }
@@ -211,18 +211,19 @@ pub(super) struct Liveness {
     pub heard_at: u64,
     /// When the peer last answered a probe. That proves that the peer receives frames of this side, too.
     pub answered_at: u64,
-    /// Until when silence is excused: the peer's host answers, or the peer's frames may lie unread in the rail below.
+    /// Until when silence is excused: the peer's host answers, or the rail below may have unread frames of the peer.
     pub excused_until: u64,
-    /// Since when the peer owes an answer; 0: it owes none.
+    /// Since when the peer owes an answer; 0: the peer owes none.
     pub owes_since: u64,
     /// When the next probe or hello is due.
     pub probe_at: u64,
     pub probe_interval: u64,
     /// When `query` was sent; 0: there is no query.
     pub query_at: u64,
-    /// The peer was alive after this time. That is more than an arrival since then: a frame may have been on its way for long.
+    /// The peer was alive after this time, which an answer to `query` has proved. An arrival after this time would not prove
+    /// it, since a frame may be on its way for long.
     pub alive_after: u64,
-    /// When the peer was to be given up, and was probed once more; 0: it was not.
+    /// When the user wanted to give the peer up, and the peer was probed once more instead; 0: that did not happen.
     pub doubted_at: u64,
     /// The number of the last probe.
     pub last_probe: u16,
@@ -232,30 +233,30 @@ pub(super) struct Liveness {
     pub unanswered: u8,
 }
 
-/// The news that the user of the link has yet to be told.
+/// What has yet to be reported to the user of the link.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Report {
     pub reason: DownReason,
-    /// The user knows that the link is down.
+    /// `Event::Down` was reported to the user.
     pub told_down: bool,
-    /// The link came up, which the user does not know yet.
+    /// The link came up, and that has yet to be reported.
     pub up: bool,
-    /// Only the host of the peer answers, or a handshake begins.
+    /// `Event::Silent` is due: only the peer's host answers, a handshake begins, or hellos are not answered.
     pub silence: bool,
 }
 
 /// The queues of the link in which the peer is.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Listed {
-    /// In the queue of peers whose frames were refused.
+    /// In `ReceiveBuffers::refused`, the queue of peers whose frames were refused here.
     pub refused: bool,
-    /// In the queue of peers whose frames wait for room in the rail below.
+    /// In `Work::refused`, the queue of peers whose frames wait for room in the rail below.
     pub work: bool,
-    /// In the queue of reports.
+    /// In `Work::reports`.
     pub reports: bool,
 }
 
-/// Why a link is down: [`Lost`], in memory that began as zeros.
+/// Why a link is down. The same as [`Lost`], but valid in zeroed memory.
 #[derive(FromZeros, Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum DownReason {

@@ -8,8 +8,8 @@ use super::header::{HEADER, PREFIX};
 use crate::convertor::Span;
 use crate::rail::{HEAD, Origin};
 
-/// A frame of up to [`HEAD`] bytes is handed over whole. The rail below counts the link's own bytes, too, so that up to this many
-/// bytes of such a frame lie beyond the head.
+/// The most bytes of a short frame that are beyond the head. The user gets a frame of up to [`HEAD`] bytes whole. The head also
+/// has the link's own bytes, so that up to this many bytes of such a frame do not fit it.
 pub(super) const TAIL: usize = HEADER + PREFIX;
 
 /// The stage of a frame that has arrived and is not finished.
@@ -18,7 +18,8 @@ pub(super) const TAIL: usize = HEADER + PREFIX;
 pub(super) enum Stage {
     /// The reader holds the frame, and so does the rail below.
     Held,
-    /// The reader holds the frame; the rail below does not. It must arrive once more before more than its first bytes can be read.
+    /// The reader holds the frame; the rail below does not. The frame must arrive once more before more than its first bytes
+    /// can be read.
     HeldInPart,
     /// The rail below writes the body to its sink.
     ToSink,
@@ -30,7 +31,7 @@ pub(super) enum Stage {
     Awaited,
     /// The frame is short, and the rail below writes its last bytes to the record's own memory.
     Tail,
-    /// The body is in its sink; the reader has to be told.
+    /// The body is in its sink; that has to be reported to the reader.
     Done,
 }
 
@@ -38,7 +39,7 @@ pub(super) enum Stage {
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct PendingDelivery {
     pub number: u64,
-    /// The frame as the rail below names it.
+    /// The rail below's name of the frame ([`FrameId`](crate::rail::FrameId)).
     pub raw: u64,
     pub sink: Span,
     /// Bytes of the frame before those that belong to the sink.
@@ -52,7 +53,7 @@ pub(super) struct PendingDelivery {
     pub stage: Stage,
     /// The frame migrated from another link.
     pub migrated: bool,
-    /// The number was passed over. Its bit among the pending numbers belongs to another frame by now, or to none.
+    /// The number was skipped. Its bit among the pending numbers belongs to another frame by now, or to none.
     pub skipped: bool,
     pub tag: u8,
     pub origin_link: u8,
@@ -61,17 +62,17 @@ pub(super) struct PendingDelivery {
 }
 
 impl PendingDelivery {
-    /// Bytes of the link's own before the frame's.
+    /// Bytes of the link's header, and of the prefix of a migrated frame, before the user's bytes.
     pub fn before(&self) -> usize {
         if self.migrated { HEADER + PREFIX } else { HEADER }
     }
 
-    /// Bytes of the frame as the user counts them.
+    /// Bytes of the frame as the user counts them: header and body, without the link's bytes.
     pub fn own(&self) -> u64 {
         (self.len as u64).saturating_sub(self.before() as u64)
     }
 
-    /// How many of those are in `head`.
+    /// How many of the user's bytes fit `head`.
     pub fn in_head(&self) -> u64 {
         (HEAD as u64).saturating_sub(self.before() as u64)
     }
@@ -81,7 +82,7 @@ impl PendingDelivery {
     }
 }
 
-/// How far a held body has been summed: bytes in the upper half, their checksum in the lower half; or [`BAD`].
+/// The progress of the checksum of a held body: bytes in the upper half, their checksum in the lower half; or [`BAD`].
 pub(super) type Progress = Cell<u64>;
 /// The checksum of the whole body was wrong.
 pub(super) const BAD: u64 = u64::MAX;

@@ -11,7 +11,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.clock.tick(now, self.config.min_timeout());
     }
 
-    /// The peer has frames for which the rail below had no room.
+    /// Queues a peer that has frames for which the rail below had no room.
     pub(super) fn queue_work(&mut self, at: u32) {
         if let Some(path) = self.peers.paths.get_mut(at as usize)
             && !path.listed.work
@@ -21,14 +21,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// How many nanoseconds pass before the rail below is tried again after so many refusals in a row. The longer the rail below
-    /// has no room, the less often it is tried, since each attempt wakes a caller that sleeps.
+    /// How many nanoseconds pass before the rail below is tried again after `times` refusals in a row. The longer the rail
+    /// below has no room, the less often it is tried, since each attempt wakes a caller that sleeps.
     pub(super) fn retry_delay(&self, times: u8) -> u64 {
         self.config.ack_delay.as_nanos().clamp(1000, 1 << 32) << times.min(8)
     }
 
-    /// Tries to send the frames that wait for room. Each poll may try, at any time. Only a round through all of them at a time when
-    /// an attempt was due counts as refused.
+    /// Tries to send the frames that wait for room. Each poll may try, at any time. But only a round through all waiting peers
+    /// counts as a refusal, and only if an attempt was due.
     pub(super) fn send_waiting(&mut self) {
         let sent = |link: &Self, at: u32| link.peers.paths.get(at as usize).map(|path| path.loss.transmissions);
         for _ in 0..self.work.refused.len().min(4) {
@@ -58,7 +58,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The next event that the user has to be told, without a poll of the rail below.
+    /// The next event for the user, without a poll of the rail below.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         if let Some(cookie) = self.next_sent() {
             return Some(Event::Sent(cookie));
@@ -69,7 +69,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.next_report()
     }
 
-    /// Takes an event of the rail below.
+    /// Processes an event of the rail below.
     pub(super) fn on_below(&mut self, event: Event) -> Option<Event> {
         match event {
             Event::Frame(frame) => return self.on_frame(&frame),
@@ -80,7 +80,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             Event::Silent(peer, _) => self.probe_if_up(peer.0),
             Event::Up(_) => {}
             Event::Migrated(_, frame) => {
-                // Only a link tells this, and the rail below is none. The frame makes no sense.
+                // Only a link reports this event, and the rail below is no link. The frame is dropped.
                 if !frame.is_whole() {
                     self.below.release(frame.id);
                 }

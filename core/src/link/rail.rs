@@ -19,12 +19,12 @@ use crate::rail::{
 };
 use crate::time::Instant;
 
-/// How many events of the rail below one poll takes before the caller has its turn.
+/// The most events of the rail below that one poll processes without an event for the caller.
 const AT_ONCE: u32 = 64;
-/// After so many polls acknowledgements are sent although the rail below is never idle.
+/// How many polls may pass before acknowledgements are sent although the rail below is never idle.
 const TURNS: u32 = 16;
-/// After so many polls timers are run although the rail below is never idle. It is better to run them when all frames that have
-/// arrived were read.
+/// How many polls may pass before timers are run although the rail below is never idle. It is better to run them when all
+/// frames that have arrived were read.
 const TIMER_TURNS: u32 = 64;
 
 #[deny(clippy::missing_trait_methods)]
@@ -291,7 +291,7 @@ impl<R: FullRail, C: Checksum> DeviceMemory for Link<'_, R, C> {
         let path =
             self.peers.paths.get(on.0 as usize).filter(|path| path.session.state == ConnState::Up && path.below.known);
         let Some(raw) = path.map(|path| path.below.endpoint) else {
-            // As for a frame: the handshake comes first, so that both sides know whose memory it is.
+            // As for a frame, the handshake comes first, so that each side knows that the memory belongs to the present session.
             let shape = Shape { tag: tags::BTL_BASE, lane: Lane::Control, header: 1, len: 1 };
             let connects = self.reserve_frame(on, shape).is_err_and(|error| error == SendError::Busy);
             return Err(if connects { NativeError::Busy } else { NativeError::Unreachable });
@@ -352,7 +352,7 @@ impl<R: FullRail, C: Checksum> Liveness for Link<'_, R, C> {
 }
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Whether the next poll has an event, or a held frame to release, without a poll of the rail below.
+    /// Whether the next poll has an event, or has to release a bad frame, without a poll of the rail below.
     fn has_events(&self) -> bool {
         let queues = [&self.send.done, &self.receive.filled, &self.work.reports];
         queues.into_iter().any(|queue| !queue.is_empty()) || self.receive.bad_body_found.get()

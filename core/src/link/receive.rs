@@ -21,7 +21,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         event
     }
 
-    /// Checks a frame, and takes it. The caller releases the frame unless `holds_frame` is cleared.
+    /// Checks a frame, and processes it. The caller releases the frame unless this clears `holds_frame`.
     fn take_frame(&mut self, frame: &Frame) -> Option<Event> {
         let at = frame.from.0;
         let path = self.peers.paths.get(at as usize).filter(|path| path.session.state != ConnState::Free);
@@ -79,7 +79,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.new_frame(at, number, &header, frame, rest)
     }
 
-    /// Takes a frame that did not arrive before.
+    /// Processes a frame that has not arrived before.
     fn new_frame(&mut self, at: u32, number: u64, header: &Header, frame: &Frame, rest: &[u8]) -> Option<Event> {
         let Some(pending) = parse_frame(at, number, header, frame, rest) else {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
@@ -122,7 +122,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         Some(self.event(&pending, FrameId(handle.to_bits()), &[]))
     }
 
-    /// The event for a frame, whose bytes behind the head are `tail`.
+    /// The event for a frame. `tail` are the bytes after the head, if the whole frame is reported.
     pub(super) fn event(&mut self, pending: &PendingDelivery, id: FrameId, tail: &[u8]) -> Event {
         let (before, own) = (pending.before(), pending.own());
         let mut head = [0; HEAD];
@@ -174,8 +174,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let every = self.config.ack_every;
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         path.due.frames = path.due.frames.wrapping_add(1);
-        // A long body stays in the sender's memory until it is acknowledged. The sender must not depend on further calls of the
-        // reader, which may have all it wanted, and compute. Nor does the acknowledgement wait where a frame is lost, or found.
+        // A long body stays in the sender's memory until it is acknowledged. So its acknowledgement must not depend on further
+        // calls of the reader, which may have all that it wants, and compute. An acknowledgement that reports a new hole, or a
+        // filled one, does not wait either.
         if long || news || path.due.frames >= every {
             self.ack_now(at);
         } else {
@@ -189,12 +190,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         before || self.received_bits(at).has(number)
     }
 
-    /// Marks a number as received. Returns whether there is a new hole before it, or it fills one.
+    /// Marks a number as received. Returns whether there is a new hole before it, or whether it fills the first hole.
     pub(super) fn mark(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         let (mut base, mut top) = (path.receive.base, path.receive.top);
         if distance(number, base) < 0 {
-            return false; // it was passed over
+            return false; // it was skipped
         }
         let news = distance(number, top) > 0 || (path.receive.has_holes() && number == base);
         if distance(number, top) >= 0 {
@@ -222,7 +223,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 }
 
-/// The record of a frame. `None` where it is too short for a migrated one.
+/// The record of a frame. `None`: it is a migrated frame, and too short for one.
 fn parse_frame(at: u32, number: u64, header: &Header, frame: &Frame, rest: &[u8]) -> Option<PendingDelivery> {
     let migrated = frame.tag == MIGRATED;
     let mut pending = PendingDelivery {

@@ -1,24 +1,24 @@
-//! How long the link waits for a frame when later ones have arrived.
+//! Reordering: how long the link waits for a frame when later ones have arrived.
 
 use zerocopy::FromZeros;
 
-/// After so many round trips with losses the reordering is half forgotten.
+/// After this many round trips with losses the reordering window is halved.
 const CALM: u8 = 16;
 
 /// How much frames are reordered on the path to a peer (RFC 8985, 6.2 and 7). Zeros: no reordering is known.
 ///
-/// Transmissions are counted, as in [`LossDetection`](super::path::LossDetection).
+/// A transmission is named by its count, as in [`LossDetection`](super::path::LossDetection).
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Reordering {
-    /// How late a frame may be after later ones: nanoseconds beyond their round trip.
+    /// The reordering window: how many nanoseconds longer than the round trip of later frames a frame may take.
     late: u64,
-    /// The last transmission when `late` was learnt. A report about earlier ones is no news.
+    /// The last transmission when `late` was last doubled. A report about earlier transmissions is no news.
     learnt: u64,
     seen: bool,
     calm: u8,
     /// How many frames the peer got twice, as it last reported.
     duplicates: u16,
-    /// Tail loss probes that the peer may yet report as duplicates.
+    /// How many tail loss probes the peer may yet report as duplicates.
     excused: u16,
     /// The last transmission among those.
     excused_until: u64,
@@ -77,17 +77,17 @@ impl Reordering {
     }
 
     /// The peer reports how many frames it got twice, and that transmission `latest` has arrived. Returns how many of them are
-    /// news, and were taken for lost.
+    /// news, and were falsely taken for lost.
     pub fn on_duplicates(&mut self, duplicates: u16, latest: u64) -> u16 {
         let more = duplicates.wrapping_sub(self.duplicates);
         if more >= 0x8000 {
-            return 0; // an acknowledgement that was overtaken by a later one
+            return 0; // a later acknowledgement has overtaken this one
         }
         self.duplicates = duplicates;
         let excused = more.min(self.excused);
         self.excused = self.excused.wrapping_sub(excused);
         if latest > self.excused_until {
-            self.excused = 0; // they arrived before that, or are lost
+            self.excused = 0; // these probes arrived before that, or are lost
         }
         // The round trip of a frame that was sent twice is not known (Karn). If time-outs did not grow after that, the next frames
         // would be sent twice as well, and a path that became longer would never be measured.

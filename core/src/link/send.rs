@@ -15,8 +15,8 @@ use crate::rail::{
 };
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Whether the link may take a frame now. Begins the handshake where there was none. `migrated`: the frame migrated here, and
-    /// may use the reserve slot; the answer is whether it has to.
+    /// Decides whether the link takes a frame now. Begins the handshake if there was none. `migrated`: the frame migrated here,
+    /// and may use the reserve slot. Returns whether the frame has to use it.
     fn admit(&mut self, to: Endpoint, lane: Lane, tag: u8, migrated: bool) -> Result<bool, SendError> {
         let path = self.peers.paths.get(to.0 as usize).ok_or(SendError::Unreachable)?;
         match path.session.state {
@@ -56,10 +56,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Whether no slot is free for a frame of this lane to this peer.
     ///
-    /// A peer that acknowledges nothing has to leave slots for others. Hence no peer takes more slots than are left then. If
-    /// several peers fall silent at the same time, each holds as many slots as are free: one part in their number plus one. If
-    /// they fall silent one after the other, each would halve the rest. So a part of the slots is spared, one slot for each peer
-    /// that has none.
+    /// A peer that acknowledges nothing has to leave slots for others. So no peer takes more slots than remain free. If `n`
+    /// peers become silent at the same time, each holds as many slots as are free: one part in `n + 1`. If they become silent
+    /// one after the other, each would halve the rest. So some slots are kept back, one for each peer that has none.
     fn is_full(&self, path: &Path, lane: Lane, reserve_free: bool) -> bool {
         let slots = if lane == Lane::Control { 0 } else { self.config.control_slots };
         let unused = self.send.frames.capacity().wrapping_sub(self.send.frames.used());
@@ -85,7 +84,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if lane == Lane::Bulk { self.attributes.max_send_size } else { self.attributes.eager_limit }
     }
 
-    /// Reserves memory for a frame. It is void if it is not committed.
+    /// Reserves memory for a frame. The next call that sends or reserves drops the frame if it is not committed.
     pub(super) fn reserve_frame(&mut self, to: Endpoint, shape: Shape) -> Result<Grant<'_>, SendError> {
         self.drop_draft();
         if shape.len > self.limit(shape.lane) || usize::from(shape.header) > LINKED_HEAD || shape.tag == MIGRATED {
@@ -113,12 +112,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         };
         self.send.draft = handle;
         let ticket = Ticket { endpoint: to, position: handle.to_bits(), len: shape.len, extra: 0 };
-        // SAFETY: the room is as long as the frame: a head, a slot or a place for a long grant, each of which was just seen to be
-        // long enough; it belongs to this link alone.
+        // SAFETY: the room is a head, a slot or a place for a long grant. The branches above have checked that it is as long as
+        // the frame. It belongs to this link alone.
         Ok(unsafe { Grant::new(room, shape.len as usize, ticket) })
     }
 
-    /// Takes the frame that was written to a grant.
+    /// Sends the frame that was written to a grant, or queues it.
     pub(super) fn commit_draft(&mut self, ticket: Ticket) -> Sent {
         let handle = Handle::from_bits(ticket.position);
         if handle != self.send.draft || handle == Handle::NONE {
@@ -136,7 +135,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 0 => head.wrapping_add(HEAD_ROOM),
                 long => self.send.long.at(long.wrapping_sub(1)),
             };
-            // SAFETY: the room is longer than this, and apart from the head, which is as long as HEAD_ROOM.
+            // SAFETY: the room is longer than the copied part, and does not overlap the head, which has HEAD_ROOM bytes.
             unsafe { core::ptr::copy_nonoverlapping(room, head.wrapping_add(HEADER), HEAD - HEADER) };
             room
         };
@@ -149,7 +148,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         Sent::Staged
     }
 
-    /// Takes a frame. With a cookie, which tells when the body is read no more, the body may stay in the caller's memory.
+    /// Sends a frame, or queues it. With a cookie the body may stay in the caller's memory, until
+    /// [`Event::Sent`](crate::rail::Event::Sent) with that cookie.
     ///
     /// # Safety
     /// As for [`Rail::send`](crate::rail::Rail::send).
@@ -188,11 +188,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let head = self.send.slots.at(handle.slot());
         if let Some(origin) = origin {
             (frame.origin_link, frame.origin_number) = (origin.link, origin.number);
-            // SAFETY: the head is longer than this.
+            // SAFETY: the head is longer than header and prefix together.
             unsafe { head.add(HEADER).cast::<Prefix>().write_unaligned(Prefix::new(origin, shape.tag)) };
         }
         let at = HEADER + prefix;
-        // SAFETY: HEADER + PREFIX + LINKED_HEAD bytes fit the head, and no slice reaches it.
+        // SAFETY: HEADER + PREFIX + LINKED_HEAD bytes fit the head, and no slice refers to the head.
         unsafe { core::ptr::copy_nonoverlapping(header.as_ptr(), head.wrapping_add(at), header.len()) };
         let at = at.wrapping_add(header.len());
         // SAFETY: the caller guarantees that the body is valid; the head is writable up to HEAD.
@@ -208,7 +208,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 self.free_frame(handle);
                 return Err(SendError::Busy);
             };
-            // SAFETY: the caller guarantees that the body is valid; the room is as long.
+            // SAFETY: the caller guarantees that the body is valid; the room is as long as the body.
             unsafe { body.pack(room, body.len() as usize) };
             match self.send.frames.get_mut(handle) {
                 Some(frame) => frame.body = Span::contiguous(room, body.len() as usize),
@@ -219,22 +219,23 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.transmit_first(handle, in_place)
     }
 
-    /// Sends a frame for the first time, or gives it up.
+    /// Sends a frame for the first time. If the rail below has no room, queues a frame with a long body, and refuses any other.
     fn transmit_first(&mut self, handle: Handle, in_place: bool) -> Result<Sent, SendError> {
         self.sum_body(handle);
         let long = self.send.frames.get(handle).is_some_and(|frame| frame.body.len() > COPIED);
         let transmit = self.number_and_transmit(handle);
         match transmit {
             Transmit::Sent => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
-            // The checksum of a long body would have to be computed again at each attempt, which would cost more than to send it.
-            // While the frame waits, the link takes no others.
+            // If the link refused a frame with a long body, the caller would try again, and each attempt would compute the
+            // checksum again. That would cost more than sending. While the frame waits, the link takes no other data frame to
+            // this peer.
             Transmit::Busy if long => {
                 self.queue(handle.slot());
                 return Ok(if in_place { Sent::InPlace } else { Sent::Staged });
             }
             Transmit::Busy | Transmit::Unreachable => {}
         }
-        // The frame was the last one: its number goes to the next.
+        // No other frame has got a number since. So the next frame gets the number of this one.
         if let Some(frame) = self.send.frames.get(handle).copied() {
             self.withdraw_number(frame.path, frame.number, frame.is_control());
         }
@@ -247,7 +248,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(frame) = self.send.frames.get_mut(handle) else { return };
         let checks = self.peers.paths.get(frame.path as usize).is_some_and(|path| path.session.checks_bodies);
         if checks && frame.len as usize > HEAD {
-            // SAFETY: the body is in a slot of this link, or in the caller's memory, which is unchanging until its completion.
+            // SAFETY: the body is in a slot of this link, or in the caller's memory, which does not change until the frame's
+            // completion.
             frame.body_check = unsafe { sum_span(&self.checksum, 0, &rest(frame)) };
         }
     }
@@ -262,7 +264,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         path.send.next = path.send.next.wrapping_add(1);
         if path.send.unacked == 0 {
             path.send.oldest = frame.number;
-            // A new frame does not extend the time of a peer that does not answer probes.
+            // A new frame does not extend the time limit of a peer that does not answer probes.
             let since = if path.liveness.unanswered == 0 { self.clock.now } else { path.liveness.heard_at };
             path.liveness.owes_since = path.liveness.owes_since.max(1).max(since);
         }

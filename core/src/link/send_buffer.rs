@@ -1,4 +1,4 @@
-//! The frames that are kept: where they lie, how many there are of each peer, and how they end.
+//! The frames that are kept: their memory, their number for each peer, and their end.
 
 use super::checksum::Checksum;
 use super::in_flight::{FINISHED, HEAD_ROOM, IN_PLACE, MIGRATED_ENTRY, READING};
@@ -8,8 +8,8 @@ use crate::pool::Handle;
 use crate::rail::{Cookie, FullRail};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
-    /// Memory for a body, in the frame's slot or in a place for long grants. `migrated`: the frame migrated here, and may use the
-    /// reserve slot.
+    /// Memory for a body, in the frame's slot or in a place for long grants. `None`: there is no room. `migrated`: the frame
+    /// migrated here, and may use the reserve slot.
     pub(super) fn reserve_room(&mut self, handle: Handle, len: usize, migrated: bool) -> Option<*mut u8> {
         if len.wrapping_add(HEAD_ROOM) <= self.send.slots.each() {
             return Some(self.send.slots.at(handle.slot()).wrapping_add(HEAD_ROOM));
@@ -33,7 +33,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         Some(self.send.long.at(place))
     }
 
-    /// One more frame is kept for a peer, or one less.
+    /// Adds `by` to the number of frames that are kept for a peer.
     pub(super) fn count(&mut self, at: u32, control: bool, by: i32) {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         let window = &mut path.send;
@@ -74,7 +74,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         None
     }
 
-    /// A frame is acknowledged, or has migrated. It ends as soon as the rail below reads its body no more.
+    /// A frame is acknowledged, or has migrated. It ends as soon as the rail below no longer reads its body.
     pub(super) fn finish_frame(&mut self, slot: u32) {
         let Some(frame) = self.send.frames.at_mut(slot) else { return };
         frame.flags |= FINISHED;
@@ -88,7 +88,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The rail below reads a body no more.
+    /// The rail below no longer reads a body.
     pub(super) fn on_below_sent(&mut self, cookie: Cookie) {
         let handle = Handle::from_bits(cookie.0);
         let Some(frame) = self.send.frames.get_mut(handle) else { return };
@@ -101,7 +101,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The next frame whose body is read no more, of which the user has to be told.
+    /// The next frame for which [`Event::Sent`](crate::rail::Event::Sent) is due.
     pub(super) fn next_sent(&mut self) -> Option<Cookie> {
         while let Some(slot) = self.send.done.pop() {
             let (Some(handle), Some(frame)) = (self.send.frames.handle(slot), self.send.frames.at(slot)) else {
@@ -133,7 +133,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// The rail below has deleted the peer: it reads no body for the peer any more.
+    /// The rail below has deleted the peer: it no longer reads bodies for the peer.
     pub(super) fn end_reads(&mut self, at: u32) {
         for slot in 0..self.send.frames.touched() {
             let Some(frame) = self.send.frames.at_mut(slot).filter(|frame| frame.path == at) else { continue };

@@ -1,4 +1,4 @@
-//! How much memory a link takes.
+//! The sizes of a link's tables, and how much memory a link takes.
 
 use super::card;
 use super::config::Config;
@@ -19,7 +19,7 @@ pub(super) struct Sizes {
     pub cards: usize,
     /// Entries of all windows.
     pub windows: usize,
-    /// Words of all bits.
+    /// Words of all sets of bits.
     pub bits: usize,
     pub slots: usize,
     /// Bytes of one slot.
@@ -74,7 +74,7 @@ impl Config {
             Queue::cost(sizes.pending),
             Queue::cost(sizes.peers).saturating_mul(4),
             Timers::cost(sizes.peers).saturating_mul(2),
-            16, // of a block that begins anywhere
+            16, // the block may begin at any address
         ]
         .into_iter()
         .fold(0, usize::saturating_add)

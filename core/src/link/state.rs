@@ -20,10 +20,10 @@ use crate::pool::{Handle, Pool};
 use crate::queue::Queue;
 use crate::rail::{AcceleratorLimits, Attributes, Capabilities, FullRail, Peer};
 
-/// A rail that delivers each frame exactly once, over a rail that need not. See the [module](crate::link).
+/// A rail that delivers each frame exactly once, over a rail that may not do so. See the [module](crate::link).
 ///
-/// A link owns the rail below. Its tables lie in the arena that [`new`](Self::new) was given, for as long as `'m`. It is used by
-/// one thread at a time, as any rail.
+/// A link owns the rail below. Its tables are in the arena that [`new`](Self::new) was given, whose memory lives for `'m`. As
+/// any rail, a link is used by one thread at a time.
 #[derive(Debug)]
 pub struct Link<'m, R, C> {
     pub(super) below: R,
@@ -51,7 +51,7 @@ pub(super) struct Peers<'m> {
     pub free: Queue<'m>,
     /// The cards of the peers for the rail below, each in `Config::card_bytes` bytes.
     pub cards: &'m mut [u8],
-    /// Sessions that this side has begun.
+    /// How many sessions this side has begun.
     pub sessions: u64,
 }
 
@@ -72,14 +72,14 @@ pub(super) struct SendBuffers<'m> {
     /// The frame in the slot beyond all others, which is kept for a frame that migrated here and found no other.
     ///
     /// Frames of a link that is down wait in its slots for room in another link. For another peer the two links may have the
-    /// opposite roles. If both links are full, neither could begin. One slot beyond all others is enough: the frame in it is
+    /// opposite roles. If both links were full, no frame could migrate. One slot beyond all others is enough: its frame gets
     /// acknowledged, which makes room.
     pub reserve_slot: Handle,
-    /// Peers for which the link keeps data frames.
+    /// How many peers have data frames that the link keeps.
     pub data_holders: u32,
-    /// Peers for which the link keeps control frames.
+    /// How many peers have control frames that the link keeps.
     pub control_holders: u32,
-    /// Frames whose bodies are read no more, of which the user has to be told.
+    /// Frames whose bodies are no longer read. [`Event::Sent`](crate::rail::Event::Sent) is due for each.
     pub done: Queue<'m>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct SendBuffers<'m> {
 #[derive(Debug)]
 pub(super) struct ReceiveBuffers<'m> {
     pub pending: Pool<'m, PendingDelivery>,
-    /// How far the body of each pending delivery was summed.
+    /// How many bytes of the body of each pending delivery the checksum covers so far.
     pub progress: &'m [Progress],
     /// A read found a body whose checksum is wrong.
     pub bad_body_found: Cell<bool>,
@@ -97,13 +97,13 @@ pub(super) struct ReceiveBuffers<'m> {
     pub scratch: Memory<'m>,
     /// The delivery that uses the scratch.
     pub scratch_of: Handle,
-    /// Deliveries whose bodies are in their sinks, of which the user has to be told.
+    /// Deliveries whose bodies are in their sinks. [`Event::Delivered`](crate::rail::Event::Delivered) is due for each.
     pub filled: Queue<'m>,
-    /// The frame of the rail below that is being looked at has to be released.
+    /// The frame of the rail below that is being processed has to be released.
     pub holds_frame: bool,
-    /// For each peer, the numbers that were passed over because another link brings their frames: low words.
+    /// For each peer, the low words of the numbers that were skipped because another link brings their frames.
     pub migrated: &'m mut [u32],
-    /// Peers whose frames were refused. Free room is reported to them in turn.
+    /// Peers whose frames this side refused. When there is room, they are told in turn.
     pub refused: Queue<'m>,
 }
 
@@ -114,17 +114,17 @@ pub(super) struct Work<'m> {
     pub acks: Timers<'m>,
     /// When something is to be done for each peer if nothing arrives.
     pub timers: Timers<'m>,
-    /// Peers with frames for which the rail below had no room.
+    /// Peers to which frames wait, since the rail below had no room.
     pub refused: Queue<'m>,
-    /// Peers of which the user has to be told something.
+    /// Peers for which an event is due to the user.
     pub reports: Queue<'m>,
-    /// Counts polls.
+    /// The count of polls.
     pub turn: u32,
     /// The rail below may have more events.
     pub more: bool,
     /// How many times in a row the rail below had room for none of the frames in `refused`.
     pub refusals: u8,
-    /// How many of the peers in `refused` were tried this time.
+    /// How many of the peers in `refused` were tried in this round.
     pub tried: u32,
     /// A caller that sleeps need not try again before this time.
     pub retry_at: u64,
@@ -134,7 +134,7 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
     /// A link over `below`, which has no peers yet. `checksum` sums headers and bodies.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] tells how large it must be.
+    /// [`OutOfMemory`] where the arena is too small; [`Config::bytes`] returns the size that it needs.
     pub fn new(below: R, checksum: C, config: Config, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         let config = config.sane(below.attributes());
         let sizes = Sizes::of(&config, below.attributes());
@@ -174,7 +174,7 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         &self.below
     }
 
-    /// The rail below, for functions that only it has. The caller neither sends, polls, nor adds peers by it.
+    /// The rail below, for functions that only this type of rail has. The caller must not send, poll or add peers by it.
     pub const fn raw_mut(&mut self) -> &mut R {
         &mut self.below
     }
@@ -184,7 +184,7 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         self.below
     }
 
-    /// How many frames are kept, and how many have arrived and are not finished.
+    /// How many frames are kept until they are acknowledged, and how many have arrived and are not finished.
     pub const fn used(&self) -> [u32; 2] {
         [self.send.frames.used(), self.receive.pending.used()]
     }
@@ -275,7 +275,7 @@ impl<'m> Work<'m> {
     }
 }
 
-/// The attributes of a link over a rail: the limits leave room for the link's own bytes, and for those of a migrated frame.
+/// The attributes of a link over a rail: the limits leave room for the link's header, and for the prefix of a migrated frame.
 fn attributes(below: &Attributes) -> Attributes {
     let mut capabilities = below.capabilities & Capabilities::SEND;
     capabilities |= Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT;

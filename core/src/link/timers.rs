@@ -4,7 +4,8 @@ use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
 
-/// The earliest deadline comes first. A deadline that was put off keeps its old time until that comes.
+/// A heap with the earliest deadline first. A deadline can only be brought forward: a caller that wants a later one sets it
+/// again when the earlier one is due.
 #[derive(Debug)]
 pub(super) struct Timers<'m> {
     heap: &'m mut [Timer],

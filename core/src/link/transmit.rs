@@ -1,4 +1,4 @@
-//! How a kept frame is sent, for the first time or again, and the lists of frames in flight and of frames that wait.
+//! The transmission of a kept frame, first or repeated, and the lists of frames in flight and of waiting frames.
 
 use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
@@ -38,12 +38,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let count = (frame.len as usize).min(HEAD);
         let head = self.send.slots.at(slot);
         encode_header(&self.checksum, frame, path, head);
-        // SAFETY: the head is as long; there is no other reference into it.
+        // SAFETY: the head is at least `count` bytes long; there is no other reference into it.
         let bytes = unsafe { core::slice::from_raw_parts(head, count) };
         let shape = Shape { tag: frame.tag, lane: lane_of(frame.lane), header: count as u8, len: frame.len };
         let body = if frame.len as usize > HEAD { rest(frame) } else { Span::EMPTY };
         let (to, cookie, summed) = (path.below.endpoint, Cookie(handle.to_bits()), path.session.checks_bodies);
-        // SAFETY: the body stays as it is until it is acknowledged and the rail below reads it no more.
+        // SAFETY: the body does not change until it is acknowledged and the rail below no longer reads it.
         unsafe {
             if summed {
                 self.below.send_summed(to, shape, bytes, body, cookie)
@@ -86,7 +86,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends a frame again, or has it wait for room. Returns whether it was sent.
+    /// Sends a frame again, or queues it until there is room. Returns whether it was sent.
     pub(super) fn transmit_or_queue(&mut self, slot: u32) -> bool {
         self.unlist(slot);
         let sent = self.transmit(slot) == Transmit::Sent;
@@ -96,7 +96,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         sent
     }
 
-    /// How many frames in flight were sent after that time; no more are counted than may be in flight.
+    /// How many frames in flight were sent after `time`. Stops counting at the size of the congestion window.
     pub(super) fn in_flight_since(&self, path: &Path, time: u64) -> u32 {
         let (mut count, mut last) = (0u32, path.send.sent.last().get());
         while count < path.congestion.allowed()
@@ -138,7 +138,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Sends the frames that wait, as far as there is room. Returns whether frames are left for which the rail below has no room.
+    /// Sends the frames that wait, as long as there is room. Returns whether frames are left for which the rail below has no
+    /// room.
     pub(super) fn send_queued(&mut self, at: u32) -> bool {
         for lane in 0..2usize {
             loop {
@@ -148,7 +149,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 }
                 let Some(slot) = path.send.queued.get(lane).and_then(|list| list.first().get()) else { break };
                 if lane == 1 && !path.has_room() {
-                    return false; // goes on with the next acknowledgement
+                    return false; // the next acknowledgement continues
                 }
                 self.unlist(slot);
                 match self.transmit(slot) {
@@ -170,7 +171,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         false
     }
 
-    /// Takes all frames of a peer off the lists: none is sent any more.
+    /// Takes all frames of a peer off the lists, so that none is sent.
     pub(super) fn halt(&mut self, at: u32) {
         let Some(path) = self.peers.paths.get(at as usize) else { return };
         let (mut number, end) = (path.send.first, path.send.next);
@@ -201,7 +202,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Has a frame wait for its transmission, unless the rail below is still sending it.
+    /// Queues a frame for transmission, unless the rail below is still sending it.
     fn requeue(&mut self, at: u32, slot: u32) {
         self.unlist(slot); // a frame that was committed after the link went down waits already
         if let Some(frame) = self.send.frames.at_mut(slot) {
@@ -234,7 +235,7 @@ fn encode_header<C: Checksum>(checksum: &C, frame: &InFlightFrame, path: &Path, 
         head_check: 0.into(),
         body_check: frame.body_check.into(),
     };
-    // SAFETY: the head is as long; there is no other reference into it.
+    // SAFETY: the head is at least `count` bytes long; there is no other reference into it.
     let bytes = unsafe {
         head.cast::<Header>().write_unaligned(header);
         core::slice::from_raw_parts(head, count)

@@ -3,7 +3,7 @@
 use super::atomics::{Atomic, AtomicFlags, AtomicOp};
 
 impl Atomic {
-    /// The new value of a word. Of a word of 32 bits, the lower half counts.
+    /// The new value of a word. A word of 32 bits is in the lower half.
     pub fn of_word(self, word: u64, flags: AtomicFlags) -> u64 {
         match self {
             Self::CompareSwap(is, becomes) => {
@@ -62,9 +62,9 @@ macro_rules! float {
 float!(float_32, u32, f32);
 float!(float_64, u64, f64);
 
-/// Performs an atomic on the word at `at`, by an atomic of the processor, and returns the old word. It serves targets of emulated
-/// atomics, and rails that reach the word themselves. So both agree with atomics of the target's threads on the same word. A target
-/// without atomics of that size has no threads that could use them.
+/// Performs an atomic on the word at `at`, by an atomic of the processor, and returns the old word. Targets of emulated atomics
+/// use it, and rails that map the peer's memory. So both agree with atomics of the target's threads on the same word. On a
+/// processor without atomics of that size, the word is read and written without one: no other thread can use atomics there.
 ///
 /// # Safety
 /// `at` is valid for reads and writes of a word, aligned to its size, and accessed meanwhile only by atomics of the same size.
@@ -102,7 +102,7 @@ macro_rules! word {
         unsafe fn $name(at: *mut $word, becomes: impl Fn($word) -> $word) -> $word {
             // SAFETY: the caller guarantees that the word is valid.
             let old = unsafe { at.read_volatile() };
-            // SAFETY: the same.
+            // SAFETY: as above.
             unsafe { at.write_volatile(becomes(old)) };
             old
         }

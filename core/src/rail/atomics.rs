@@ -1,4 +1,4 @@
-//! Atomic operations on words: flags, the bits by which a rail tells which operations it has, and the operations themselves.
+//! Atomic operations on words: their flags, the bits that say which operations a rail has, and the operations themselves.
 //!
 //! [`apply_atomic`](crate::rail::apply_atomic) performs them on memory of this process.
 
@@ -51,7 +51,7 @@ bitflags! {
 }
 
 impl AtomicFlags {
-    /// Bytes of the word. It is aligned to as many.
+    /// The size of the word in bytes, which is also its alignment.
     pub const fn word_bytes(self) -> u64 {
         if self.contains(Self::BITS_32) { 4 } else { 8 }
     }
@@ -155,7 +155,7 @@ impl Atomic {
         AtomicOp::of(which).map(|op| Self::Op(op, operand))
     }
 
-    /// The bit by which a rail tells that it has this atomic.
+    /// The bit which says that a rail has this atomic.
     pub const fn support(self) -> AtomicSupport {
         match self {
             Self::CompareSwap(..) => AtomicSupport::CSWAP,
@@ -174,8 +174,8 @@ impl Atomic {
         }
     }
 
-    /// Whether the atomic is defined for words of this type. Compare and swap compares bits, so there is none of its own for
-    /// floating-point numbers.
+    /// Whether the atomic is defined for words of this type. Compare and swap compares bits, so floating-point numbers have no
+    /// variant of their own.
     pub const fn takes(self, flags: AtomicFlags) -> bool {
         match self {
             Self::Op(op, _) => op.takes(flags),
@@ -184,7 +184,7 @@ impl Atomic {
     }
 }
 
-/// The atomics that the emulation by active messages has.
+/// The atomics of the emulation by active messages.
 pub const EMULATED: AtomicSupport = if cfg!(target_has_atomic = "64") {
     AtomicSupport::all()
 } else {

@@ -1,15 +1,15 @@
-//! Components: each finds the devices of one transport, and makes rails of them.
+//! Components: a component finds the devices of one transport, and makes rails of them.
 //!
 //! [`start`] opens and initialises a list of components. A component that fails is dropped; its reason is kept, and the other
-//! components go on. `start` publishes the cards of the rails by modex before it returns. The cards of the peers are there when
-//! peers are added, not earlier.
+//! components go on. `start` publishes the cards of the rails by modex before it returns. The cards of the peers are available
+//! when peers are added, not earlier.
 
 use core::fmt;
 
 use super::traits::FullRail;
 use crate::modex::{self, Instances, Modex};
 
-/// Which threads the process allows a component.
+/// Which threads a component may run, and which may call it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Threads {
@@ -19,23 +19,23 @@ pub struct Threads {
     pub mpi: bool,
 }
 
-/// A component, which finds the devices of one transport. `R` is the type of rail that the process works with, often an enum of
-/// several.
+/// Finds the devices of one transport, and makes rails of them. `R` is the process's type of rail, often an enum of several.
 pub trait Component<R: FullRail> {
-    /// The name under which its cards are published. Components of peers with this name correspond to it.
+    /// The name under which its cards are published. It matches components of peers with the same name.
     fn identity(&self) -> modex::Component<'static>;
 
-    /// Reads its settings, and looks for the things that it needs.
+    /// Reads its settings, and checks that everything that it needs is present.
     ///
     /// # Errors
     /// [`Refusal`]: the component is dropped then, and none of its methods is called any more.
     fn open(&mut self) -> Result<(), Refusal>;
 
-    /// Makes rails: none if there is no device, one that schedules over many devices by itself, or (better) one per device. It
-    /// does not contact peers. Their cards may not be there yet: a request to `modex` for one does not block.
+    /// Makes rails and passes each to `accept`: none if there is no device, one that schedules over several devices by itself,
+    /// or (better) one per device. It does not contact peers. Their cards may not be available yet: a request to `modex` for
+    /// one does not block.
     ///
     /// # Errors
-    /// [`Refusal`], also if `accept` returns `false` because there is no room. The component is closed then.
+    /// [`Refusal`], also if `accept` returns `false` because there is no room. The caller then closes the component.
     fn init(
         &mut self,
         threads: Threads,
@@ -43,7 +43,8 @@ pub trait Component<R: FullRail> {
         accept: &mut dyn FnMut(R) -> bool,
     ) -> Result<(), Refusal>;
 
-    /// Frees everything that `open` and `init` took. Its rails do not exist any more by then.
+    /// Frees everything that `open` and `init` have allocated. The caller has dropped its rails before; but if `init` has
+    /// failed, rails that were accepted before the failure may still exist.
     fn close(&mut self);
 }
 
@@ -52,17 +53,17 @@ pub trait Component<R: FullRail> {
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Something that it needs is missing; the text names it.
+    /// Something that the component needs is missing; the text names it.
     Missing(&'static str),
-    /// A setting has a value that it cannot use; the text names the setting.
+    /// A setting has a value that the component cannot use; the text names the setting.
     BadSetting(&'static str),
-    /// It cannot work with the threads that were asked for.
+    /// The component cannot work with these [`Threads`].
     Threads,
-    /// It has more rails than there is room for.
+    /// The component has more rails than there is room for.
     NoRoom,
-    /// Its cards could not be published.
+    /// The component's cards could not be published.
     Unpublished(modex::SendError),
-    /// Its cards do not fit the space for them, or differ in length.
+    /// The component's cards do not fit the space for them, or differ in length.
     Cards(modex::InstancesError),
 }
 
@@ -71,10 +72,12 @@ impl fmt::Display for Refusal {
         match self {
             Self::Missing(what) => write!(f, "{what} is missing"),
             Self::BadSetting(which) => write!(f, "the value of {which} is not usable: change the setting"),
-            Self::Threads => f.write_str("it cannot work with the threads that were asked for"),
-            Self::NoRoom => f.write_str("it has more rails than there is room for"),
-            Self::Unpublished(error) => write!(f, "its cards could not be published: {error}"),
-            Self::Cards(error) => write!(f, "its cards could not be framed: {error}"),
+            Self::Threads => {
+                f.write_str("the component cannot work with these threads: run it with other thread settings")
+            }
+            Self::NoRoom => f.write_str("the component has more rails than there is room for: accept more rails"),
+            Self::Unpublished(error) => write!(f, "the component's cards could not be published: {error}"),
+            Self::Cards(error) => write!(f, "the component's cards could not be framed: {error}"),
         }
     }
 }
@@ -85,9 +88,9 @@ impl core::error::Error for Refusal {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Started {
-    /// It works, with so many rails; 0: it found no device.
+    /// The component works, with this many rails; 0: it found no device.
     Rails(u32),
-    /// It was dropped.
+    /// The component was dropped, for this reason.
     Dropped(Refusal),
 }
 
@@ -104,8 +107,8 @@ impl fmt::Display for Started {
 /// Opens and initialises components, and publishes the cards of their rails, one instance per rail. The result of each component
 /// goes to the same index in `outcomes`; a component without an entry there is not started.
 ///
-/// `accept` takes the rails; `false` means that there is no room, and that the rail is dropped. `scratch` is twice as long as the
-/// cards of any one component and [`Instances::HEADER`] together.
+/// `accept` takes the rails; `false` means that there is no room, and that it has dropped the rail. `scratch` needs twice as
+/// many bytes as the cards of any one component and [`Instances::HEADER`] together.
 ///
 /// If a component fails after some of its rails were accepted, those rails stay, but their cards are not published. So no peer
 /// reaches them.
@@ -181,7 +184,7 @@ mod tests {
     use crate::time::Instant;
     use std::{string::ToString, vec, vec::Vec};
 
-    /// A component with the devices that it is given.
+    /// A component with the devices that a test gives it.
     #[derive(Default)]
     struct Given {
         name: &'static str,

@@ -13,7 +13,8 @@ pub enum SendError {
     Busy,
     /// The peer was lost, or was never added. In the first case [`Event::Lost`](crate::rail::Event::Lost) was reported, or will be.
     Unreachable,
-    /// The frame is longer than its lane takes, or its header is longer than [`HEAD`](crate::rail::HEAD).
+    /// The frame is longer than the limit of its lane, or its header is longer than [`HEAD`](crate::rail::HEAD) (on a link
+    /// [`LINKED_HEAD`](crate::rail::LINKED_HEAD)), or the tag is one of a link's own.
     TooLong,
 }
 
@@ -32,8 +33,12 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "the rail is full: poll, then try again",
-            Self::Unreachable => "the peer is lost or was never added to this rail",
-            Self::TooLong => "the frame is longer than the lane's limit: split it",
+            Self::Unreachable => {
+                "the peer is lost, or was never added to this rail: poll for the report of its loss, or add it"
+            }
+            Self::TooLong => {
+                "the frame or its header is too long, or its tag is reserved for links: split it, or use another tag"
+            }
         })
     }
 }
@@ -57,7 +62,7 @@ pub enum Unreachable {
     OtherProcess,
     /// No network of both sides is allowed by the lists of interfaces.
     NoNetwork,
-    /// The rail's tables are full.
+    /// The rail's tables are full, or the card is longer than an entry of the tables.
     Full,
     /// The operating system refused; the adapter has logged the reason.
     System,
@@ -69,14 +74,18 @@ impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoCard => "the peer published no card for this rail",
-            Self::BadCard => "the peer's card is malformed",
+            Self::BadCard => "the peer's card is malformed: use the same version and settings of towline on all hosts",
             Self::Version => {
                 "the peer's rail has another protocol version: use the same version of towline on all hosts"
             }
             Self::OtherHost => "the peer is on another host",
             Self::OtherProcess => "the peer is another process",
-            Self::NoNetwork => "the two hosts share no network that the interface lists allow",
-            Self::Full => "the rail's tables are full",
+            Self::NoNetwork => {
+                "the two hosts share no network that the interface lists allow: allow a common network on both hosts"
+            }
+            Self::Full => {
+                "the rail's tables are full, or the card is too long: configure the rail for more peers or longer cards"
+            }
             Self::System => "the operating system refused; the log has the reason",
             Self::TooLate => {
                 "the rail takes all peers in one call, and that call was made before: add all peers at once"

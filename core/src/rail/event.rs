@@ -19,29 +19,29 @@ pub enum Event {
     /// A one-sided operation is over ([`DeviceMemory::perform`](crate::rail::DeviceMemory::perform)). The value is the old word
     /// of an atomic, else 0.
     Performed(Cookie, Result<u64, NativeError>),
-    /// The rail does not reach a peer any more. It is reported once, unless the peer is deleted first.
+    /// The rail does not reach a peer any more. This is reported once, unless the peer is deleted first.
     Lost(Peer, Lost),
-    /// A link to a peer is out of order, and tries to come up again. Sends to that peer are answered `Unreachable` until
+    /// A link to a peer has failed, and tries to come up again. Sends to that peer are answered `Unreachable` until
     /// [`Event::Up`](crate::rail::Event::Up). Frames that were not acknowledged can migrate to another link
     /// ([`Failover::next_unacked`](crate::rail::Failover::next_unacked)). Memory given for the peer stays in use: bodies until
     /// their frames have migrated or are acknowledged, sinks until their deliveries are claimed or done; or until `del_peer`.
     Down(Peer, Lost),
-    /// A link that was down is in order again.
+    /// A link that was down works again.
     Up(Peer),
-    /// A link receives nothing from its peer. It would be out of order by now if the peer's host had not answered
-    /// ([`Liveness::ask_host`](crate::rail::Liveness::ask_host)): either the link is dead, or the peer's process makes no progress.
-    /// The event is repeated as long as that is so. A user that receives from the peer by another link gives this one up
-    /// ([`Liveness::give_up`](crate::rail::Liveness::give_up)).
+    /// A link receives nothing from its peer. It would be down by now if the peer's host had not answered
+    /// ([`Liveness::ask_host`](crate::rail::Liveness::ask_host)), or if it did not excuse silence. Either the link has failed,
+    /// or the peer's process makes no progress. The event is repeated while the silence lasts. A user that receives from the
+    /// peer by another link gives this one up ([`Liveness::give_up`](crate::rail::Liveness::give_up)).
     ///
-    /// A lossy rail reports this to its link when a host reports that no process is there. That may be false, so the link probes
-    /// the peer.
+    /// A lossy rail reports this to its link when the peer's host reports that the peer's port is closed. That report may be
+    /// false, so the link probes the peer.
     ///
-    /// A link also reports the begin of a handshake, so that the user's other links to the peer connect, too; and hellos that
-    /// were not answered for as long as an established peer may be silent, or for a sixteenth of the time after which the peer is
-    /// down.
+    /// A link also reports the begin of a handshake, so that the user's other links to the peer connect, too. And it reports
+    /// hellos that were not answered for as long as a connected peer may be silent (but at least a sixteenth, and at most half,
+    /// of the time to connect).
     ///
-    /// The instant is when the peer was to have answered at the latest. `None`: nothing is wrong so far, or the rail does not
-    /// know more.
+    /// The instant is the deadline by which the peer should have answered. `None`: no deadline has passed so far, or the rail
+    /// knows none.
     Silent(Peer, Option<Instant>),
     /// A frame arrived that was given to another link of the sender first, and may have arrived by that link
     /// ([`Failover::claim`](crate::rail::Failover::claim)).

@@ -1,11 +1,12 @@
-//! Forwarding: a rail on top of another one passes on the methods that it does not change.
+//! Forwarding: a rail that wraps another one passes on the methods that it does not change.
 
-/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but the
-/// named ones, which the wrapper writes itself. So no method is forgotten, neither a new one nor one with a default. Put
-/// `#[deny(clippy::missing_trait_methods)]` on the implementation, and clippy finds a method that this macro does not know yet.
+/// Writes the methods of [`Rail`](crate::rail::Rail), or of an extension, that a wrapper passes on to the rail below: all but
+/// those after `except`, which the wrapper writes itself. So no method is forgotten, also if it is new or has a default. With
+/// `#[deny(clippy::missing_trait_methods)]` on the implementation, clippy finds a method that this macro does not know yet.
 ///
-/// The first argument, behind the name of an extension and a colon if it is for one, is a macro that finds the rail below:
-/// `via!(self, rail => call)` evaluates `call`, in which `rail` is a reference to the rail below, shared or not as `self` is.
+/// For an extension, the first arguments are its name and a colon. The next argument is the name of a macro that finds the rail
+/// below: `via!(self, rail => call)` evaluates `call`, in which `rail` is a reference to the rail below. The reference is
+/// shared or exclusive as `self` is.
 ///
 /// ```
 /// use towline_core::forward_rail;
@@ -95,7 +96,7 @@ macro_rules! forward_rail {
     (@each $via:ident $own:tt $($method:ident)+) => {
         $($crate::forward_rail!(@ $method $via $own);)+
     };
-    // The wrapper's own.
+    // The wrapper writes this method itself.
     (@ attributes $via:ident [attributes $($rest:ident)*]) => {};
     (@ card $via:ident [card $($rest:ident)*]) => {};
     (@ add_peer $via:ident [add_peer $($rest:ident)*]) => {};
@@ -135,7 +136,7 @@ macro_rules! forward_rail {
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
     (@ arm $via:ident [arm $($rest:ident)*]) => {};
-    // Another of the wrapper's own: look further.
+    // The wrapper writes another method itself: look at the next name.
     (@ $method:ident $via:ident [$other:ident $($rest:ident)*]) => {
         $crate::forward_rail!(@ $method $via [$($rest)*]);
     };

@@ -35,7 +35,7 @@ impl Frame {
     pub fn short(&self) -> Option<Short> {
         let (header, rest) = self.head.split_first_chunk::<{ size_of::<[u64; 3]>() }>()?;
         let body = rest.get(..(self.len as usize).wrapping_sub(header.len()))?;
-        // SAFETY: the body is a slice of `head`, behind 24 bytes, so it has at most 32 bytes.
+        // SAFETY: the body is a slice of `head` after its first 24 bytes, so it has at most 32 bytes.
         Some(unsafe { Short::new(self.from, zerocopy::transmute!(*header), body.as_ptr(), body.len()) })
     }
 
@@ -47,18 +47,18 @@ impl Frame {
 }
 
 /// A frame that is not longer than [`HEAD`](crate::rail::HEAD), as [`FastPath::poll_short`](crate::rail::FastPath::poll_short)
-/// yields it: as much as fits registers.
+/// yields it: its header fits registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Short {
     /// The sender.
     pub from: Peer,
-    /// The first 24 bytes as they are in memory, copied once.
+    /// The first 24 bytes of the frame, as in memory, copied once.
     pub header: [u64; 3],
-    /// The bytes behind the header.
+    /// The bytes after the header.
     pub body: ShortBody,
 }
 
-/// The bytes of a [`Short`] behind its header, in the rail's memory.
+/// The bytes of a [`Short`] after its header, in the rail's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortBody {
     base: *const u8,
@@ -66,7 +66,7 @@ pub struct ShortBody {
 }
 
 impl Short {
-    /// A frame whose bytes behind the header are the `len` bytes at `body`. Rails make it.
+    /// A frame whose bytes after the header are the `len` bytes at `body`. For implementations of rails.
     ///
     /// # Safety
     /// `len` is at most 32. Those bytes are valid for reads until the rail's next call, or as long as the frame that they are part
@@ -88,8 +88,8 @@ impl ShortBody {
     /// Copies the bytes from the rail's memory to the sink. Bytes that do not fit the sink are dropped.
     ///
     /// # Safety
-    /// The rail was not called since it yielded the frame (or that of [`Frame::short`] is still there), and the sink's memory
-    /// is writable and not the rail's own.
+    /// The rail was not called since it yielded the frame (for [`Frame::short`]: that frame still exists). The sink's memory is
+    /// writable, and not the rail's own.
     #[inline(always)]
     pub unsafe fn deliver(&self, sink: &Span) {
         // SAFETY: the caller vouches for the sink, and the caller of `new` for the body.

@@ -16,7 +16,7 @@ pub struct Grant<'r> {
 }
 
 impl Grant<'_> {
-    /// A grant over `len` bytes at `room`. Rails make it.
+    /// A grant over `len` bytes at `room`. For implementations of rails.
     ///
     /// # Safety
     /// The bytes are valid for writes as long as the rail is borrowed by the grant.

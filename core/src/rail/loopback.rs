@@ -1,7 +1,7 @@
-//! Rails inside one thread: a mesh of queues in given memory.
+//! The loopback rail: rails inside one thread, connected by a mesh of queues in memory that the caller provides.
 //!
-//! A process reaches itself by this rail, and the contexts of one firmware program or of one test reach each other. It is also the
-//! simplest complete rail: read it before you write another.
+//! A process sends to itself by this rail, and the contexts of one firmware program or of one test send to each other. It is
+//! also the simplest complete rail: read it before you write another.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -41,11 +41,11 @@ const CONTROL_SLOTS: u32 = 2;
 /// Bytes before a frame in its slot: length, tag, and padding that keeps frames aligned.
 const PREFIX: usize = 8;
 
-/// All queues of a mesh: one for each ordered pair of ends, an end with itself included.
+/// All queues of a mesh: one for each ordered pair of ends, also from each end to itself.
 #[derive(Debug)]
 pub struct Hub<'m> {
     queues: &'m [Queue],
-    /// The peer number that each end has for each other end, plus one. A row belongs to the end that has the numbers.
+    /// The [`Peer`] number that each end has given to each other end, plus one; 0: none. There is a row for each end.
     names: &'m [Cell<u32>],
     memory: *mut u8,
     ends: u32,
@@ -62,11 +62,11 @@ struct Queue {
 }
 
 impl<'m> Hub<'m> {
-    /// A mesh of `ends` rails, whose queues hold `slots` frames of up to `frame` bytes each. At least 3 slots are made,
-    /// of which two are kept for control frames, and at least [`HEAD`] bytes a frame.
+    /// A mesh of `ends` rails, whose queues hold `slots` frames of up to `frame` bytes each. `slots` is rounded up to a power
+    /// of two, and is at least 4, two of them for control frames alone. A frame has at least [`HEAD`] bytes.
     ///
     /// # Errors
-    /// [`OutOfMemory`] where the arena is too small; [`Hub::cost`] tells how large it must be.
+    /// [`OutOfMemory`] where the arena is too small; [`Hub::cost`] returns the size that it needs.
     pub fn new(arena: &mut Arena<'m>, ends: u32, slots: u32, frame: u32) -> Result<Self, OutOfMemory> {
         let slots = slots.clamp(CONTROL_SLOTS + 1, 1 << 24).next_power_of_two();
         let slot_bytes = Self::slot_bytes(frame);
@@ -113,8 +113,8 @@ impl<'m> Hub<'m> {
         PREFIX + frame.next_multiple_of(8)
     }
 
-    /// The rail of end `end`; `None` beyond the last. To be called once per end: two rails of one end would take each other's
-    /// frames.
+    /// The rail of the end with number `end`; `None`: there is no such end. To be called once per end: two rails of one end
+    /// would take each other's frames.
     pub fn rail(&self, end: u32) -> Option<Rail<'_>> {
         (end < self.ends).then_some(Rail { hub: self, me: end, card: end.to_le_bytes(), held: None, turn: 0 })
     }
@@ -206,7 +206,7 @@ impl RailTrait for Rail<'_> {
         let pair = hub.pair(self.me, to.0);
         let queue = hub.queues.get(pair).ok_or(SendError::Unreachable)?;
         if hub.names.get(pair).is_none_or(|name| name.get() == 0) {
-            return Err(SendError::Unreachable); // it was never added here, or was deleted
+            return Err(SendError::Unreachable); // the peer was never added here, or was deleted
         }
         let kept = if shape.lane == Lane::Control { 0 } else { CONTROL_SLOTS };
         let tail = queue.tail.get();
@@ -214,13 +214,14 @@ impl RailTrait for Rail<'_> {
             return Err(SendError::Busy);
         }
         let slot = hub.slot(pair, tail);
-        // SAFETY: a free slot of the hub's memory, 8-aligned; the one thread that uses the hub is here.
+        // SAFETY: the slot is free, in the hub's memory, and aligned to 8. Only one thread uses the hub, since `Cell` is not
+        // `Sync`.
         unsafe {
             slot.cast::<u32>().write(shape.len);
             slot.add(4).write(shape.tag);
         }
         let ticket = Ticket { endpoint: to, position: u64::from(tail), len: shape.len, extra: 0 };
-        // SAFETY: the slot has room for `len` bytes behind its prefix, as checked first, and stays free until `commit`.
+        // SAFETY: the slot has room for `len` bytes after its prefix, as checked above, and stays free until `commit`.
         Ok(unsafe { Grant::new(slot.add(PREFIX), shape.len as usize, ticket) })
     }
 
@@ -249,7 +250,7 @@ impl RailTrait for Rail<'_> {
             let Some((queue, slot)) = self.oldest(from) else { continue };
             let name = self.hub.names.get(self.hub.pair(self.me, from)).map_or(0, Cell::get);
             if name == 0 {
-                continue; // it was not added here yet: its frames wait
+                continue; // the peer was not added here yet: its frames wait
             }
             let mut head = [0; HEAD];
             // SAFETY: the slot is full and at least PREFIX + HEAD bytes long.

@@ -1,6 +1,6 @@
-//! The migration of frames from one link to another: a link's description of the frames that it could not deliver, and of those
-//! that it was to receive. Links number their own frames, so duplicates are found exactly. Rails without links have no cost.
-//! (Counterpart: `bfo` of Open MPI.)
+//! The migration of frames from one link to another: frames that a link could not deliver, and a link's answers about frames
+//! that another one has brought. Links number their frames, so duplicates are found exactly. A rail without a link pays nothing
+//! for this. (Counterpart: `bfo` of Open MPI.)
 
 use super::types::{Cookie, Shape};
 use crate::convertor::Span;
@@ -11,27 +11,27 @@ use crate::convertor::Span;
 pub struct Origin {
     /// The sender's name of that link. Peers know it from the card.
     pub link: u8,
-    /// The low word of the frame's number there, among the frames to that peer.
+    /// The low word of the frame's number on that link, among the frames to that peer.
     pub number: u32,
 }
 
 /// The longest header of a frame that a link carries, in bytes.
 pub const LINKED_HEAD: usize = 40;
 
-/// A frame that a link could not deliver, for another one to carry.
+/// A frame that a link could not deliver, and that another link can carry.
 #[derive(Clone, Copy, Debug)]
 pub struct UnackedFrame {
     /// The identity of the frame.
     pub origin: Origin,
-    /// The shape that it was given with.
+    /// The shape with which the caller gave it to the link.
     pub shape: Shape,
     /// The header, in the first `shape.header` bytes.
     pub header: [u8; LINKED_HEAD],
     /// The body. It is readable until the frame has migrated.
     pub body: Span,
-    /// The cookie, if the sender waits for [`Event::Sent`](crate::rail::Event::Sent). Without a cookie the body is the link's own
-    /// copy. That copy ends with [`migrated`](crate::rail::Failover::migrated), so the next link has to copy the body as well:
-    /// [`send_migrated`](crate::rail::Failover::send_migrated) without a cookie does.
+    /// The cookie, if the sender waits for [`Event::Sent`](crate::rail::Event::Sent). Without a cookie the body is the link's
+    /// own copy. That copy is freed by [`migrated`](crate::rail::Failover::migrated), so the next link has to copy the body as
+    /// well. [`send_migrated`](crate::rail::Failover::send_migrated) without a cookie does that.
     pub cookie: Option<Cookie>,
 }
 
@@ -42,8 +42,9 @@ pub enum Claim {
     New,
     /// The frame was received before.
     Duplicate,
-    /// The frame arrived here in part. The link that asks has to deliver the rest, with the arguments of the call of
-    /// [`Rail::deliver`](crate::rail::Rail::deliver) here. The cookie was not, and will not be, reported by this link.
+    /// The frame arrived here in part, and a delivery is pending. The link that brought the frame has to deliver it, with the
+    /// arguments of the call of [`Rail::deliver`](crate::rail::Rail::deliver) on this link. This link has not reported the
+    /// cookie, and will not report it.
     Awaited {
         /// Bytes of the frame before those that belong to the sink.
         skip: usize,

@@ -2,29 +2,30 @@
 //!
 //! A frame is a tag, a short header and a body. To send one, the caller reserves room in the rail's own memory, fills it, and
 //! commits it; or [`Rail::send`] does all three, and may leave a long body in the caller's memory. To receive, the caller polls
-//! the rail. The rail names a frame by its first bytes, and the reader tells where the rest belongs. So nothing is copied twice.
+//! the rail. The rail reports a frame with its first bytes, and the reader says where the rest belongs. So nothing is copied
+//! twice.
 //!
 //! # Contract
 //! - A rail delivers each committed frame at most once, complete. A rail without `NEED_ACK` delivers it exactly once, or reports
 //!   the peer lost. Frames to one peer may overtake each other.
-//! - No method blocks. A full rail answers [`SendError::Busy`], and the caller tries again later. Room for [`Lane::Control`] is
-//!   apart from the others': bulk data cannot hold up control frames forever.
-//! - A frame that is not longer than [`HEAD`] is handed over completely in [`Frame::head`], and is released already. Any other
-//!   frame is held until `deliver` or `release`. While the caller holds [`Attributes::frames_kept`] frames, `poll` yields no more
-//!   frames.
-//! - The bytes come from a peer that may be hostile. The rail checks the fields that it uses (lengths, positions), and passes on
-//!   the rest unread.
+//! - No method blocks. A full rail answers [`SendError::Busy`], and the caller tries again later. [`Lane::Control`] has room of
+//!   its own, so bulk data cannot hold up control frames forever.
+//! - A frame of up to [`HEAD`] bytes is handed over completely in [`Frame::head`], and the rail holds nothing of it. The rail
+//!   holds any other frame until `deliver` or `release`. While the caller holds [`Attributes::frames_kept`] frames, `poll`
+//!   yields no further frame.
+//! - The bytes come from a peer that may be hostile. The rail checks the fields that it uses (lengths, positions), and does not
+//!   interpret the rest.
 //! - A rail that answers [`SendError::Unreachable`] for an endpoint that it gave out, and that was not deleted, reports
-//!   [`Event::Lost`] for that peer: by polls alone, in bounded time, once, and after the frames of the peer that have arrived.
-//!   The answer itself ends nothing; the sender waits for the report.
+//!   [`Event::Lost`] for that peer once: in bounded time, as long as it is polled, and after the frames of the peer that have
+//!   arrived. The answer itself does not end the peer; the sender waits for the report.
 //! - After [`Event::Lost`] the rail accesses no memory that was given for that peer, reports no event of it, and answers sends to
 //!   it with `Unreachable`.
 //! - Methods are called by one thread at a time.
 //!
 //! # Extensions
 //! Every rail implements [`Rail`]. Features that only some rails have are extension traits with defaults: [`FastPath`],
-//! [`RequestCache`], [`SingleCopy`], [`DeviceMemory`], [`Failover`] and [`Liveness`]. [`FullRail`] is all of them together; users
-//! of rails ask for that.
+//! [`RequestCache`], [`SingleCopy`], [`DeviceMemory`], [`Failover`] and [`Liveness`]. [`FullRail`] is all of them together, and
+//! users of rails require it.
 
 pub mod access;
 mod apply;

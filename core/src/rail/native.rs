@@ -1,21 +1,22 @@
-//! The contract of a rail's device for one-sided operations: the device reaches into a peer's memory, and the peer need not poll.
+//! The contract of a rail's device for one-sided operations: the device accesses a peer's memory, and the peer need not poll.
 //!
-//! [`OneSided`] tells which operations a rail has. All others are emulated above ([`rma`](crate::rma)), over any rail.
+//! [`OneSided`] says which operations a rail has. The floor above ([`rma`](crate::rma)) emulates all others, over any rail.
 //!
 //! # Contract
-//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers, which hand its bytes to their own
-//!   rail. A key holds everything that a peer's rail needs, an address if it uses addresses. Only rails interpret it.
-//! - Keys come from peers that may be hostile. A forged key reaches memory that its owner has registered for peers, or nothing.
+//! - [`DeviceMemory::register`] returns a [`Region`] for this side and a [`Key`] for peers. A peer passes the bytes of the key
+//!   to its own rail. A key has everything that the peer's rail needs, such as an address. Only rails interpret it.
+//! - Keys come from peers that may be hostile. A forged key gives access to memory that its owner has registered for peers, or
+//!   to none.
 //! - [`DeviceMemory::perform`] begins an operation, or returns its result if it is over already. Otherwise [`Event::Performed`]
 //!   reports its completion, once, with its cookie.
 //! - **Complete means done at the target**: any later read there, of any kind, finds the new bytes. If the device reports
-//!   completion earlier, the rail waits for the rest before it reports. So nothing has to be flushed, and such rails set
-//!   `RDMA_REMOTE_COMPLETION` and `RDMA_FLUSH`.
+//!   completion earlier, the rail waits until the bytes are at the target before it reports. So no flush is needed, and such
+//!   rails set `RDMA_REMOTE_COMPLETION` and `RDMA_FLUSH`.
 //! - Operations may overtake each other and frames. No operation is done twice.
 //! - From [`Event::Lost`], [`Event::Down`] or `del_peer` on, the rail accesses no memory for operations with that peer, and
-//!   reports none of them. Whether the target did an operation that was not over is unknown.
-//! - All native atomics on a word agree with each other, whichever side begins them. With atomics of the target's processor, and
-//!   so with emulated ones, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
+//!   reports none of them. If an operation was not over by then, it is unknown whether the target's memory was accessed.
+//! - All native atomics on a word agree with each other, whichever side begins them. With atomics of the target's processor,
+//!   which emulated atomics use, they agree only if [`OneSided::atomics`] has [`GLOB`](AtomicSupport::GLOB).
 //!
 //! [`DeviceMemory::register`]: crate::rail::DeviceMemory::register
 //! [`DeviceMemory::perform`]: crate::rail::DeviceMemory::perform
@@ -37,8 +38,8 @@ pub struct OneSided {
     pub put: Reach,
     /// The limits of gets.
     pub get: Reach,
-    /// The atomics: on words of 64 bits, with `BITS_32` also of 32 bits, aligned to their size; with `FLOAT` also on floating-point
-    /// numbers. Other atomics are not asked for.
+    /// The atomics: on words of 64 bits, with `BITS_32` also of 32 bits, aligned to their size; with `FLOAT` also on
+    /// floating-point numbers. A caller asks the rail for no other atomics.
     pub atomics: AtomicSupport,
     /// Whether each operation is over when [`DeviceMemory::perform`](crate::rail::DeviceMemory::perform) returns, since the
     /// peer's memory is mapped here.
@@ -52,18 +53,21 @@ pub struct OneSided {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Pipeline {
-    /// Bytes of the shortest such message: `min_rdma_pipeline_size` of Open MPI. `u64::MAX`: there are none.
+    /// Bytes of the shortest such message: `min_rdma_pipeline_size` of Open MPI. `u64::MAX`: the device moves no messages.
     pub least: u64,
-    /// Bytes that arrive in frames, beside those of the first fragment, before the device moves any: `rdma_pipeline_send_length`.
+    /// Bytes that arrive in frames, in addition to those of the first fragment, before the device moves any:
+    /// `rdma_pipeline_send_length`.
     pub by_frames: u64,
-    /// The most bytes of a piece, which is registered and moved at a time: `rdma_pipeline_frag_size`. 0: the device moves none.
+    /// The most bytes that are registered and moved at a time (a piece): `rdma_pipeline_frag_size`. 0: the device moves no
+    /// messages.
     pub piece: u32,
-    /// Whether the receiver's device gets if it can. Otherwise the sender's device puts if it can.
+    /// Which device moves the bytes. `true`: the receiver's device gets them if it can. `false`: the sender's device puts them
+    /// if it can.
     pub gets: bool,
 }
 
 impl Pipeline {
-    /// No messages.
+    /// The device moves no messages.
     pub const NONE: Self = Self { least: u64::MAX, by_frames: 0, piece: u32::MAX, gets: false };
 }
 
@@ -82,8 +86,8 @@ impl OneSided {
         self.put.limit != 0 || self.get.limit != 0 || !self.atomics.is_empty()
     }
 
-    /// Whether each operation may be done by this rail or be emulated, whichever is possible at the time, and is over at once
-    /// when it is done by the rail.
+    /// Whether operations of this rail and emulated ones may be mixed on the same memory, and those of the rail are over at
+    /// once.
     pub const fn mixes_at_once(&self) -> bool {
         self.at_once && self.atomics.contains(AtomicSupport::GLOB)
     }
@@ -100,11 +104,11 @@ impl OneSided {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Reach {
-    /// The most bytes of one operation; 0: the rail has none.
+    /// The most bytes of one operation; 0: the rail has no such operation.
     pub limit: u64,
     /// Offset, local address and length are multiples of this: a power of two, 1 for any.
     pub alignment: u64,
-    /// Operations of so many bytes or more need registered local memory; `u64::MAX`: none do.
+    /// Operations of at least this many bytes need registered local memory; `u64::MAX`: no operation does.
     pub local_registration: u64,
 }
 
@@ -112,7 +116,7 @@ impl Reach {
     /// No operations.
     pub const NONE: Self = Self { limit: 0, alignment: 1, local_registration: u64::MAX };
 
-    /// Any number of bytes, anywhere, from and to any memory.
+    /// Any number of bytes, at any address, from and to unregistered local memory.
     pub const ANY: Self = Self { limit: u64::MAX, ..Self::NONE };
 
     /// Whether one operation may have this offset, local address and length.
@@ -121,7 +125,7 @@ impl Reach {
     }
 }
 
-/// Registered memory, as the rail numbers it.
+/// The rail's number of a piece of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Region(pub u64);
@@ -133,8 +137,8 @@ pub struct Native {
     pub work: Work,
     /// The key of the memory, from the peer's rail.
     pub key: Key,
-    /// The offset in that memory, in bytes. The caller has checked it against the length that the peer told; the device checks for
-    /// itself.
+    /// The offset in that memory, in bytes. The caller has checked it against the length that the peer has reported. The device
+    /// checks it again.
     pub offset: u64,
 }
 
@@ -156,7 +160,8 @@ pub struct Local {
     pub base: *mut u8,
     /// The length in bytes.
     pub len: u64,
-    /// The registered memory that it lies in. It is given from [`Reach::local_registration`] bytes on, and perhaps for less.
+    /// The registered memory that contains these bytes. Required from [`Reach::local_registration`] bytes on; optional for
+    /// fewer.
     pub region: Option<Region>,
 }
 
@@ -192,9 +197,11 @@ impl fmt::Display for NativeError {
             Self::Busy => "the rail is full: poll, then try again",
             Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down",
             Self::NotAvailable => {
-                "the rail does not have this operation, or not with this length, alignment or amount of memory"
+                "the rail does not have this operation, or not with this length, alignment or amount of memory: send frames"
             }
-            Self::Refused => "the target's device refused: memory not registered, no right, or out of bounds",
+            Self::Refused => {
+                "the target's device refused: the memory is not registered, the right is missing, or the range is out of bounds"
+            }
         })
     }
 }

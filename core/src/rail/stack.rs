@@ -1,6 +1,6 @@
-//! Rails on top of rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, and [`Traced`] shows
-//! each call to an observer. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link, which adds
-//! reliability, and the faults of a simulator stack in the same way.
+//! Rails that wrap other rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, and [`Traced`]
+//! shows each call to an observer. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link,
+//! and a simulator's rail with faults, wrap a rail in the same way.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -27,7 +27,7 @@ use crate::rail::{
 };
 use crate::time::Instant;
 
-/// A rail with changed attributes: a user's settings.
+/// A rail with changed attributes, such as those that a user has set.
 #[derive(Clone, Debug)]
 pub struct Tuned<R> {
     rail: R,
@@ -35,8 +35,8 @@ pub struct Tuned<R> {
 }
 
 impl<R: FullRail> Tuned<R> {
-    /// The rail with its attributes changed by `tune`. Limits may be lowered, not raised: the rail below refuses a longer frame
-    /// nevertheless.
+    /// The rail with its attributes changed by `tune`. Limits may be lowered, not raised: the rail below still refuses a frame
+    /// that is longer than its own limit.
     pub fn new(rail: R, tune: impl FnOnce(&mut Attributes)) -> Self {
         let mut attributes = *rail.attributes();
         tune(&mut attributes);
@@ -44,7 +44,8 @@ impl<R: FullRail> Tuned<R> {
     }
 }
 
-/// A call that an observer of [`Traced`] sees, before the rail below does.
+/// A call that [`Traced`] shows to its observer before it calls the rail below. A summed send or a request's send is a `Send`;
+/// giving a peer up is a `DelPeer`.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub enum Call {
@@ -75,7 +76,7 @@ impl<R: FullRail, O: FnMut(Call)> Traced<R, O> {
     }
 }
 
-/// Calls the rail below.
+/// Evaluates a call with the rail below, for `forward_rail!`.
 macro_rules! below {
     ($self:expr, $rail:ident => $call:expr) => {
         match $self {
@@ -206,7 +207,7 @@ impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
         unsafe { send_by_grant(self, to, tag, header, body) }
     }
 
-    // Not the rail's own fast path: the observer is to see each poll, and its event.
+    // The fast path of the rail below is not used, so that the observer sees each poll.
     fn poll_short(&mut self, _tag: u8) -> Option<Short> {
         None
     }

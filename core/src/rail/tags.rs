@@ -1,7 +1,7 @@
 //! Active-message tags: which layer a frame belongs to. The values are on the wire, the same everywhere (CONTRACTS B7).
 //!
-//! The upper three bits name a framework, and the lower five bits are the framework's own. (`btl.h` gives 0xD0 as the mask of the
-//! upper three bits, which is wrong. Its tags follow its text, and so does [`FRAMEWORK_MASK`].)
+//! The upper three bits name a framework, and the lower five bits are the framework's own. (A comment of `btl.h` gives 0xD0 as
+//! the mask of the upper three bits, which is wrong. The tags of `btl.h` use all three bits, and so does [`FRAMEWORK_MASK`].)
 
 /// The bits that name a framework.
 pub const FRAMEWORK_MASK: u8 = 0xe0;

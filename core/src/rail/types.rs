@@ -1,21 +1,22 @@
 //! The types that the methods of a rail take and return: peers, endpoints, lanes, shapes, and results.
 
-/// A body of up to so many bytes is always copied by [`Rail::send`](crate::rail::Rail::send): it is never [`Sent::InPlace`].
+/// A body of up to this many bytes is always copied by [`Rail::send`](crate::rail::Rail::send): it is never [`Sent::InPlace`].
 pub const COPIED: u64 = 4096;
 
-/// A peer as the engine numbers it: an index into its table of peers. The engine chooses it, and tells rails by
-/// [`Rail::add_peer`](crate::rail::Rail::add_peer). Rails name peers so in their events.
+/// The engine's number of a peer: an index into the engine's table of peers. A rail learns it by
+/// [`Rail::add_peer`](crate::rail::Rail::add_peer), and names the peer by it in events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Peer(pub u32);
 
-/// A peer as one rail numbers it. [`Rail::add_peer`](crate::rail::Rail::add_peer) returns it, and each transfer takes it. Only
+/// One rail's number of a peer. [`Rail::add_peer`](crate::rail::Rail::add_peer) returns it, and each transfer takes it. Only
 /// the rail interprets it (CONTRACTS P6). (Counterparts: BTL endpoint, `uct_ep`, `fi_addr_t`.)
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, zerocopy::FromZeros)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Endpoint(pub u32);
 
-/// A word of the caller that the completion of an operation returns. The rail does not interpret it.
+/// A word by which the caller recognises an operation. The completion of the operation returns it. The rail does not interpret
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Cookie(pub u64);
@@ -25,15 +26,16 @@ pub struct Cookie(pub u64);
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct FrameId(pub u64);
 
-/// The purpose of a frame, which decides the room that it takes.
+/// The purpose of a frame, which decides which of the rail's room the frame takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Lane {
     /// Acknowledgements, credits and the like. They have room of their own.
     Control,
-    /// First fragments; up to [`Attributes::eager_limit`](crate::rail::Attributes::eager_limit).
+    /// First fragments. A frame has up to [`Attributes::eager_limit`](crate::rail::Attributes::eager_limit) bytes.
     Eager,
-    /// The rest of long messages; up to [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size).
+    /// The rest of long messages. A frame has up to [`Attributes::max_send_size`](crate::rail::Attributes::max_send_size)
+    /// bytes.
     Bulk,
 }
 
@@ -51,13 +53,13 @@ pub struct Shape {
     pub len: u32,
 }
 
-/// The object of [`Liveness::give_up`](crate::rail::Liveness::give_up).
+/// What [`Liveness::give_up`](crate::rail::Liveness::give_up) declares as failed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum GiveUp {
-    /// This link to the peer. It may come up again.
+    /// The link to the peer. It may come up again.
     Link,
-    /// The peer: it is lost.
+    /// The peer, which is lost then.
     Peer,
 }
 
@@ -65,9 +67,10 @@ pub enum GiveUp {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Sent {
-    /// The frame is copied. It moves without further calls.
+    /// The frame is copied, and is sent without further calls.
     Done,
-    /// The frame is copied. It moves as the rail is polled. [`Rail::drained`](crate::rail::Rail::drained) tells when it was sent.
+    /// The frame is copied, and is sent as the rail is polled. [`Rail::drained`](crate::rail::Rail::drained) says whether it
+    /// was sent.
     Staged,
     /// The rail reads the body in the caller's memory until [`Event::Sent`](crate::rail::Event::Sent).
     InPlace,
@@ -79,6 +82,6 @@ pub enum Sent {
 pub enum Delivery {
     /// The body is in the sink.
     Done,
-    /// The body is still arriving. [`Event::Delivered`](crate::rail::Event::Delivered) will tell its end.
+    /// The body is still arriving. [`Event::Delivered`](crate::rail::Event::Delivered) will report that it is in the sink.
     Pending,
 }

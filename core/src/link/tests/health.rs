@@ -1,4 +1,4 @@
-//! Links that go down and come up again.
+//! Tests of liveness: links that go down and come up again.
 
 use super::mesh::{Mesh, bytes};
 use super::wire::Faults;
@@ -72,8 +72,8 @@ fn p15_a_raw_rail_that_loses_the_peer_is_added_again() {
     }
 }
 
-/// The first send comes before the first poll, by which a link learns the time. A clock that begins far on is no silence of
-/// the peer.
+/// The first send comes before the first poll, by which a link learns the time. A clock that starts with a large value does not
+/// count as silence of the peer.
 #[test]
 fn p15_a_clock_that_begins_far_on_is_no_silence() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |config| config.dead_after = Duration::from_secs(1 << 30));
@@ -121,8 +121,8 @@ fn p15_a_link_that_loses_a_third_stays_up_for_hours() {
     mesh.check(0, 1, (0..number).collect());
 }
 
-/// The host of the peer answers, which does not prove that the link is in order. The link is not down, but reports the
-/// silence. A user with another link gives it up. Then it comes up again.
+/// The host of the peer answers, which does not prove that the link works. The link is not down, but reports the silence. A
+/// user with another link gives it up. Then it comes up again.
 #[test]
 fn p14_p15_a_silent_link_whose_host_answers_is_reported_and_can_be_given_up() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});
@@ -135,7 +135,7 @@ fn p14_p15_a_silent_link_whose_host_answers_is_reported_and_can_be_given_up() {
     mesh.shared.borrow_mut().hosts_answer = true;
     mesh.faults(|faults| faults.silent = true);
     let since = mesh.now;
-    mesh.ends[0].silences = 0; // the other links were told to connect, too
+    mesh.ends[0].silences = 0; // from the handshake
     assert!(mesh.try_send(0, 1, Lane::Eager, &bytes(1, 30)).is_ok());
     mesh.until("it is reported", |mesh| mesh.ends[0].silences != 0);
     assert!((3 * SECOND..5 * SECOND + SECOND / 10).contains(&(mesh.now - since)), "{}", mesh.now - since);
@@ -182,8 +182,8 @@ fn p14_p15_a_silent_link_without_heartbeats_is_reported_now_and_then() {
     assert!(mesh.ends[0].reports.is_empty());
 }
 
-/// A link whose peer may compute never counts as dead by itself. A user with another link that hears the peer gives it up.
-/// Before that, the link probes the peer once more, so that a peer that has just begun to answer keeps its link.
+/// A link whose peer may compute never counts as dead by itself. A user with another link that receives from the peer gives it
+/// up. Before that, the link probes the peer once more, so that a peer that has just begun to answer keeps its link.
 #[test]
 fn p14_p15_silence_alone_is_no_failure_where_a_peer_may_compute() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |config| {
@@ -226,8 +226,8 @@ fn p14_p15_silence_alone_is_no_failure_where_a_peer_may_compute() {
     mesh.check(0, 1, vec![2]);
 }
 
-/// A frame that was on its way for long tells nothing of the peer's present state. A peer that stands still loses none of its
-/// other links by it.
+/// A frame that was on its way for long says nothing about the peer's present state. It does not make a stopped peer lose its
+/// other links.
 #[test]
 fn p14_p15_late_frames_are_no_answer() {
     for patient in [false, true] {
@@ -283,7 +283,7 @@ fn p14_p15_a_peer_that_polls_seldom_is_heard() {
     }
 }
 
-/// The begin of a handshake is reported, too. The other links know nothing of it for as long as a handshake may take.
+/// The begin of a handshake is reported, too. The other links do not learn of it as long as a handshake may take.
 #[test]
 fn p14_p15_a_handshake_that_begins_is_not_given_up() {
     let mut mesh = Mesh::new(2, 1, Faults { silent: true, ..Faults::default() }, |_| {});
@@ -297,7 +297,7 @@ fn p14_p15_a_handshake_that_begins_is_not_given_up() {
     assert!(mesh.ends[0].due.is_some_and(|due| (since..mesh.now).contains(&due.as_nanos())));
 }
 
-/// The asking link may have been polled, and so have learnt the time, later than the asked one.
+/// The silent link may have been polled later than the link that is asked, so that its clock is ahead.
 #[test]
 fn p14_p15_a_query_counts_from_when_it_was_sent() {
     let mut mesh = patient();
@@ -323,7 +323,7 @@ fn p14_p15_a_peer_that_is_far_away_is_heard() {
     }
 }
 
-/// Two ends that are connected. Either may compute.
+/// Two connected ends, with `Config::patient`: either peer may compute.
 fn patient() -> Mesh {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |config| {
         (config.patient, config.heartbeat) = (true, Duration::ZERO);
@@ -402,7 +402,7 @@ fn p15_pauses_do_not_count_as_time_to_listen() {
     assert!(mesh.ends[0].reports.is_empty());
 }
 
-/// A peer that sends more frames than are read does not put off the end of another peer for long.
+/// A peer that sends more frames than are read does not delay the report of another peer's failure for long.
 #[test]
 fn p15_a_failed_peer_is_noticed_under_a_flood_from_another() {
     let mut mesh = Mesh::new(3, 1, Faults::default(), |_| {});
@@ -423,7 +423,7 @@ fn p15_a_failed_peer_is_noticed_under_a_flood_from_another() {
     assert!(mesh.ends[0].link.work.more, "it always had more events");
 }
 
-/// A link goes down again before its user was told that it is up. The user is told of both, in order.
+/// A link goes down again before `Event::Up` was reported to its user. The user gets both events, in their order.
 #[test]
 fn p14_an_up_is_reported_before_the_down_that_follows_it() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});

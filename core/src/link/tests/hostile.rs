@@ -1,4 +1,4 @@
-//! A peer that sends anything.
+//! Tests of hostile peers, which may send anything.
 
 use super::mesh::{Mesh, bytes};
 use super::wire::{Faults, Random};
@@ -82,7 +82,7 @@ fn p15_acknowledgements_beyond_the_sent_frames_are_refused_whole() {
         assert_eq!(mesh.ends[0].link.counters().invalid_acks, count as u64 + 1);
         assert_eq!(mesh.ends[0].link.used(), [4, 0], "nothing of it counts");
     }
-    // Too short, too long, too many words; an old one tells nothing new.
+    // Too short, too long, too many words; an old one is no news.
     let odd = [own(&mesh, 1, 0, 8, &[2, 0]), own(&mesh, 1, 0, 8, &[2, 6, 0, 0]), own(&mesh, 1, 0, 8, &[9, 0, 0, 0])];
     for frame in &odd {
         mesh.shared.borrow_mut().forge(1, 0, 0x11, frame);
@@ -95,7 +95,7 @@ fn p15_acknowledgements_beyond_the_sent_frames_are_refused_whole() {
         mesh.poll(0);
         assert_eq!(mesh.ends[0].link.used(), [4, 0]);
     }
-    // A right one.
+    // A valid acknowledgement.
     let frame = own(&mesh, 1, 0, 9, &bits(10, 1));
     mesh.shared.borrow_mut().forge(1, 0, 0x11, &frame);
     mesh.poll(0);
@@ -135,7 +135,7 @@ fn p15_a_deleted_peer_is_notified_and_its_memory_is_not_used() {
             mesh.send(1, 0, Lane::Bulk, &bytes(number, 6000));
         }
         let to = mesh.ends[0].to[1];
-        // A peer that is given up is there nevertheless. It must not take that for an orderly end.
+        // A peer that is given up is still alive. It must not take that for an orderly end.
         let (given_up, why) = if seed % 2 == 1 { (true, Lost::Broken) } else { (false, Lost::Closed) };
         if given_up {
             assert!(mesh.ends[0].link.give_up(to, GiveUp::Peer));

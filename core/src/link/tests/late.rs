@@ -1,4 +1,4 @@
-//! Frames that arrive late, when the window has moved on. They tell nothing of the numbers that have taken the places of the
+//! Frames that arrive late, when the window has moved on. They say nothing about the numbers that have taken the places of the
 //! old ones.
 
 use super::mesh::{Mesh, bytes};
@@ -8,7 +8,7 @@ use std::vec;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// An acknowledgement that is a whole window late has numbers whose places belong to others by now.
+/// An acknowledgement that is late by a whole window has numbers whose places in the ring belong to other numbers by now.
 #[test]
 fn p15_b34_a_late_acknowledgement_acknowledges_no_later_frames() {
     for window in [4, 64, 256] {
@@ -29,8 +29,8 @@ fn p15_b34_a_late_acknowledgement_acknowledges_no_later_frames() {
     }
 }
 
-/// All frames in flight are lost, and no frames follow. The first is sent again after one time-out, and the others upon its
-/// acknowledgement.
+/// All frames in flight are lost, and no frames follow. The first is sent again after one time-out, and the others when it is
+/// acknowledged.
 #[test]
 fn p15_frames_that_were_lost_at_once_are_sent_again_at_once() {
     let mut mesh = Mesh::new(2, 1, Faults::default(), |_| {});

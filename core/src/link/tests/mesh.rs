@@ -1,4 +1,4 @@
-//! Links over a faulty wire, their users, and the invariants of all that they do.
+//! Links over a faulty wire, their users, and the invariants that they keep.
 
 use super::wire::{Faults, Random, Wire, WireState, wires};
 use crate::arena::Arena;
@@ -20,15 +20,15 @@ pub struct End {
     pub migrated: Vec<Origin>,
     /// Pending deliveries by cookie: sender, tag, bytes.
     pub pending: BTreeMap<u64, (u32, u8, Box<[u8]>)>,
-    /// Bodies in place, by cookie. They are overwritten when the link tells that it reads them no more.
+    /// Bodies in place, by cookie. They are overwritten when the link reports that it no longer reads them.
     pub in_place: BTreeMap<u64, Box<[u8]>>,
-    /// Bodies that the link reads no more. A device may still read them.
+    /// Bodies that the link no longer reads. A device may still read them.
     finished: Vec<Box<[u8]>>,
     pub sent: u32,
     pub reports: Vec<Event>,
-    /// How many times only the host of the peer answered, as the link told.
+    /// How many times the link has reported `Event::Silent`.
     pub silences: u32,
-    /// When the peer was to have answered at the latest.
+    /// The deadline for an answer of the peer, from the last `Event::Silent`.
     pub due: Option<Instant>,
     cookies: u64,
 }
@@ -132,7 +132,7 @@ impl Mesh {
         panic!("busy forever: {:?}", self.ends[from].link.counters());
     }
 
-    /// Polls one end once, and takes the event.
+    /// Polls one end once, and processes the event.
     pub fn poll(&mut self, end: usize) -> bool {
         let Some(event) = self.ends[end].link.poll(Instant::from_nanos(self.now)) else { return false };
         let choice = self.random.word();
@@ -168,7 +168,7 @@ impl Mesh {
         }
     }
 
-    /// So much time passes, and no more.
+    /// Lets exactly this much time pass.
     pub fn pass(&mut self, nanos: u64) {
         let end = self.now + nanos;
         loop {

@@ -18,7 +18,7 @@ struct Node {
     got: Vec<Vec<u8>>,
     pending: BTreeMap<u64, Box<[u8]>>,
     in_place: BTreeMap<u64, Box<[u8]>>,
-    /// Bodies that the link reads no more. A device may still read them.
+    /// Bodies that the link no longer reads. A device may still read them.
     finished: Vec<Box<[u8]>>,
     cookies: u64,
     duplicates: u32,
@@ -76,7 +76,7 @@ impl Nodes {
         Self { nodes, wires: shared, random: Random(seed), now: 0 }
     }
 
-    /// The same after a frame by each link, named by the link.
+    /// Nodes whose links are connected: each link has carried one frame, whose name is the link.
     fn connected(seed: u64, faults: Faults) -> Self {
         let mut nodes = Self::new(seed, faults);
         nodes.connect();
@@ -90,7 +90,7 @@ impl Nodes {
         self.drain();
     }
 
-    /// Everything that the first node has sent is acknowledged.
+    /// Goes on until everything that the first node has sent is acknowledged.
     fn drain(&mut self) {
         self.until("everything is acknowledged", |nodes| {
             let Node { links, to, .. } = &nodes.nodes[0];
@@ -98,7 +98,7 @@ impl Nodes {
         });
     }
 
-    /// The frames that arrived at the second node, by name and in that order.
+    /// The names of the frames that arrived at the second node, in ascending order.
     fn got(&self) -> Vec<u64> {
         let mut got: Vec<u64> = self.nodes[1].got.iter().map(|frame| name_of(frame)).collect();
         got.sort_unstable();
@@ -156,7 +156,7 @@ impl Node {
         true
     }
 
-    /// The same by a grant.
+    /// The same with a grant.
     fn try_grant(&mut self, link: usize, bytes: &[u8]) -> bool {
         let shape = Shape { tag: 0x99, lane: Lane::Bulk, header: 20, len: bytes.len() as u32 };
         let Ok(mut grant) = self.links[link].reserve(self.to[link], shape) else { return false };
@@ -264,13 +264,13 @@ impl Node {
 fn scribble(link: &mut TestLink) {
     let (long, free) = (&link.send.long, &mut link.send.long_free);
     free.retain(|place| {
-        // SAFETY: the memory is as long, and no frame uses it.
+        // SAFETY: the memory has at least this length, and no frame uses it.
         unsafe { long.at(place).write_bytes(0xee, long.each()) };
         true
     });
 }
 
-/// A reserved frame lies in memory of its link. The link frees the memory when the frame has migrated, so the other link must
+/// A reserved frame is in memory of its link. The link frees that memory when the frame has migrated, so the other link must
 /// not read it there.
 #[test]
 fn p14_b37_a_long_grant_is_copied_by_the_link_that_carries_it() {
@@ -401,8 +401,9 @@ fn p14_b37_claims_tell_new_duplicate_and_awaited_frames_apart() {
     assert_eq!(node.links[0].used(), [0, 0]);
 }
 
-/// A migrated frame names the link that it was given to first. If it migrates again, it leaves a number on the link between,
-/// which no frame claims. Without gaps, that link would be full forever when it had given out the numbers of a whole window.
+/// A migrated frame names the link that it was given to first. If it migrates again, its number on the link in between remains,
+/// and no frame claims that number. Without gaps, that link would be full forever when it had given out the numbers of a whole
+/// window.
 #[test]
 fn p14_b37_a_link_from_which_migrated_frames_migrated_on_is_as_good_as_new_when_it_is_up() {
     const SECOND: u64 = 1_000_000_000;
@@ -467,7 +468,7 @@ fn p14_b37_gaps_are_reported_until_each_is_known() {
     }
 }
 
-/// A frame of which the peer was told that it has migrated is claimed once, as any other.
+/// The peer gets the report that a frame has migrated. The frame is claimed once, as any other.
 #[test]
 fn p14_b37_b34_a_frame_that_has_migrated_is_new_once() {
     const SECOND: u64 = 1_000_000_000;
@@ -563,8 +564,7 @@ fn p14_b37_b34_one_link_that_is_up_is_enough() {
 }
 
 /// A frame that comes back to the link that it was given to first has another number there. If that link breaks in the middle
-/// of the body, the next link takes over the pending delivery. The number becomes a gap once the delivery is not awaited any
-/// more.
+/// of the body, the next link takes over the pending delivery. The number becomes a gap once the delivery is no longer awaited.
 #[test]
 fn p14_b37_b34_a_frame_that_came_back_to_its_first_link_is_taken_over_from_there() {
     const SECOND: u64 = 1_000_000_000;

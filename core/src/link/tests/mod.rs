@@ -1,4 +1,4 @@
-//! Links over a wire on which everything goes wrong.
+//! Tests of links over a wire with faults of all kinds.
 
 mod crossed;
 mod exact;

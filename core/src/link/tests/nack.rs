@@ -9,7 +9,7 @@ use crate::rail::*;
 use crate::time::Instant;
 use std::{vec, vec::Vec};
 
-/// The time of one way.
+/// The time that a packet takes in one direction.
 const WAY: u64 = 200_000;
 const TRIP: u64 = 2 * WAY;
 /// How late a body may be.
@@ -33,14 +33,14 @@ fn connected(count: usize, held: u32, deliveries: u32) -> (Mesh, u64) {
     (mesh, 100)
 }
 
-/// Sends so many frames at once.
+/// Sends `count` frames at once.
 fn burst(mesh: &mut Mesh, from: usize, to: usize, first: u64, count: u64) {
     for number in first..first + count {
         assert!(mesh.try_send(from, to, Lane::Bulk, &bytes(number, LEN)).is_ok());
     }
 }
 
-/// Polls two ends until the reader of the second one has got so many frames, all of which it keeps.
+/// Polls two ends until the reader of the second one has got `count` frames. It keeps all of them.
 fn keep(mesh: &mut Mesh, count: usize) -> Vec<Frame> {
     let mut kept = vec![];
     for _ in 0..1_000_000 {
@@ -58,7 +58,7 @@ fn keep(mesh: &mut Mesh, count: usize) -> Vec<Frame> {
     panic!("{} of {count}: {:?}", kept.len(), mesh.ends[0].link.counters());
 }
 
-/// How many times frames were asked for.
+/// How many nacks were sent.
 fn asked(mesh: &Mesh) -> u64 {
     let is_wanted = |tag: u8, frame: &[u8]| tag == 0x11 && frame[12] == Kind::Nack as u8;
     mesh.shared.borrow().log.iter().filter(|(_, tag, frame)| is_wanted(*tag, frame)).count() as u64
@@ -107,7 +107,7 @@ fn p15_b34_refused_frames_are_resent_as_there_is_room_and_not_after_timeouts() {
     }
 }
 
-/// When other peers' frames give back the room that they took, each peer is told of it in turn.
+/// When frames of other peers free their room, each refused peer gets a nack in turn.
 #[test]
 fn p15_b34_free_room_is_reported_in_turn_to_peers_whose_frames_were_refused() {
     let (mut mesh, sent) = connected(5, 1, 1);

@@ -68,7 +68,7 @@ fn connect(links: &mut [End; 2], to: Endpoint, native: &Native) {
     }
 }
 
-/// Operations begin after the handshake. Their ends are told as the rail tells them. They end with the link.
+/// Operations begin after the handshake. The link passes on the rail's reports of their ends. Operations end with the link.
 #[test]
 fn b18_operations_of_a_device_go_through_a_link() {
     let (mut links, script) = ends();
@@ -82,7 +82,7 @@ fn b18_operations_of_a_device_go_through_a_link() {
     assert_eq!(perform(&mut links[0], to, &add), Ok(None));
     let told = links[0].poll(Instant::from_nanos(9));
     assert!(matches!(told, Some(Event::Performed(Cookie(7), Ok(42)))), "{told:?}");
-    // This operation is in progress when the peer is deleted. Its end is not told, and it is not done.
+    // This operation is in progress when the peer is deleted. Its end is not reported, and it is not done.
     assert_eq!(perform(&mut links[0], to, &add), Ok(None));
     links[0].del_peer(to);
     assert_eq!(perform(&mut links[0], to, &add), Err(NativeError::Unreachable));
@@ -113,7 +113,7 @@ fn b18_p14_a_claim_that_ends_operations_of_a_device_ends_the_link() {
             .poll(Instant::from_nanos(nanos))
             .and_then(|event| if let Event::Frame(frame) = event { Some(frame.id) } else { None })
     });
-    // SAFETY: so does the sink.
+    // SAFETY: the sink outlives the links.
     let delivery = unsafe { links[0].deliver(frame.unwrap(), 10, Span::contiguous(sink.as_mut_ptr(), 90), Cookie(9)) };
     assert_eq!(delivery, Delivery::Pending);
     let claim = links[0].claim(to, Origin { link: 0, number });

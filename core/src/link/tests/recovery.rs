@@ -1,4 +1,4 @@
-//! How soon lost frames are sent again, and that no others are.
+//! Tests of loss detection: lost frames are sent again soon, and no other frames are.
 
 use super::mesh::{Mesh, bytes, name_of};
 use super::wire::Faults;
@@ -29,12 +29,12 @@ fn connected_with(faults: Faults, window: u32) -> (Mesh, u64) {
     (mesh, 400)
 }
 
-/// These frames are lost, so many times.
+/// Loses these frames: number, and how many times.
 fn lose(mesh: &Mesh, victims: impl IntoIterator<Item = (u64, u32)>) {
     mesh.shared.borrow_mut().victims = victims.into_iter().collect();
 }
 
-/// Sends so many frames, so many nanoseconds apart. Returns when the last one was sent.
+/// Sends `count` frames from number `from` on, `apart` nanoseconds apart. Returns when the last one was sent.
 fn stream(mesh: &mut Mesh, from: u64, count: u64, apart: u64) -> u64 {
     for number in from..from + count {
         mesh.send(0, 1, Lane::Eager, &bytes(number, LEN));
@@ -45,7 +45,7 @@ fn stream(mesh: &mut Mesh, from: u64, count: u64, apart: u64) -> u64 {
     mesh.now
 }
 
-/// Goes on until so many frames have arrived. Returns when that was.
+/// Goes on until `count` frames have arrived. Returns when that was.
 fn until_got(mesh: &mut Mesh, count: usize) -> u64 {
     for _ in 0..10_000 {
         if mesh.ends[1].got.len() == count {
@@ -56,7 +56,7 @@ fn until_got(mesh: &mut Mesh, count: usize) -> u64 {
     panic!("{} of {count} have come", mesh.ends[1].got.len());
 }
 
-/// Sends so many frames from this one on. Returns how long it took until that one arrived.
+/// Sends `count` frames from number `number` on. Returns how long it took until the first of them arrived.
 fn arrival(mesh: &mut Mesh, number: u64, count: u64, apart: u64) -> u64 {
     let (left, mut came) = (mesh.now, None);
     let mut next = number;
@@ -103,8 +103,8 @@ fn p15_a_lost_frame_is_resent_when_later_ones_are_acknowledged() {
     assert_eq!((mesh.ends[0].link.counters().resent, mesh.ends[0].link.counters().timeouts), (1, 0));
 }
 
-/// A resent frame is told from its first transmission by its time. Later transmissions that arrived prove that it is lost
-/// again.
+/// A resent frame is distinguished from its first transmission by its time. Later transmissions that arrived prove that it is
+/// lost again.
 #[test]
 fn p15_a_resent_frame_that_is_lost_again_is_resent_within_two_round_trips_more() {
     let (mut mesh, sent) = connected(Faults::default());
@@ -131,7 +131,7 @@ fn p15_in_a_large_window_a_second_loss_is_noticed_as_soon() {
     mesh.check(0, 1, (0..sent + 700).collect());
 }
 
-/// A lost part of an acknowledgement tells nothing of the frames that it covers.
+/// A lost part of an acknowledgement says nothing about the frames that it covers.
 #[test]
 fn p15_in_a_large_window_lost_parts_of_acknowledgements_cause_few_duplicates() {
     let (mut mesh, sent) = connected_with(Faults { drop_own: 300, ..Faults::default() }, 1024);
@@ -170,8 +170,8 @@ fn p15_a_pause_of_the_peer_is_no_proof_of_reordering() {
     }
 }
 
-/// The path becomes longer than the old time-outs. The frames that are sent twice for that do not tell the round trip. So the
-/// time-outs stay long until a frame that was sent once tells it.
+/// The path becomes longer than the old time-outs. Frames that are sent twice for that reason do not measure the round trip. So
+/// the time-outs stay long until a frame that was sent once measures it.
 #[test]
 fn p15_a_path_that_becomes_longer_is_learnt_and_frames_are_sent_once_again() {
     for (longer, most) in [(6, 10), (200, 30)] {

@@ -1,4 +1,4 @@
-//! A rail below that has no room, for a moment, or for a peer that stands still.
+//! Tests with a rail below that has no room, for a moment or as long as a peer is stalled.
 
 use super::mesh::{Mesh, bytes};
 use super::wire::Faults;
@@ -20,8 +20,8 @@ fn commit(mesh: &mut Mesh, from: usize, to: usize, frame: &[u8]) {
     end.link.commit(ticket);
 }
 
-/// Polls an end whenever something is due there, for so many nanoseconds. Returns how many times that was, and how many times the
-/// link did not let its caller sleep.
+/// Polls an end whenever something is due there, for `nanos` nanoseconds. Returns how many times it was due, and how many times
+/// the link did not let its caller sleep.
 fn poll_when_due(mesh: &mut Mesh, end: usize, nanos: u64) -> (u32, u32) {
     let (until, mut times, mut awake) = (mesh.now + nanos, 0, 0);
     while mesh.now < until {
@@ -44,8 +44,8 @@ fn connected(count: usize) -> Mesh {
     mesh
 }
 
-/// The rail below has no room, as when the peer stands still. A caller that sleeps until something is due must not be woken every
-/// few microseconds, nor be kept from sleeping, whether an acknowledgement waits or a frame.
+/// The rail below has no room, as if the peer were stalled. A caller that sleeps until something is due must not be woken every
+/// few microseconds, and must not be kept from sleeping, whether an acknowledgement or a frame waits.
 #[test]
 fn p3_b34_a_full_rail_below_is_tried_ever_less_often() {
     for owes_ack in [true, false] {
@@ -113,7 +113,7 @@ fn p3_b34_a_poll_uses_the_room_that_it_frees() {
     mesh.check(0, 1, vec![0, 1]);
 }
 
-/// Of many peers that stand still, one goes on. Its frames do not wait for a turn of each other peer.
+/// Many peers are stalled, and one of them goes on. Its frames do not wait for a turn of each other peer.
 #[test]
 fn p3_b34_of_many_peers_without_room_one_with_room_is_found_at_once() {
     const PEERS: usize = 20;
@@ -137,7 +137,7 @@ fn p3_b34_of_many_peers_without_room_one_with_room_is_found_at_once() {
     }
 }
 
-/// A peer that stands still, so that there is no room for acknowledgements to it, does not delay acknowledgements to others.
+/// A stalled peer, to which there is no room for acknowledgements, does not delay acknowledgements to others.
 #[test]
 fn p3_p15_a_peer_without_room_delays_no_acknowledgements_to_others() {
     let mut mesh = connected(3);

@@ -1,4 +1,4 @@
-//! A raw rail for tests: two or more ends in virtual time, with all faults by chance.
+//! A raw rail for tests: two or more ends in virtual time, with random faults.
 
 use crate::convertor::Span;
 use crate::link::header::Kind;
@@ -38,12 +38,12 @@ pub struct Faults {
     pub double: u32,
     pub corrupt: u32,
     pub busy: u32,
-    /// So many nanoseconds more on the way; and up to so many.
+    /// How many nanoseconds a packet takes at least, and up to how many more.
     pub delay: u64,
     pub jitter: u64,
     pub late_body: u32,
     pub in_place: u32,
-    /// Bodies with a checksum count as copied, and are read where they lie when they arrive.
+    /// Bodies with a checksum count as copied, but are read from the sender's memory when they arrive.
     pub by_pages: u32,
     /// Nothing arrives, and no event reports that.
     pub silent: bool,
@@ -73,7 +73,7 @@ struct Packet {
     bytes: Vec<u8>,
     at: u64,
     body_at: u64,
-    /// Where the body lies that was not copied yet.
+    /// The sender's memory of a body that was not copied yet.
     pages: Option<Span>,
 }
 
@@ -115,7 +115,7 @@ struct Pending {
 pub struct WireState {
     pub now: u64,
     pub faults: Faults,
-    /// Frames of the first end that are lost: number, and how many times.
+    /// Frames of the first end that are lost: number, and how many times each.
     pub victims: Vec<(u64, u32)>,
     /// The number of frames after which the wire fails.
     pub fails_after: Option<(usize, WireFailure)>,
@@ -281,7 +281,7 @@ impl WireState {
 }
 
 impl Wire {
-    /// The rail holds at most so many frames for its reader.
+    /// Limits how many frames the rail holds for its reader.
     pub fn keeps(&mut self, frames: u32) {
         self.attributes.frames_kept = frames;
     }

@@ -10,11 +10,11 @@ use crate::convertor::Span;
 use crate::rail::*;
 use crate::time::Instant;
 
-/// Longer bodies are sent where they lie, unless a test wants them copied. No eager body is as long.
+/// Longer bodies are sent in place, unless a test wants them copied. No eager body is so long.
 const COPIED: u64 = 72;
 /// The number of the first frame: it wraps soon.
 const FIRST: u32 = u32::MAX - 3;
-/// After so many polls without an acknowledgement of the oldest frame, all frames are sent again.
+/// After this many polls without an acknowledgement of the oldest frame, all frames are sent again.
 const AGAIN: u32 = 24;
 
 /// A piece on a cable. A frame longer than [`HEAD`](crate::rail::HEAD) is two pieces, and is usable in part when the first
@@ -36,7 +36,7 @@ pub struct LinkFailure {
     pub loses_in_flight: bool,
     /// Whether sends are refused before the link is reported down. Otherwise they are accepted and lost.
     pub refuses_sends: bool,
-    /// The number of polls after which end 0, and end 1, reports the link down.
+    /// After how many polls end 0, and end 1, report the link down.
     pub polls_until_down: [u32; 2],
 }
 
@@ -55,11 +55,11 @@ struct Cable {
 #[derive(Debug, Default)]
 pub struct Net {
     cables: Vec<Cable>,
-    /// Pieces put on any cable or taken off.
+    /// How many pieces were put on any cable or taken off.
     pub steps: u64,
-    /// Step, cable, and its failure.
+    /// The planned failures: step, cable, and its failure.
     pub plan: Vec<(u64, usize, LinkFailure)>,
-    /// Takes pieces in another order.
+    /// Pieces are taken in a random order, from this state of the generator.
     pub shuffle: Option<u64>,
     /// A cable that carries no pieces to an end, and that end.
     pub stalled: Option<(usize, usize)>,
@@ -128,7 +128,7 @@ impl HeldFrame {
         let mut bytes = self.header[..self.shape.header as usize].to_vec();
         let at = bytes.len();
         bytes.resize(self.shape.len as usize, 0);
-        // SAFETY: the body is ours, or the user's until it is acknowledged or migrated.
+        // SAFETY: the body is this link's own copy, or the user keeps it until the frame is acknowledged or has migrated.
         unsafe { self.body.pack(bytes[at..].as_mut_ptr(), bytes.len() - at) };
         bytes
     }
@@ -150,13 +150,13 @@ pub struct Link {
     end: usize,
     pub attributes: Attributes,
     card: [u8; 1],
-    /// How many frames may be unacknowledged; as many more of the control lane.
+    /// How many frames may be unacknowledged, and how many more of the control lane.
     pub window: usize,
-    /// Longer bodies are sent where they lie.
+    /// Longer bodies are sent in place.
     pub copied: u64,
     /// The longest frame of each lane.
     pub longest: [u32; 3],
-    /// Deliveries that were begun here, and that another link finishes.
+    /// How many deliveries were begun here, and handed over to another link.
     pub handed_over: u32,
     /// The other end, and its id.
     peer: Option<(Peer, u8)>,
@@ -171,7 +171,7 @@ pub struct Link {
     granted: Option<(Shape, Box<[u8]>)>,
 }
 
-/// As many links as asked for between two hosts: those of each host.
+/// `count` links between two hosts, for each host its ends of them.
 pub fn links(count: usize) -> (Rc<RefCell<Net>>, [Vec<Link>; 2]) {
     let net = Rc::new(RefCell::new(Net::default()));
     net.borrow_mut().cables.resize_with(count, Cable::default);
@@ -297,7 +297,7 @@ impl Link {
                 let pending = self.pending.get_mut(&number)?;
                 pending.whole = true;
                 let (skip, sink, cookie) = pending.wanted?;
-                // SAFETY: the sink was given until the end of the delivery is reported.
+                // SAFETY: the caller of `deliver` keeps the sink until the end of the delivery is reported.
                 unsafe { sink.unpack(pending.bytes[skip..].as_ptr(), pending.bytes.len() - skip) };
                 self.receive(number);
                 Some(Event::Delivered(cookie))
@@ -345,7 +345,7 @@ impl Rail for Link {
         self.check(shape)?;
         let ticket = Ticket { endpoint: Endpoint(0), position: 0, len: shape.len, extra: 0 };
         let (_, room) = self.granted.insert((shape, std::vec![0; shape.len as usize].into()));
-        // SAFETY: the room is ours, and stays until the ticket is committed or another grant is given.
+        // SAFETY: the room is this link's own, and stays until the ticket is committed or another grant is given.
         Ok(unsafe { Grant::new(room.as_mut_ptr(), room.len(), ticket) })
     }
 

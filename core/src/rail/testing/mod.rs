@@ -1,4 +1,4 @@
-//! A loopback rail whose answers a test chooses.
+//! The scripted rail: a loopback rail whose answers a test chooses.
 
 pub mod link;
 
@@ -11,24 +11,24 @@ use crate::rail::*;
 use crate::time::Instant;
 use std::{boxed::Box, cell::RefCell, collections::VecDeque, rc::Rc, vec, vec::Vec};
 
-/// The rail's reaction to the next frame.
+/// What the rail does with the next frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Pass,
     Busy,
-    /// Sent, but `drained` only when `Script::drained` is set.
+    /// Sends it, but is `drained` only when `Script::drained` is set.
     Staged,
-    /// Read when `Script::reads` is set, and not before.
+    /// Reads the body in place, but not before `Script::reads` is set.
     InPlace,
     Unreachable,
 }
 
-/// The device's reaction to the next operation.
+/// When the device performs the next operation, or why it does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Device {
-    /// At once.
+    /// In the call of `perform`.
     Now,
-    /// When it is polled.
+    /// In the next poll.
     Late,
     Busy,
     NotAvailable,
@@ -38,40 +38,40 @@ pub enum Device {
 #[derive(Debug, Default)]
 pub struct Script {
     pub answers: VecDeque<Answer>,
-    /// The answer where the list has none.
+    /// The answer when `answers` is empty.
     pub always: Option<Answer>,
     pub drained: bool,
     pub reads: bool,
-    /// Long frames are not delivered at once.
+    /// Deliveries of long frames are pending until a later poll.
     pub slow_delivery: bool,
-    /// As long as this is set, so many of the next frames are overtaken by later ones: short frames of users.
+    /// How many of the next short frames of users are overtaken by later ones.
     pub overtaken: u32,
-    /// Frames that arrive were given to another link first, as they tell, and did not arrive by that one.
+    /// Frames arrive as migrated ones, which did not arrive by their first link.
     pub moved: bool,
-    /// The handshake is not over.
+    /// The handshake is not over: `is_connected` returns `false`.
     pub unmet: bool,
     pub events: VecDeque<Event>,
-    /// Bodies are exposed. Each is noted: address and length.
+    /// Whether the rail exposes bodies. `exposed` has the address and length of each.
     pub exposes: bool,
     pub exposed: Vec<(usize, u64)>,
-    /// Whether exposed bodies can be read: the next answers; after those always.
+    /// Whether a read of an exposed body succeeds: the next answers. When the list is empty, it does.
     pub fetches: VecDeque<bool>,
-    /// How many times the exposed bodies were revoked.
+    /// How many times exposed bodies were revoked.
     pub recalls: u32,
-    /// Bytes that were read, one entry for each read.
+    /// How many bytes each read of an exposed body has copied.
     pub fetched: Vec<u64>,
     /// Frames that were sent: lane, header bytes, frame bytes.
     pub log: Vec<(Lane, u8, u32)>,
-    /// How many frames had been sent at each request for a signal.
+    /// How many frames had been sent at each call of `signal`.
     pub signals: Vec<usize>,
     pub on_demand: bool,
     /// The addresses of the bodies that were taken in place.
     pub in_place: Vec<usize>,
-    /// The device: its next answers, its answer after those, and the operations that it took.
+    /// The device: its next answers, its answer when the list is empty, and the operations that it has accepted.
     pub device: VecDeque<Device>,
     pub device_is_late: bool,
     pub performed: Vec<Native>,
-    /// Whether it registers memory: the next answers; after those always.
+    /// Whether the device registers memory: the next answers. When the list is empty, it does.
     pub registers: VecDeque<bool>,
 }
 
@@ -90,21 +90,22 @@ pub struct Scripted {
     coming: VecDeque<(FrameId, usize, Span, Cookie)>,
     overtaken: VecDeque<Frame>,
     staged: bool,
-    /// All exposed bodies of all rails: owner, memory, and whether it was revoked.
+    /// The rail's number, which is also its end of the hub.
     end: u32,
+    /// All exposed bodies of all rails: owner, memory, and whether it was revoked.
     exposed: Rc<RefCell<Vec<(u32, Span, bool)>>>,
-    /// The memory that the device of any rail reaches.
+    /// The memory that is registered with the device of any rail.
     memory: Rc<RefCell<Vec<Option<Memory>>>>,
     performing: VecDeque<(Endpoint, Native, Cookie)>,
 }
 
-/// An accelerator whose memory is the processor's, at addresses that nothing can access: no address of a process has only
-/// this bit of those above the 48th.
+/// An accelerator whose memory is the processor's, under addresses that the processor cannot access: no address of a process
+/// has bit 55 as its only bit above the 48th.
 #[derive(Debug)]
 pub struct Far;
 
 impl Far {
-    /// The accelerator's address of some memory, by which only the accelerator can access it.
+    /// The accelerator's address of some memory, and back. Only the accelerator can access memory by that address.
     pub fn name(at: *mut u8) -> *mut u8 {
         at.map_addr(|at| at ^ 1 << 55)
     }
@@ -112,28 +113,29 @@ impl Far {
 
 impl Accelerator for Far {
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller guarantees that both sides are valid, and `from` is memory with another address.
+        // SAFETY: the caller guarantees that both sides are valid, and `from` is the accelerator's address of the processor's
+        // memory.
         unsafe { Self::name(from.cast_mut()).copy_to_nonoverlapping(to, len) };
     }
 
     unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the same, with `to`.
+        // SAFETY: as for `read`, with `to` as the accelerator's address.
         unsafe { Self::name(to).copy_from_nonoverlapping(from, len) };
     }
 }
 
-/// The address by which a device reaches such memory.
+/// The processor's address of memory that was registered with these rights.
 fn found(at: *mut u8, access: Access) -> *mut u8 {
     if access.contains(Access::ACCELERATOR) { Far::name(at) } else { at }
 }
 
-/// How many bytes can be read at a time.
+/// The most bytes of an exposed body that can be read at a time.
 pub const MOST_FETCHED: u64 = 300;
 
-/// Address, length and rights.
+/// Registered memory: address, length and rights.
 type Memory = (usize, u64, Access);
 
-/// As many rails as asked for, each of which reaches all. Frames of up to 64 bytes are eager; none is longer than 128 bytes.
+/// `count` rails, each of which reaches all of them. Frames of up to 64 bytes are eager; none is longer than 128 bytes.
 pub fn rails(count: u32) -> Vec<Scripted> {
     let block = vec![0u8; Hub::cost(count, 16, 128)].leak();
     let hub: &'static Hub<'static> = Box::leak(Box::new(Hub::new(&mut Arena::new(block), count, 16, 128).unwrap()));
@@ -178,7 +180,7 @@ impl Scripted {
         self.memory.borrow().iter().flatten().count()
     }
 
-    /// Performs an operation as the device does.
+    /// Performs an operation as a device does.
     fn reach(&self, native: &Native) -> Result<u64, NativeError> {
         let slot = u64::from_le_bytes(std::array::from_fn(|byte| native.key.0[byte]));
         let (base, len, access) =
@@ -257,8 +259,8 @@ impl Rail for Scripted {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         assert_eq!(header.len() as u64 + body.len(), u64::from(shape.len));
-        // A body as long as an exposed buffer's description may be one, which is on a stack. It is copied, as rails
-        // promise for short bodies.
+        // A body that is as long as the description of an exposed buffer may be such a description, which is on the stack. It
+        // is copied, as rails promise for short bodies.
         let next = self.script.borrow().answers.front().copied().or(self.script.borrow().always);
         if next == Some(Answer::InPlace) && body.len() != REMOTE_BUFFER_BYTES as u64 {
             let mut script = self.script.borrow_mut();
