@@ -108,7 +108,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends a registration: operations of peers on the memory are denied from now on.
     ///
     /// # Errors
-    /// [`DeregisterError`]: the memory is still registered, or the registration is not known.
+    /// [`DeregisterError`]: the memory was deregistered before, or an operation still uses it.
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
         let Self { rma, rails, config, .. } = self;
         if rma.deregister(registrar(rails, config.rdma.windows).map(|(rail, _)| rail), registration)? {
