@@ -22,7 +22,7 @@ pub struct Config {
     pub unexpected: u32,
     /// Payload units for eager messages that arrive before their receive.
     pub units: u32,
-    /// Bytes of a payload unit, rounded up to a multiple of 8. Peers send no longer message eagerly to this engine.
+    /// Bytes of a payload unit. Peers send no longer message eagerly to this engine.
     pub unit_bytes: u32,
     /// Envelopes beyond all credit, at least 1. Each keeps a message that its sender held back and that a probe asked for, until it
     /// is received. With few of them, probes for several messages wait for each other; none waits forever. A message that
