@@ -33,8 +33,8 @@ pub(super) struct CommState<'m> {
 }
 
 impl<'m> CommState<'m> {
-    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, in which each rank is the peer that has its
-    /// place now.
+    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, in which each rank is the peer that has
+    /// its place now.
     pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
         let (size, table) = match group {
             Group::World { size } => (size, core::ptr::null()),
@@ -65,8 +65,8 @@ impl<'m> CommState<'m> {
         !self.lasting && self.made_at != rejoined
     }
 
-    /// Whether a peer that has a member's place is not the member. `rejoined`: the number of the peer's last rejoin, 0 if it never
-    /// rejoined. A peer that rejoined after the communicator was made is another process.
+    /// Whether a peer that has a member's place is not the member. `rejoined`: the number of the peer's last rejoin, 0 if it
+    /// never rejoined. A peer that rejoined after the communicator was made is another process.
     #[inline]
     pub const fn excludes(&self, rejoined: u32) -> bool {
         !self.lasting && rejoined > self.made_at

@@ -64,7 +64,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         config.bytes(rails).saturating_add(Pool::<CommState<'m>>::cost(communicators)).saturating_add(rejoins)
     }
 
-    /// Makes a transport over `rails`, with tables cut from `arena`. The call is local: nothing is sent before a peer is added (M2).
+    /// Makes a transport over `rails`, with tables cut from `arena`. The call is local: nothing is sent before a peer is added
+    /// (M2).
     ///
     /// # Errors
     /// [`SetUpError`] if the arena has less than [`Mtl::bytes`] left, or if a limit is too small.
@@ -169,9 +170,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Makes a communicator. All its members use the same `context`, and this process is rank `rank` in it. Messages for the
     /// communicator that have arrived already are kept for it (M15).
     ///
-    /// The members are the present peers. A member that is lost and then [added](Self::add_peer) again is another process, which is
-    /// not in the communicator. In this communicator, sends to it and receives from it end with an error, and so does a receive
-    /// from any source, until the failure is [acknowledged](Self::acknowledge).
+    /// The members are the present peers. A member that is lost and then [added](Self::add_peer) again is another process, which
+    /// is not in the communicator. In this communicator, sends to it and receives from it end with an error, and so does a
+    /// receive from any source, until the failure is [acknowledged](Self::acknowledge).
     ///
     /// # Errors
     /// [`CommError`]: nothing has changed then.
@@ -179,8 +180,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.add(CommState::new(context, group, rank, Some(self.rejoins.all))?)
     }
 
-    /// As [`add_comm`](Self::add_comm), for a communicator that each process makes at its start, including a process that replaces
-    /// a lost one: a rank is always the peer that has its place now.
+    /// As [`add_comm`](Self::add_comm), for a communicator that each process makes at its start, including a process that
+    /// replaces a lost one: a rank is always the peer that has its place now.
     ///
     /// # Errors
     /// As [`add_comm`](Self::add_comm).
@@ -198,8 +199,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
     }
 
-    /// Deletes a communicator. Messages that no receive has taken are dropped, and senders that wait for their match are told. Posted
-    /// receives are cancelled. A communicator that was deleted before is ignored.
+    /// Deletes a communicator. Messages that no receive has taken are dropped, and senders that wait for their match are told.
+    /// Posted receives are cancelled. A communicator that was deleted before is ignored.
     pub fn del_comm(&mut self, comm: Comm) {
         self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
@@ -252,8 +253,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     ///
     /// # Safety
     /// As [`Pml::irecv`].
-    // Always inlined: a call costs more than the function itself. Span and request would go through memory, where they are stored in
-    // parts and loaded whole.
+    // Always inlined: a call costs more than the function itself. Span and request would go through memory, where they are stored
+    // in parts and loaded whole.
     #[inline(always)]
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let Some(pattern) = self.pattern(comm, source, tag) else {
@@ -279,8 +280,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// A receive from a rank that is not in the communicator any more. If its peer was replaced, the receive is begun and ends with
-    /// a failure, as a receive from a lost peer does.
+    /// A receive from a rank that is not in the communicator any more. If its peer was replaced, the receive is begun and ends
+    /// with a failure, as a receive from a lost peer does.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).
@@ -376,8 +377,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Finds a message and does not take it, as `MPI_Iprobe` does: the next receive with this source and tag gets the message. `None`
-    /// if there is none yet, or if there is no such communicator, rank or tag.
+    /// Finds a message and does not take it, as `MPI_Iprobe` does: the next receive with this source and tag gets the message.
+    /// `None` if there is none yet, or if there is no such communicator, rank or tag.
     pub fn iprobe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
         let pattern = self.pattern(comm, source, tag)?;
         self.pml.iprobe(pattern)
@@ -442,8 +443,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The peer whose loss or failure may keep all messages from `source` away: a receive or a probe that finds no message now might
-    /// never complete.
+    /// The peer whose loss or failure may keep all messages from `source` away: a receive or a probe that finds no message now
+    /// might never complete.
     ///
     /// - For a rank: its peer, if that was lost, even if another process has its place now.
     /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
@@ -460,8 +461,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The member of a communicator that failed last, whether that was acknowledged or not. `None` if no member failed, or if it has
-    /// rejoined as a member. If there is such a member, a collective operation of all members cannot complete.
+    /// The member of a communicator that failed last, whether that was acknowledged or not. `None` if no member failed, or if it
+    /// has rejoined as a member. If there is such a member, a collective operation of all members cannot complete.
     pub fn broken(&self, comm: Comm) -> Option<Peer> {
         self.comms.get(comm.0)?.broken()
     }

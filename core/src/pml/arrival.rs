@@ -1,5 +1,5 @@
-//! Dispatch: passes arriving frames, and reports of bodies that rails have read or written, to the part of the engine that handles
-//! them.
+//! Dispatch: passes arriving frames, and reports of bodies that rails have read or written, to the part of the engine that
+//! handles them.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;

@@ -20,8 +20,8 @@ pub struct Counters {
     pub single_copies: u64,
     /// Exposed messages of peers that the rail could not read: they came in fragments.
     pub single_copy_failures: u64,
-    /// Bytes that were copied once more because their message came before its receive. All other bytes are written to the memory of
-    /// the receive directly.
+    /// Bytes that were copied once more because their message came before its receive. All other bytes are written to the memory
+    /// of the receive directly.
     pub copied: u64,
     /// Offers sent: memory of this side that a peer's device may reach.
     pub offers_sent: u64,
@@ -67,8 +67,8 @@ pub struct Counters {
     pub busy: u64,
     /// Frames whose header or length is wrong. They are dropped.
     pub malformed: u64,
-    /// Frames whose handle names no operation with their peer, or an operation in another phase (for example a reject that sends a
-    /// message back that is no answer). They are dropped.
+    /// Frames whose handle names no operation with their peer, or an operation in another phase (for example a reject that sends
+    /// a message back that is no answer). They are dropped.
     pub stale: u64,
     /// Messages beyond a peer's credit, and further messages with a number that was used. They are dropped.
     pub credit_violations: u64,

@@ -24,7 +24,8 @@ use crate::rma::Rma;
 pub struct Pml<'m, R> {
     pub(super) rails: R,
     pub(super) peers: &'m mut [PeerState],
-    /// A row of `rails.count()` links for each peer: first the links in use, by latency, the lowest first; then the suspended ones.
+    /// A row of `rails.count()` links for each peer: first the links in use, by latency, the lowest first; then the suspended
+    /// ones.
     pub(super) links: &'m mut [PeerLink],
     /// Rails that are disabled, one bit for each.
     pub(super) disabled: [u32; 8],

@@ -5,9 +5,9 @@
 //!
 //! - A rail that [maps the memory of peers](OneSided::mixes_at_once) completes the operations that it supports immediately
 //!   ([`Pml::at_once`]). All other operations are begun ([`Pml::begin`]) and use frames, even to the same memory.
-//! - If no rail maps memory and [`Config::windows`](crate::pml::rdma::Config::windows) is set, puts and gets use the device of the
-//!   first rail that has one. The target's processor executes all atomics, so that they stay atomic to peers that are reached by
-//!   another rail, such as the process itself.
+//! - If no rail maps memory and [`Config::windows`](crate::pml::rdma::Config::windows) is set, puts and gets use the device of
+//!   the first rail that has one. The target's processor executes all atomics, so that they stay atomic to peers that are reached
+//!   by another rail, such as the process itself.
 //! - A handle contains the key of one rail only. If that rail maps memory, operations beyond its reach use frames.
 //!
 //! If a link goes down while its device executes an operation, it is unknown whether the operation was done. It ends with
@@ -208,7 +208,8 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting |= self.rma.has_queued();
     }
 
-    /// Handles [`Event::Performed`](crate::rail::Event::Performed): a device has ended a one-sided operation, or a piece of a message.
+    /// Handles [`Event::Performed`](crate::rail::Event::Performed): a device has ended a one-sided operation, or a piece of a
+    /// message.
     #[cold]
     pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         if !rma::Rma::is_own(cookie) {

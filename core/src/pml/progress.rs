@@ -41,8 +41,8 @@ impl<R: Rails> Pml<'_, R> {
         events
     }
 
-    /// Pushes out frames that rails hold back to send them together with others ([`Rail::flush`](crate::rail::Rail::flush)). Call it
-    /// before a longer time without [`progress`](Self::progress).
+    /// Pushes out frames that rails hold back to send them together with others ([`Rail::flush`](crate::rail::Rail::flush)). Call
+    /// it before a longer time without [`progress`](Self::progress).
     pub fn flush(&mut self) {
         for index in 0..self.rails.count() {
             if let Some(rail) = self.rails.rail_mut(index) {
@@ -193,7 +193,8 @@ impl<R: Rails> Pml<'_, R> {
     fn has_to_send(&self, index: u32) -> bool {
         let last = self.next_posting.wrapping_sub(1);
         self.peers.get(index as usize).is_some_and(|peer| {
-            // A peer that holds messages back is always in the work list, also while an ask is out or there is nothing to ask for.
+            // A peer that holds messages back is always in the work list, also while an ask is out or there is nothing to ask
+            // for.
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
             peer.has(CREDIT_DUE | MIGRATING)
                 || peer.may_reject()

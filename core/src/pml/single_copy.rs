@@ -2,14 +2,14 @@
 //!
 //! The rendezvous of such a message carries a [`RemoteBuffer`] in place of payload: the memory is *exposed*. When the message has
 //! matched, the receiver reads the bytes that it wants and answers with a finish, as if the frame had carried them all. If it
-//! cannot read, it answers with an ack, as if the frame had carried none, and the message follows in fragments. So a failure costs
-//! time, but no message is lost. The sender waits for one of the two answers.
+//! cannot read, it answers with an ack, as if the frame had carried none, and the message follows in fragments. So a failure
+//! costs time, but no message is lost. The sender waits for one of the two answers.
 //!
 //! A message that fits a payload unit and has no receive yet is read into the unit at once, so that its sender does not wait.
 //!
 //! At most one message is exposed to a peer at a time, and only if one link to the peer is in use. This is the fastest way for a
-//! message for which the receiver waits already. Messages that are sent before the answer are a stream: they are sent in fragments,
-//! so that both processes copy at the same time.
+//! message for which the receiver waits already. Messages that are sent before the answer are a stream: they are sent in
+//! fragments, so that both processes copy at the same time.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -129,7 +129,8 @@ impl<R: Rails> Pml<'_, R> {
         self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.read_exposed(endpoint, buffer, sink) })
     }
 
-    /// Keeps a remote buffer, and the index of the rail that brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`] bytes.
+    /// Keeps a remote buffer, and the index of the rail that brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`]
+    /// bytes.
     pub(super) fn keep_remote_buffer(&mut self, unit: OptSlot, rail: usize, buffer: &RemoteBuffer) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let number = (rail as u64).to_le_bytes();

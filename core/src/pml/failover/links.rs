@@ -41,9 +41,9 @@ impl<R: Rails> Pml<'_, R> {
         self.migrating = true;
     }
 
-    /// Handles the report of a rail that it receives only answers of the peer's host, although the peer itself should have answered
-    /// by the time `due`. If another link has received from the peer, the reported link has failed, and its frames migrate. If no
-    /// link has, the peer may be stopped, and is not lost. Returns whether the link was given up.
+    /// Handles the report of a rail that it receives only answers of the peer's host, although the peer itself should have
+    /// answered by the time `due`. If another link has received from the peer, the reported link has failed, and its frames
+    /// migrate. If no link has, the peer may be stopped, and is not lost. Returns whether the link was given up.
     pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
             return false;

@@ -64,8 +64,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends an unacknowledged frame by a link in use that has room. For bulk, the link that has carried the least for its bandwidth
-    /// is tried first; for other frames, the link with the lowest latency. `None` if no link has room.
+    /// Sends an unacknowledged frame by a link in use that has room. For bulk, the link that has carried the least for its
+    /// bandwidth is tried first; for other frames, the link with the lowest latency. `None` if no link has room.
     fn resend(&mut self, peer: u32, unacked: &UnackedFrame) -> Option<Sent> {
         let links = self.peers.get(peer as usize)?.route.links as usize;
         let bulk = unacked.shape.lane == Lane::Bulk;

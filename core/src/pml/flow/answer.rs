@@ -28,8 +28,8 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
-            // The answer is the first held-back message that the ask accepts. A receive that accepts more tags must not take it: the
-            // peer may hold back an earlier message for that receive.
+            // The answer is the first held-back message that the ask accepts. A receive that accepts more tags must not take it:
+            // the peer may hold back an earlier message for that receive.
             let posted = self.matcher.peek_posted(&key);
             let fits = |slot| wide || self.requests.at(slot).is_some_and(|state| state.tag == first.tag);
             if let Some(slot) = posted.filter(|slot| fits(*slot)) {
@@ -98,8 +98,8 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// Moves an answer that a matched probe takes to a request, and frees its envelope. The sender is told, and goes on with other
-    /// messages. `None` if there is no room to tell the sender now: the answer stays where it is.
+    /// Moves an answer that a matched probe takes to a request, and frees its envelope. The sender is told, and goes on with
+    /// other messages. `None` if there is no room to tell the sender now: the answer stays where it is.
     pub(in crate::pml) fn take_answer(&mut self, handle: Handle) -> Result<Option<Handle>, Refusal> {
         let Some(envelope) = self.envelopes.get(handle) else { return Ok(None) };
         let (from, sender) = (envelope.peer, envelope.sender);

@@ -15,8 +15,8 @@ impl<R: Rails> Pml<'_, R> {
     /// other side's polls alone free room for messages, so this wait ends.
     ///
     /// # Errors
-    /// [`SendError::Unreachable`] if the peer is lost or unknown: it is of no use to wait. [`SendError::Busy`] for any other error of
-    /// a link, since another link may carry the frame later.
+    /// [`SendError::Unreachable`] if the peer is lost or unknown: it is of no use to wait. [`SendError::Busy`] for any other
+    /// error of a link, since another link may carry the frame later.
     pub(in crate::pml) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
         let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.route.firsts } else { 0 }, peer.route.links);
         let (from, links) = self.peers.get(to as usize).map_or((0, 0), crowd);

@@ -9,8 +9,8 @@ use crate::pml::requests::state::{ANSWERING, Phase};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a notice that messages are held back, once. Messages that wait only for an answer to be settled are included: the answer
-    /// may not be settled before the peer has received one of them, for which it must know of them.
+    /// Sends a notice that messages are held back, once. Messages that wait only for an answer to be settled are included: the
+    /// answer may not be settled before the peer has received one of them, for which it must know of them.
     pub(in crate::pml) fn send_held_notice(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if peer.held.is_empty() || peer.may_send_held() || peer.has(ANNOUNCED) {
@@ -26,7 +26,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Answers the peer's ask, if there is one: with the first held-back message that it accepts, or with the reply that there is none.
+    /// Answers the peer's ask, if there is one: with the first held-back message that it accepts, or with the reply that there is
+    /// none.
     pub(in crate::pml) fn answer_ask(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if !peer.has(ASKED) || peer.asked.answering.is_some() {

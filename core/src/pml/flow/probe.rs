@@ -10,8 +10,8 @@ use crate::pml::unexpected::state::{NARROW, SEEN, Unexpected};
 const MAX_MISSED_PROBES: u32 = 256;
 
 impl<R: Rails> Pml<'_, R> {
-    /// The first of the arrived messages that a pattern accepts. If that is an answer for one tag and the pattern accepts any tag,
-    /// the answer is sent back, since the peer may hold back an earlier message with another tag.
+    /// The first of the arrived messages that a pattern accepts. If that is an answer for one tag and the pattern accepts any
+    /// tag, the answer is sent back, since the peer may hold back an earlier message with another tag.
     #[inline]
     pub(in crate::pml) fn find_unexpected(&mut self, pattern: &Pattern) -> Option<u32> {
         loop {
@@ -24,9 +24,9 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Whether an answer that is kept for a probe may be sent back in favour of another probe: a probe has found the answer, or the
-    /// program does not seem to probe for it any more. A program that probes for several messages in turn gets time to repeat the
-    /// first probe.
+    /// Whether an answer that is kept for a probe may be sent back in favour of another probe: a probe has found the answer, or
+    /// the program does not seem to probe for it any more. A program that probes for several messages in turn gets time to repeat
+    /// the first probe.
     pub(in crate::pml) fn may_evict(&self, slot: u32) -> bool {
         self.envelopes.at(slot).is_none_or(|envelope| {
             envelope.flags & SEEN != 0 || self.missed_probes.wrapping_sub(envelope.sequence) >= MAX_MISSED_PROBES
@@ -53,8 +53,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Notes that a peer is to be asked for a probe. Of all probes since the last ask one is drawn at random: with any fixed order,
-    /// one of a program's probes might never have its turn.
+    /// Notes that a peer is to be asked for a probe. Of all probes since the last ask one is drawn at random: with any fixed
+    /// order, one of a program's probes might never have its turn.
     fn want_probe_of(&mut self, from: u32, pattern: Pattern) {
         let mut lot = (u64::from(self.missed_probes) ^ self.config.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         lot = (lot ^ lot >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);

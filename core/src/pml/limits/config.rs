@@ -7,9 +7,9 @@ use crate::rma;
 /// Limits of an engine, chosen at set-up. [`Config::bytes`] says how much memory they take.
 ///
 /// Memory for unexpected messages is bounded: `unexpected` envelopes, and `units` payload units of `unit_bytes` bytes. Each of
-/// `peers` peers has an equal share of both as credit. A message takes an envelope of its receiver from when it is sent until it is
-/// matched; a message with payload also takes a unit. A peer without credit holds its messages back, and is asked for the one that
-/// a receive needs. [`Config::check`] says whether the limits are large enough.
+/// `peers` peers has an equal share of both as credit. A message takes an envelope of its receiver from when it is sent until it
+/// is matched; a message with payload also takes a unit. A peer without credit holds its messages back, and is asked for the one
+/// that a receive needs. [`Config::check`] says whether the limits are large enough.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
@@ -24,10 +24,10 @@ pub struct Config {
     pub units: u32,
     /// Bytes of a payload unit. Peers send no longer message eagerly to this engine.
     pub unit_bytes: u32,
-    /// Envelopes beyond all credit, at least 1. Each keeps a message that its sender held back and that a probe asked for, until it
-    /// is received. With few of them, probes for several messages wait for each other; none waits forever. A message that
-    /// [`improbe`](crate::pml::Pml::improbe) takes moves to a request and frees its envelope. So `requests` bounds the messages that
-    /// are taken and not received.
+    /// Envelopes beyond all credit, at least 1. Each keeps a message that its sender held back and that a probe asked for, until
+    /// it is received. With few of them, probes for several messages wait for each other; none waits forever. A message that
+    /// [`improbe`](crate::pml::Pml::improbe) takes moves to a request and frees its envelope. So `requests` bounds the messages
+    /// that are taken and not received.
     pub probes: u32,
     /// Key of the matcher's hash, to be chosen at random. Peers must not know it: then they cannot choose tags that collide.
     pub seed: u64,

@@ -3,12 +3,13 @@
 //! Two rules keep an engine free of deadlock, whatever the sizes:
 //!
 //! - No holder is refused its share: the sum of the shares of all holders of a pool is at most the pool's size.
-//! - Nothing waits in a circle: while a holder has an element of a [`Pool`], it waits only for pools that come before this pool. The
-//!   first pools are the room of the rails, which the other side frees by polling alone.
+//! - Nothing waits in a circle: while a holder has an element of a [`Pool`], it waits only for pools that come before this pool.
+//!   The first pools are the room of the rails, which the other side frees by polling alone.
 //!
 //! In particular no request waits for an envelope or a payload unit. A message without credit is sent as an answer when a receive
 //! asks for it, which takes a control frame and room for a first fragment (see the folder `flow`). So envelopes and units make
-//! messages faster, but progress does not depend on them. [`Config::shares`] lists the holders; the compiler checks that the list keeps both rules.
+//! messages faster, but progress does not depend on them. [`Config::shares`] lists the holders; the compiler checks that the list
+//! keeps both rules.
 
 use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::TooFew;

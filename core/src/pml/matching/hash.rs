@@ -24,9 +24,9 @@ impl Hasher {
     ///
     /// The product is the same for a group of four neighbouring sources by four neighbouring tags. The last terms then differ in
     /// their low four bits for each of the sixteen keys, and in no other bit. So keys of one group never share a bucket, and
-    /// receives that are posted for consecutive sources or tags have their buckets on one cache line. Two keys of different groups
-    /// share a bucket as rarely as two products differ by one given word. In a table of four buckets the low two bits still
-    /// distinguish consecutive sources, and consecutive tags.
+    /// receives that are posted for consecutive sources or tags have their buckets on one cache line. Two keys of different
+    /// groups share a bucket as rarely as two products differ by one given word. In a table of four buckets the low two bits
+    /// still distinguish consecutive sources, and consecutive tags.
     #[inline]
     pub(super) const fn hash(&self, key: &Key) -> u32 {
         let left = self.left ^ (key.origin() >> NEAR);

@@ -392,8 +392,8 @@ fn m10_an_only_receive_is_found_at_once_unless_it_has_a_wildcard() {
         matcher.post(3, Pattern { context: 1, source: 3, tag: 7 });
         assert_eq!(only_posted(&matcher, &key(3, 7)), Some(3));
     });
-    // A receive is not the only entry while there is a message, whichever came first. It is the only one again when the message is
-    // gone.
+    // A receive is not the only entry while there is a message, whichever came first. It is the only one again when the message
+    // is gone.
     for first in [true, false] {
         with_matcher(4, 4, 0, |mut matcher| {
             let pattern = Pattern { context: 1, source: 3, tag: 7 };

@@ -52,8 +52,8 @@ impl<R: Rails> Pml<'_, R> {
         Some(Peer(index))
     }
 
-    /// Ends a receive that has not matched, with the failure of `peer`. `back`: the peer was added again since. Returns whether the
-    /// receive was ended; a receive that has matched goes on.
+    /// Ends a receive that has not matched, with the failure of `peer`. `back`: the peer was added again since. Returns whether
+    /// the receive was ended; a receive that has matched goes on.
     pub(crate) fn interrupt(&mut self, request: Request, peer: Peer, back: bool) -> bool {
         let outcome = if back { Outcome::Restarted } else { Outcome::PeerFailed };
         self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer, outcome)

@@ -39,8 +39,8 @@ pub(crate) const CREDIT_DUE: u16 = 0x0100;
 pub(crate) const EXPOSING: u16 = 0x1000;
 /// A link to the peer is down, and may have frames that other links are to carry.
 pub(crate) const MIGRATING: u16 = 0x2000;
-/// All rails to the peer can fail over. Each of them must be able to carry the undelivered frames of another, so the smallest limits
-/// apply.
+/// All rails to the peer can fail over. Each of them must be able to carry the undelivered frames of another, so the smallest
+/// limits apply.
 pub(crate) const LINKED: u16 = 0x4000;
 /// The peer failed, and the failure was not reported yet.
 pub(crate) const FAILURE_UNREPORTED: u16 = 0x8000;

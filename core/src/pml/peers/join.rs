@@ -14,18 +14,19 @@ use crate::rail::{Capabilities, Peer, Rail, Unreachable};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Adds a peer. `params` are the [parameters](Self::params) of its engine. `reach(i, rail)` adds the peer to rail `i` and returns
-    /// the endpoint, or the reason why the rail is not used. So the caller selects the rails (see [`btl::selection`](crate::btl)).
+    /// Adds a peer. `params` are the [parameters](Self::params) of its engine. `reach(i, rail)` adds the peer to rail `i` and
+    /// returns the endpoint, or the reason why the rail is not used. So the caller selects the rails (see
+    /// [`btl::selection`](crate::btl)).
     ///
-    /// The rails of the lowest latency share the first fragments. All rails share the other fragments, by bandwidth. If all rails can
-    /// fail over, any of them may go down and come back, and the peer is lost when the last one fails. Otherwise it is lost when the
-    /// first one fails.
+    /// The rails of the lowest latency share the first fragments. All rails share the other fragments, by bandwidth. If all rails
+    /// can fail over, any of them may go down and come back, and the peer is lost when the last one fails. Otherwise it is lost
+    /// when the first one fails.
     ///
     /// The state of a peer that was lost is reset: its earlier messages that were not received are dropped.
     ///
     /// # Errors
-    /// [`Unreachable`]: the peer is present already or its number is out of range (`Full`), its parameters cannot be read, or no rail
-    /// reaches it (the reason of the last rail). Nothing has changed then.
+    /// [`Unreachable`]: the peer is present already or its number is out of range (`Full`), its parameters cannot be read, or no
+    /// rail reaches it (the reason of the last rail). Nothing has changed then.
     pub fn add_peer(
         &mut self,
         peer: Peer,

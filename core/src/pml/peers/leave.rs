@@ -20,8 +20,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Declares a peer lost, as if its rails had reported that, when the caller knows by other means that the peer failed. The peer
-    /// need not have been added before.
+    /// Declares a peer lost, as if its rails had reported that, when the caller knows by other means that the peer failed. The
+    /// peer need not have been added before.
     pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
         // An unknown peer may be lost at once: no rail knows it, and no operation with it is in progress.
         if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Unknown) {
@@ -94,8 +94,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Drops the messages of a peer that cannot be completed. Later messages must not take the place of these, so all messages after
-    /// the first of them are dropped as well. `next_in`: the number of the peer's next message.
+    /// Drops the messages of a peer that cannot be completed. Later messages must not take the place of these, so all messages
+    /// after the first of them are dropped as well. `next_in`: the number of the peer's next message.
     fn drop_envelopes(&mut self, index: u32, next_in: u32, all: bool) {
         let age = |envelope: &Unexpected| next_in.wrapping_sub(envelope.sequence);
         let oldest_broken = self.age_of_broken(index, age);

@@ -44,8 +44,8 @@ pub(crate) struct Route {
 #[repr(C)]
 pub(crate) struct PeerState {
     pub status: PeerStatus,
-    /// The peer is up, and none of its messages waits for an earlier one. So the message with number `next_in` may be delivered at
-    /// once.
+    /// The peer is up, and none of its messages waits for an earlier one. So the message with number `next_in` may be delivered
+    /// at once.
     pub in_order: bool,
     /// The constants of [`flags`](super::flags).
     pub flags: u16,
@@ -157,8 +157,8 @@ impl PeerState {
         self.liveness.has(OUT_OF_ROOM) && !self.held.is_empty() && self.may_send_held()
     }
 
-    /// Whether an answer is to be sent back now. If the answer overtook other messages, the reject waits until these have arrived:
-    /// otherwise the next answer would overtake them as well.
+    /// Whether an answer is to be sent back now. If the answer overtook other messages, the reject waits until these have
+    /// arrived: otherwise the next answer would overtake them as well.
     #[inline]
     pub const fn may_reject(&self) -> bool {
         self.has(REJECT_DUE) && self.reject_at.wrapping_sub(self.next_in as u16) as i16 <= 0

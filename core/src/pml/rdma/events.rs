@@ -14,8 +14,8 @@ use crate::rail::{Cookie, Peer};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Handles the offer of memory for the next piece of a message. The memory is registered with the rail that brought the offer.
-    /// An offer that has migrated (`rail` is `None`) may belong to any rail, so no piece is moved with it.
+    /// Handles the offer of memory for the next piece of a message. The memory is registered with the rail that brought the
+    /// offer. An offer that has migrated (`rail` is `None`) may belong to any rail, so no piece is moved with it.
     pub(in crate::pml) fn on_offer(&mut self, from: Peer, rail: Option<usize>, header: &wire::Offer) {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();

@@ -1,9 +1,9 @@
 //! RDMA: long messages that the device of a rail moves between the memories of both sides, without a copy.
 //!
-//! When a message has matched, the receiver makes the plan. Its ack says how many bytes are to come in frames, as for any message.
-//! The other bytes are moved in pieces, one at a time. The side whose memory the device reaches is the *target*: it registers the
-//! memory of a piece and offers it. The other side is the *initiator*: its device moves the piece, and then it reports that. The
-//! next offer follows. If devices put, the receiver is the target. If they can only get, or get is better
+//! When a message has matched, the receiver makes the plan. Its ack says how many bytes are to come in frames, as for any
+//! message. The other bytes are moved in pieces, one at a time. The side whose memory the device reaches is the *target*: it
+//! registers the memory of a piece and offers it. The other side is the *initiator*: its device moves the piece, and then it
+//! reports that. The next offer follows. If devices put, the receiver is the target. If they can only get, or get is better
 //! ([`Pipeline::gets`](crate::rail::native::Pipeline::gets)), the sender is the target.
 //!
 //! - **Pipelined**: while the first memory is registered, frames bring
@@ -15,10 +15,10 @@
 //!   down). It reports that if it has to, and all other bytes come in frames. The receiver takes frames without such a report, so
 //!   nothing waits for a device that is gone.
 //! - **Only the initiator knows**: it alone reports which bytes its device has moved. A sender whose device was interrupted sends
-//!   the piece once more, in frames: the same bytes to the same place, and the receiver counts only reported bytes. A receiver whose
-//!   device was interrupted reports that, and the sender's memory stays valid until then.
-//! - **Registrations end with the request**: when a request is over, its memory is not registered any more, so a late write reaches
-//!   no memory. [Kept](Config::kept_pins) registrations were used only by pieces that were moved and reported.
+//!   the piece once more, in frames: the same bytes to the same place, and the receiver counts only reported bytes. A receiver
+//!   whose device was interrupted reports that, and the sender's memory stays valid until then.
+//! - **Registrations end with the request**: when a request is over, its memory is not registered any more, so a late write
+//!   reaches no memory. [Kept](Config::kept_pins) registrations were used only by pieces that were moved and reported.
 //!
 //! Neither side waits for a slot: a message without a slot goes in frames. A hostile peer can make its messages hold all slots,
 //! which makes other messages slower. It can do no other harm.

@@ -93,8 +93,8 @@ impl<'m> Rdma<'m> {
     }
 }
 
-/// The plan of a receiver: the operation by which devices move the bytes (`FLAG_PUT`, `FLAG_GET`, or 0 for none), and how many bytes
-/// come in frames after the first fragment.
+/// The plan of a receiver: the operation by which devices move the bytes (`FLAG_PUT`, `FLAG_GET`, or 0 for none), and how many
+/// bytes come in frames after the first fragment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct TransferPlan {
     pub flag: u8,

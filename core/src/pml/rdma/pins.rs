@@ -144,8 +144,8 @@ impl<'m> Pins<'m> {
         Some((pin.region, Key(pin.key)))
     }
 
-    /// Takes a user from a registration. Without a user it ends, unless it is kept. `keep`: it may be kept, since no device accesses
-    /// the memory any more.
+    /// Takes a user from a registration. Without a user it ends, unless it is kept. `keep`: it may be kept, since no device
+    /// accesses the memory any more.
     pub fn unpin<R: Rails>(&mut self, rails: &mut R, pinned: Pinned, keep: bool) {
         let Some(slot) = pinned.0.get() else { return };
         let Some(pin) = self.pins.at_mut(slot) else { return };

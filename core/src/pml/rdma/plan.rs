@@ -56,8 +56,8 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
-    /// What the device of a link's rail can do with the memory of a span. `None`: the device moves no messages, or the link is not
-    /// connected yet, so that an offer would wait for the connection.
+    /// What the device of a link's rail can do with the memory of a span. `None`: the device moves no messages, or the link is
+    /// not connected yet, so that an offer would wait for the connection.
     fn device_of(&self, link: &PeerLink, span: &Span) -> Option<OneSided> {
         let rail = self.rails.rail(link.rail.into())?;
         let can = rail.attributes().reach(span.accelerator().is_some());

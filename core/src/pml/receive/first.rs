@@ -13,7 +13,8 @@ use crate::rail::{Delivery, Frame, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Handles a first fragment in its turn: delivers it to its receive, or keeps it until there is one. Returns whether it matched.
+    /// Handles a first fragment in its turn: delivers it to its receive, or keeps it until there is one. Returns whether it
+    /// matched.
     #[inline]
     pub(in crate::pml) fn match_first(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
@@ -77,7 +78,8 @@ impl<R: Rails> Pml<'_, R> {
         let Some(slot) = self.keep(rail, frame, first, EnvelopeStage::OutOfOrder) else { return };
         self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
-        // The list is sorted by number, counted from the number that is due next. It is short if the rails' latencies are similar.
+        // The list is sorted by number, counted from the number that is due next. It is short if the rails' latencies are
+        // similar.
         let (sequence, due) = (first.sequence, peer.next_in);
         let (mut before, mut next) = (None, peer.out_of_order);
         while let Some(other) = next.get().and_then(|other| self.envelopes.at(other)) {

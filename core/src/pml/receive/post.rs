@@ -78,8 +78,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Cancels a receive that has not matched: its outcome is [`Failure::Cancelled`](crate::pml::Failure::Cancelled). Returns whether
-    /// it was cancelled. All other operations, including sends, are not affected (promise M14 of CONTRACTS.md).
+    /// Cancels a receive that has not matched: its outcome is [`Failure::Cancelled`](crate::pml::Failure::Cancelled). Returns
+    /// whether it was cancelled. All other operations, including sends, are not affected (promise M14 of CONTRACTS.md).
     pub fn cancel(&mut self, request: Request) -> bool {
         let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
         let cancelled = posted && self.matcher.unpost(request.0.slot());
@@ -89,8 +89,8 @@ impl<R: Rails> Pml<'_, R> {
         cancelled
     }
 
-    /// Drops all messages of a context that no receive has taken, and tells the senders that wait for their match. Posted receives
-    /// of the context are cancelled.
+    /// Drops all messages of a context that no receive has taken, and tells the senders that wait for their match. Posted
+    /// receives of the context are cancelled.
     pub fn purge(&mut self, context: u32) {
         for slot in 0..self.envelopes.touched() {
             let queued = |e: &Unexpected| e.stage == EnvelopeStage::Queued && e.context == context;

@@ -24,8 +24,8 @@ impl<R: Rails> Pml<'_, R> {
         Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
     }
 
-    /// Takes the first message that `pattern` accepts out of the queues, so that no other receive gets it. `None` if there is none
-    /// yet. If its sender holds the message back for lack of credit, it uses a request, as its receive would.
+    /// Takes the first message that `pattern` accepts out of the queues, so that no other receive gets it. `None` if there is
+    /// none yet. If its sender holds the message back for lack of credit, it uses a request, as its receive would.
     ///
     /// # Errors
     /// [`Refusal::Busy`] if there is such a held-back message and all requests are in use: the message is not taken.
@@ -49,8 +49,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Receives a message that [`improbe`](Self::improbe) took.
     ///
     /// # Errors
-    /// The message is returned with the refusal. [`Refusal::Busy`] if all requests are in use. [`Refusal::Invalid`] for a message of
-    /// another engine, or of a peer that was deleted since.
+    /// The message is returned with the refusal. [`Refusal::Busy`] if all requests are in use. [`Refusal::Invalid`] for a message
+    /// of another engine, or of a peer that was deleted since.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).

@@ -107,8 +107,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None` while
-    /// the request is in progress. A stale request fails with [`Failure::NoRequest`].
+    /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None`
+    /// while the request is in progress. A stale request fails with [`Failure::NoRequest`].
     #[inline]
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
         self.take_outcome(request)

@@ -1,8 +1,8 @@
 //! Posted receives by source and posting order, to find the receive for which a peer is to be asked next.
 //!
-//! Only peers that hold messages back are asked. So the order is built when the first peer holds messages back. It is dropped when
-//! no peer does any more, but not before as many operations have used it as building it took steps. While no peer holds messages
-//! back, the order costs nothing.
+//! Only peers that hold messages back are asked. So the order is built when the first peer holds messages back. It is dropped
+//! when no peer does any more, but not before as many operations have used it as building it took steps. While no peer holds
+//! messages back, the order costs nothing.
 //!
 //! The order is a splay tree: over any history, an operation takes on average a number of comparisons that grows with the
 //! logarithm of the number of receives. The tree's links are stored in the requests, in the fields that lists use at other times:
@@ -12,8 +12,8 @@ use crate::list::{Links, OptSlot};
 use crate::pml::requests::state::{Attachment, ORDERED, Phase, RequestState};
 use crate::pool::Pool;
 
-/// The tree. In a [`RequestState`] of the tree, `links.prev` is the subtree of the receives before it, `links.next` the subtree of
-/// the receives after it, and `attachment` the parent. The root is its own parent, so a receive without a parent is not in the
+/// The tree. In a [`RequestState`] of the tree, `links.prev` is the subtree of the receives before it, `links.next` the subtree
+/// of the receives after it, and `attachment` the parent. The root is its own parent, so a receive without a parent is not in the
 /// tree.
 #[derive(Debug, Default)]
 pub(in crate::pml) struct PostingOrder {

@@ -21,7 +21,8 @@ pub enum Mode {
     Complete,
 }
 
-/// The handle of an operation in progress, valid until its outcome is taken. A stale or forged one is refused wherever it is used.
+/// The handle of an operation in progress, valid until its outcome is taken. A stale or forged one is refused wherever it is
+/// used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Request(pub(crate) Handle);

@@ -22,7 +22,8 @@ pub(crate) enum Phase {
     Leaving,
     /// A receive without a match.
     Posted,
-    /// A receive for a message that a matched probe took. It has no memory yet. Its outcome says whether the sender was lost since.
+    /// A receive for a message that a matched probe took. It has no memory yet. Its outcome says whether the sender was lost
+    /// since.
     Taken,
     /// A matched receive whose bytes are arriving.
     Receiving,
@@ -52,8 +53,8 @@ pub(crate) const DRAIN: u8 = 0x04;
 pub(crate) const SYNCHRONOUS: u8 = 0x08;
 /// A send in ready mode.
 pub(crate) const READY: u8 = 0x10;
-/// A receive that is in the [`PostingOrder`](super::posting_order::PostingOrder). It shares the bit of [`READY`], as a receive has no
-/// mode.
+/// A receive that is in the [`PostingOrder`](super::posting_order::PostingOrder). It shares the bit of [`READY`], as a receive
+/// has no mode.
 pub(crate) const ORDERED: u8 = READY;
 /// The first fragment of a send went out as an answer, which is not settled.
 pub(crate) const ANSWERING: u8 = 0x20;
@@ -117,8 +118,8 @@ impl Remote {
     }
 }
 
-/// A slot in another table, which is to be released when the request ends: of a send its entry in the cache of a rail, of a posted
-/// receive its parent in the posting order. None means that there is nothing to release.
+/// A slot in another table, which is to be released when the request ends: of a send its entry in the cache of a rail, of a
+/// posted receive its parent in the posting order. None means that there is nothing to release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(transparent)]
 pub(crate) struct Attachment(OptSlot);

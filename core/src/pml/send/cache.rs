@@ -7,8 +7,8 @@ use crate::ptl;
 use crate::rail::RequestCache;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Gives a send an entry in the cache of the rail that carries the next first fragment, if the rail has a cache with a free entry
-    /// (P16).
+    /// Gives a send an entry in the cache of the rail that carries the next first fragment, if the rail has a cache with a free
+    /// entry (P16).
     pub(in crate::pml) fn take_cached(&mut self, to: u32, slot: u32) {
         let Some((index, _)) = self.first_link(to) else { return };
         let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == index) else { return };

@@ -43,8 +43,8 @@ impl<R: Rails> Pml<'_, R> {
         Ok(())
     }
 
-    /// Sends the first fragment of a message whose other bytes wait for the receiver's ack. An `answer` takes no credit, and stays
-    /// among the held-back sends until it is settled. If there is a `buffer`, the fragment carries it instead of payload.
+    /// Sends the first fragment of a message whose other bytes wait for the receiver's ack. An `answer` takes no credit, and
+    /// stays among the held-back sends until it is settled. If there is a `buffer`, the fragment carries it instead of payload.
     pub(in crate::pml) fn send_first(
         &mut self,
         to: u32,

@@ -57,8 +57,8 @@ impl<R: Rails> Pml<'_, R> {
         self.rails.rail(rail.into()).map_or(0, |rail| rail.attributes().accelerator.eager_limit.into())
     }
 
-    /// Sends a first fragment by the links of the lowest latency: by the one whose turn it is, or else by another one that has room.
-    /// A link without room may be one that is not connected, possibly for long. If none has room, the turn does not change.
+    /// Sends a first fragment by the links of the lowest latency: by the one whose turn it is, or else by another one that has
+    /// room. A link without room may be one that is not connected, possibly for long. If none has room, the turn does not change.
     pub(in crate::pml) fn try_first_links(
         &mut self,
         to: u32,

@@ -12,8 +12,8 @@ use crate::rail::{COPIED, Endpoint, Peer};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Begins to send `data` to a peer, as a message with `context` and `tag`. A short message is usually complete at once and uses
-    /// no request. The tag [`ANY`](crate::pml::matching::ANY) is not for users, since no receive can name it.
+    /// Begins to send `data` to a peer, as a message with `context` and `tag`. A short message is usually complete at once and
+    /// uses no request. The tag [`ANY`](crate::pml::matching::ANY) is not for users, since no receive can name it.
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.

@@ -21,8 +21,8 @@ impl<R: Rails> Pml<'_, R> {
         self.activate(slot);
     }
 
-    /// Ends a send of which all bytes were handed to rails. It completes as soon as no rail reads its memory, and in mode `Complete`
-    /// as soon as the rails have drained as well.
+    /// Ends a send of which all bytes were handed to rails. It completes as soon as no rail reads its memory, and in mode
+    /// `Complete` as soon as the rails have drained as well.
     pub(in crate::pml) fn end_send(&mut self, slot: u32, outcome: Outcome) {
         self.release_piece(slot);
         let Some(state) = self.requests.at_mut(slot) else { return };

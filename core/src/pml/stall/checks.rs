@@ -15,8 +15,8 @@ use crate::wire;
 const MAX_ROUNDS: u32 = 1024;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sets the stall time-out: an awaited peer that sends no answer for this time is lost ([`Lost::Stalled`]). That includes peers
-    /// that are stopped, or that compute without making progress. 0 means no time-out, as after set-up.
+    /// Sets the stall time-out: an awaited peer that sends no answer for this time is lost ([`Lost::Stalled`]). That includes
+    /// peers that are stopped, or that compute without making progress. 0 means no time-out, as after set-up.
     ///
     /// [`progress`](Self::progress) detects a stall within five quarters of the time, if it is called often enough.
     pub fn set_stall_timeout(&mut self, time: Duration) {
@@ -31,7 +31,8 @@ impl<R: Rails> Pml<'_, R> {
         self.stall.is_on().then_some(Instant::from_nanos(self.stall.at))
     }
 
-    /// Checks all peers, since a check is due. `nothing`: the rails had no event in this round. Returns how many peers were given up.
+    /// Checks all peers, since a check is due. `nothing`: the rails had no event in this round. Returns how many peers were given
+    /// up.
     #[cold]
     #[inline(never)]
     pub(in crate::pml) fn check_stalled(&mut self, now: Instant, nothing: bool) -> u32 {
@@ -83,16 +84,16 @@ impl<R: Rails> Pml<'_, R> {
         let sent = awaited && self.control_by_all(index, keepalive());
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         peer.liveness.clear(KEEPALIVE_DUE);
-        // If no frame has ever left, the connection is still being made, and the check does not count. If frames have left before and
-        // the keepalive finds no room now, the peer takes nothing, or other frames use the room. Then the keepalive is tried again
-        // until the next check.
+        // If no frame has ever left, the connection is still being made, and the check does not count. If frames have left before
+        // and the keepalive finds no room now, the peer takes nothing, or other frames use the room. Then the keepalive is tried
+        // again until the next check.
         let asked = sent || (awaited && connected);
         let again = asked && !sent;
         if again {
             peer.liveness.set(KEEPALIVE_DUE);
         }
-        // The fast path leaves no other mark. If a multiple of 256 messages comes between two checks, this check sees none of them.
-        // That hardly happens at four checks in a row.
+        // The fast path leaves no other mark. If a multiple of 256 messages comes between two checks, this check sees none of
+        // them. That hardly happens at four checks in a row.
         let next_in = peer.next_in as u8;
         if core::mem::replace(&mut peer.seen_in, next_in) != next_in {
             peer.liveness.set(HEARD);

@@ -10,7 +10,8 @@ pub(in crate::pml) const CHECKS: u8 = 4;
 #[repr(transparent)]
 pub(crate) struct PeerLiveness(u8);
 
-/// A frame came or left since the last check. The fast path does not set it for short messages: `check_peer` compares their numbers.
+/// A frame came or left since the last check. The fast path does not set it for short messages: `check_peer` compares their
+/// numbers.
 pub(in crate::pml) const HEARD: u8 = 0x01;
 
 /// A request waits for the peer.

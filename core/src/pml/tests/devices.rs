@@ -121,8 +121,8 @@ fn b18_b20_a_device_puts_and_gets_and_the_processor_counts() {
     assert!(pair.engines[0].is_flushed(None));
 }
 
-/// The processor cannot access the memory of an accelerator. Devices execute the operations that they support there, and all others
-/// are denied.
+/// The processor cannot access the memory of an accelerator. Devices execute the operations that they support there, and all
+/// others are denied.
 #[test]
 fn b38_peers_reach_accelerators_as_far_as_devices_do() {
     for reach in [

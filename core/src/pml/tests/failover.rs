@@ -43,8 +43,8 @@ pub(super) trait Topology: Sized {
     fn unfinished(rail: &Self::Rail) -> usize;
     fn handed_over(rail: &Self::Rail) -> u64;
 
-    /// Frames that the engine has taken from the link and not handled yet. If such a frame migrates and the link is asked whether it
-    /// has arrived, the link can only say yes. That may turn out to be wrong, since the body may be bad.
+    /// Frames that the engine has taken from the link and not handled yet. If such a frame migrates and the link is asked whether
+    /// it has arrived, the link can only say yes. That may turn out to be wrong, since the body may be bad.
     fn held(_: &Self::Rail) -> usize {
         0
     }
@@ -640,8 +640,8 @@ fn p14_p17_a_body_sent_in_place_that_is_copied_when_it_migrates_ends() {
     pair.assert_clean("in the end");
 }
 
-/// A whole message has arrived, and no acknowledgement has come back. Until one does, rails may read the sender's memory, and the send
-/// does not end.
+/// A whole message has arrived, and no acknowledgement has come back. Until one does, rails may read the sender's memory, and the
+/// send does not end.
 #[test]
 fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_comes() {
     for (mode, len) in [(Mode::Standard, BODY), (Mode::Synchronous, 10), (Mode::Synchronous, BODY)] {

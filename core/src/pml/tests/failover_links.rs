@@ -367,8 +367,8 @@ fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
     }
 }
 
-/// A side that only answers also connects by all links. So it does not have to connect when its link goes down, whether another link
-/// never worked or goes down later.
+/// A side that only answers also connects by all links. So it does not have to connect when its link goes down, whether another
+/// link never worked or goes down later.
 #[test]
 fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
     const DEAD: u64 = 8 * MILLISECOND;
@@ -422,7 +422,8 @@ fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     }
 }
 
-/// One link does not reach the peer, and another one works: frames do not wait until the connection attempt of the first link ends.
+/// One link does not reach the peer, and another one works: frames do not wait until the connection attempt of the first link
+/// ends.
 #[test]
 fn p14_b37_a_link_that_never_connects_goes_down_if_another_hears_the_peer() {
     const DEAD: u64 = 8 * MILLISECOND;

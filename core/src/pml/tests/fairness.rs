@@ -10,8 +10,8 @@ use crate::rail::Peer;
 use crate::rail::testing::{Answer, rails};
 use crate::time::Instant;
 
-/// Two engines of which the first streams a message of `len` bytes to the other and uses all slots of the rail; the requests of the
-/// send and of the receive.
+/// Two engines of which the first streams a message of `len` bytes to the other and uses all slots of the rail; the requests of
+/// the send and of the receive.
 fn stream(config: Config, len: usize) -> (Vec<Engine>, Request, Request) {
     let mut engines = engines(2, config, 8, 512);
     let whole = recv(&mut engines[1], from(0, 1), memory(len));
@@ -83,8 +83,8 @@ fn p13_peers_take_turns_at_a_rail_without_room() {
     assert!(left[1..].iter().all(|left| *left > 30 / 3), "{left:?} have left");
 }
 
-/// The answers to a flood of messages take all slots of the rail, including those that data may use. A message of this side gets a
-/// slot nevertheless.
+/// The answers to a flood of messages take all slots of the rail, including those that data may use. A message of this side gets
+/// a slot nevertheless.
 #[test]
 fn p13_p15_control_frames_leave_room_for_messages() {
     let mut engines = engines(2, Config { requests: 64, ..WIDE }, 4, 512);

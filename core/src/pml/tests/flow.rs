@@ -119,8 +119,8 @@ fn p27_a_message_held_back_behind_a_kept_answer_reaches_its_receive() {
     }
 }
 
-/// A program probes for several messages in turn, with more or less progress between the probes. Only one of the messages exists. It
-/// is found, however much progress there is.
+/// A program probes for several messages in turn, with more or less progress between the probes. Only one of the messages exists.
+/// It is found, however much progress there is.
 #[test]
 fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
     let only = |tag| from(0, tag);
@@ -165,8 +165,8 @@ fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
     }
 }
 
-/// Two peers hold back messages that a probe wants. There is one envelope for probes, and the program wants the message of only one
-/// of the peers.
+/// Two peers hold back messages that a probe wants. There is one envelope for probes, and the program wants the message of only
+/// one of the peers.
 #[test]
 fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     for (wanted, rhythm) in [(0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1), (2, 2), (2, 3)] {

@@ -106,8 +106,8 @@ fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     assert!(into.iter().all(|byte| *byte == 0x33));
 }
 
-/// Only an answer may be sent back. A send that is no answer has its place at the receiver. So it ignores such a reject, and waits
-/// until the receiver decides, as it does if the receiver sends nothing.
+/// Only an answer may be sent back. A send that is no answer has its place at the receiver. So it ignores such a reject, and
+/// waits until the receiver decides, as it does if the receiver sends nothing.
 #[test]
 fn p22_p27_a_send_that_is_no_answer_is_not_sent_back() {
     let (mut engine, [mut liar, _]) = among_strangers();

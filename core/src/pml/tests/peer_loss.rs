@@ -93,8 +93,8 @@ fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
     assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
 }
 
-/// A peer guesses the handle of a receive that waits for the bytes of its first fragment and has sent no ack. The peer must not make
-/// a rail write bytes for which the receive has not asked.
+/// A peer guesses the handle of a receive that waits for the bytes of its first fragment and has sent no ack. The peer must not
+/// make a rail write bytes for which the receive has not asked.
 #[test]
 fn p22_p7_fragments_without_an_ack_touch_nothing() {
     let mut engines = pair(WIDE, slow_bodies);
@@ -247,8 +247,8 @@ fn p15_p23_a_full_link_is_asked_once_in_a_round() {
     assert!(into.iter().all(|into| into[..] == *data(2000)));
 }
 
-/// One message of a lost peer can never be completed. The messages before it are still received. Those behind it are dropped, so that
-/// they do not take its place.
+/// One message of a lost peer can never be completed. The messages before it are still received. Those behind it are dropped, so
+/// that they do not take its place.
 #[test]
 fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
     let mut engines = pair(Config { first_sequence: u32::MAX.into(), ..WIDE }, slow_bodies);

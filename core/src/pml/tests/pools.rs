@@ -124,8 +124,8 @@ fn leaves(slots: u32, raw: u32) {
     let send = |engine: &mut Engine, tag, mode, len| unsafe {
         engine.isend(to, 1, tag, mode, Span::of(&data[..len])).unwrap()
     };
-    // A message of the first side takes the other side's envelope and unit. The next one is held back, and a probe moves it to the
-    // envelope for probes.
+    // A message of the first side takes the other side's envelope and unit. The next one is held back, and a probe moves it to
+    // the envelope for probes.
     let _ = send(&mut engines[0], 1, Mode::Standard, 8);
     let long = pending(send(&mut engines[0], 2, Mode::Standard, 1000));
     settle(&mut engines, &mut now);

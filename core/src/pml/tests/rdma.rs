@@ -1,5 +1,5 @@
-//! Messages that devices move: between two engines with rails of which some have a device, and between an engine and a bare rail that
-//! sends whatever the test wants.
+//! Messages that devices move: between two engines with rails of which some have a device, and between an engine and a bare rail
+//! that sends whatever the test wants.
 
 use std::{slice::from_mut, vec, vec::Vec};
 
@@ -668,8 +668,8 @@ fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
     all
 }
 
-/// A sender gets offers before the ack, twice, for the wrong place, beyond the message, and with a forged key. It also gets reports
-/// of moves for which it did not ask.
+/// A sender gets offers before the ack, twice, for the wrong place, beyond the message, and with a forged key. It also gets
+/// reports of moves for which it did not ask.
 #[test]
 fn p22_b51_offers_of_a_hostile_receiver() {
     let (mut pair, mut stranger) = beside_a_stranger(MOVES);
@@ -702,8 +702,8 @@ fn p22_b51_offers_of_a_hostile_receiver() {
         (1, 1 << 32 | 77, 174, 300)
     );
     assert!(target[..300] == data[174..474] && target[300..].iter().all(|byte| *byte == 0));
-    // Offers for the wrong place, of no bytes (which may count as the end of the offers), and beyond the end; and a report on a piece
-    // that was never offered.
+    // Offers for the wrong place, of no bytes (which may count as the end of the offers), and beyond the end; and a report on a
+    // piece that was never offered.
     for (offset, len) in [(174, 300), (475, 300), (1999, 2)] {
         say(&mut stranger, &wire::Offer::new(sender, offset, len, key), &[]);
     }
@@ -763,8 +763,8 @@ fn p22_b51_reports_of_a_hostile_sender() {
     assert_eq!(pair.odd(), 9);
 }
 
-/// There is no slot for an offer that overtakes its ack, and there is one when the ack comes. The sender does not wait for the offer
-/// that it has dropped.
+/// There is no slot for an offer that overtakes its ack, and there is one when the ack comes. The sender does not wait for the
+/// offer that it has dropped.
 #[test]
 fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     let (mut pair, mut stranger) = beside_a_stranger(rdma::Config { messages: 1, ..MOVES });
@@ -792,8 +792,8 @@ fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     assert_eq!(fragments, 2 + (2000usize - 174).div_ceil(100) + (2000usize - 24).div_ceil(100));
 }
 
-/// An offer arrives for a receive of a message that comes in frames. The offer is counted, and the receive ends like any other, with
-/// a notice if that is wanted. Requests that waited behind it go on.
+/// An offer arrives for a receive of a message that comes in frames. The offer is counted, and the receive ends like any other,
+/// with a notice if that is wanted. Requests that waited behind it go on.
 #[test]
 fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
     for detached in [false, true] {

@@ -70,7 +70,8 @@ impl Pair {
         sent
     }
 
-    /// Four counts: messages that the sender exposed; messages that the receiver read, and could not read; fragments that arrived.
+    /// Four counts: messages that the sender exposed; messages that the receiver read, and could not read; fragments that
+    /// arrived.
     fn counts(&self) -> [u64; 4] {
         let received = self.0[1].counters();
         [
@@ -294,8 +295,8 @@ fn p27_a_receive_of_an_exposed_message_leaves_the_posting_order() {
     assert_eq!(pair.counts(), [6, 6, 0, 0]);
 }
 
-/// Windows over a rail with single copy: the bytes of puts and gets are read, bytes that cannot be read come in frames, and exposed
-/// memory is revoked with the registration.
+/// Windows over a rail with single copy: the bytes of puts and gets are read, bytes that cannot be read come in frames, and
+/// exposed memory is revoked with the registration.
 #[test]
 fn b19_b25_b43_one_sided_bytes_are_read_by_single_copy_too() {
     let rma = rma::Config { regions: 2, operations: 2, window: 4 };

@@ -229,8 +229,8 @@ fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it
     assert_eq!(engines[0].test(waits), Some(Err(Failure::PeerFailed(Peer(VICTIM)))));
 }
 
-/// A peer is stopped in a receive from any source, and has no stall time-out of its own. When it runs again, it learns that it was
-/// given up as a failure, not as a normal end.
+/// A peer is stopped in a receive from any source, and has no stall time-out of its own. When it runs again, it learns that it
+/// was given up as a failure, not as a normal end.
 #[test]
 fn p7_a_peer_that_was_given_up_learns_it_as_a_failure() {
     let mut engines = patient(2);

@@ -8,8 +8,8 @@ use super::failover::{Cables, Pair};
 use crate::pml::*;
 use crate::rail::testing::link::LinkFailure;
 
-/// An answer that has overtaken earlier messages is sent back. While these are on a link that stands still, nothing changes. The two
-/// sides must not exchange asks and answers at the speed of the other link meanwhile.
+/// An answer that has overtaken earlier messages is sent back. While these are on a link that stands still, nothing changes. The
+/// two sides must not exchange asks and answers at the speed of the other link meanwhile.
 #[test]
 fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     let mut pair = Pair::<Cables>::new(Config { unexpected: 8, units: 8, ..WIDE }, 2, None);
@@ -39,8 +39,8 @@ fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     pair.assert_clean("in the end");
 }
 
-/// A stream takes all room that a link gets, and has more bytes than there is room for. Frames that another link could not deliver
-/// go first.
+/// A stream takes all room that a link gets, and has more bytes than there is room for. Frames that another link could not
+/// deliver go first.
 #[test]
 fn p14_migrated_frames_do_not_wait_for_streams() {
     const LONG: usize = 60_000;
@@ -63,8 +63,8 @@ fn p14_migrated_frames_do_not_wait_for_streams() {
     assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok() && into == data);
 }
 
-/// When a link goes down, a frame is sent on a link that was not used yet: otherwise this side would not notice that the peer cannot
-/// be reached by that link either.
+/// When a link goes down, a frame is sent on a link that was not used yet: otherwise this side would not notice that the peer
+/// cannot be reached by that link either.
 #[test]
 fn p14_a_link_that_was_never_used_is_tried_when_another_goes_down() {
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);

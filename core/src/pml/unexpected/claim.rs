@@ -65,8 +65,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Frees an envelope and its unit, and owes the peer the credit for both. `answer`: if the message is an answer, the peer has no
-    /// kept answer any more.
+    /// Frees an envelope and its unit, and owes the peer the credit for both. `answer`: if the message is an answer, the peer has
+    /// no kept answer any more.
     pub(in crate::pml) fn give_back(&mut self, handle: Handle, answer: bool) {
         let Some(envelope) = self.envelopes.free(handle) else { return };
         if let Some(unit) = envelope.unit.get().and_then(|slot| self.units.handle(slot)) {

@@ -4,8 +4,8 @@ use zerocopy::FromZeros;
 
 use crate::list::OptSlot;
 
-/// In `Unexpected::flags`: an answer to an ask for one tag. The peer may hold back earlier messages with other tags, so a receive of
-/// any tag must not take this one.
+/// In `Unexpected::flags`: an answer to an ask for one tag. The peer may hold back earlier messages with other tags, so a receive
+/// of any tag must not take this one.
 pub(crate) const NARROW: u8 = 0x80;
 
 /// In `Unexpected::flags`: a probe found the message.
