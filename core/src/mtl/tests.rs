@@ -119,7 +119,7 @@ fn m4_p8_a_transport_ends_that_never_had_a_peer() {
         transport.progress(Instant::ZERO);
     });
     world.into_iter().for_each(|transport| drop(transport.finalize()));
-    into.fill(9); // nobody touches it any more
+    into.fill(9); // no rail accesses it any more
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl<R: Rails> Pml<'_, R> {
             }
             if peer.has(HOLDING) && !peer.has(ASKING | REJECT_DUE) && peer.has(PROBE) {
                 if let Some(peer) = self.peers.get_mut(index as usize) {
-                    peer.asks.probes = u8::MAX; // nobody probes while the caller sleeps
+                    peer.asks.probes = u8::MAX; // the caller does not probe while it sleeps
                 }
                 self.expire_probes();
                 return false;

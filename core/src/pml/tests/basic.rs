@@ -244,7 +244,7 @@ fn m12_m13_probes_find_messages_that_are_held_back() {
     assert_eq!(found, Some(Envelope { peer: Peer(0), tag: 5, len: 105 }));
     let (message, envelope) = engines[1].improbe(from(0, 5)).unwrap().unwrap();
     assert_eq!(envelope.len, 105);
-    assert_eq!(engines[1].iprobe(from(ANY, 5)), None); // nobody else can take it
+    assert_eq!(engines[1].iprobe(from(ANY, 5)), None); // no other receive can take it
     let mut into = vec![0; 105];
     // SAFETY: the buffer lives to the end of the test.
     let receive = unsafe { engines[1].imrecv(message, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap();

@@ -210,7 +210,7 @@ fn engines_status(data: &[u8]) -> Status {
 #[test]
 fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
     let mut engines = patient(2);
-    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // of which the keepalive lies unread
+    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // the keepalive for this receive stays unread
     let mut sent = 0;
     // The peer sends as many messages as it has credit: without a poll it gets no credit back.
     for now in (10..3 * TIMEOUT).step_by(10) {
