@@ -2,7 +2,7 @@
 
 use crate::pool::Handle;
 
-/// Names a communicator until it is deleted.
+/// The handle of a communicator, valid until the communicator is deleted. A stale one is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Comm(pub(super) Handle);
@@ -15,6 +15,6 @@ pub enum Group<'m> {
         /// The number of ranks.
         size: u32,
     },
-    /// Rank r is peer `table[r]`. The table belongs to the caller and lives as long as the engine's memory.
+    /// Rank r is peer `table[r]`. The table belongs to the caller, and lives as long as the engine's memory.
     Table(&'m [u32]),
 }

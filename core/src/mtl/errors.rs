@@ -9,18 +9,18 @@ use core::fmt;
 pub enum CommError {
     /// All communicators of the set-up are in use: delete some, or set up with more.
     Full,
-    /// A communicator with that context exists already.
+    /// A communicator with this context exists already.
     ContextTaken,
-    /// The rank is not in the group.
+    /// This process's rank is not below the number of members of the group.
     RankOutside,
 }
 
 impl fmt::Display for CommError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "all communicators are taken: delete some, or set up with more",
-            Self::ContextTaken => "a communicator with that context exists already",
-            Self::RankOutside => "the own rank is not in the group",
+            Self::Full => "all communicators are in use: delete some, or set up with more",
+            Self::ContextTaken => "a communicator with this context exists: pass another context, or delete it first",
+            Self::RankOutside => "this process's rank is outside the group: pass a rank below the number of members",
         })
     }
 }

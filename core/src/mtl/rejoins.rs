@@ -2,21 +2,22 @@
 
 use crate::rail::Peer;
 
-/// Peers that were lost and then added again: they have rejoined, as other processes.
+/// Counts rejoins: each is a peer that was lost and whose number another process has then.
 #[derive(Debug)]
 pub(super) struct Rejoins<'m> {
-    /// How many rejoined.
+    /// The number of rejoins of all peers so far.
     pub all: u32,
-    /// For each peer the number of its last rejoin; 0 if it was never lost.
+    /// For each peer the number of its last rejoin, counted over all peers from 1. 0 if it never rejoined.
     pub last: &'m mut [u32],
 }
 
 impl Rejoins<'_> {
+    /// The number of a peer's last rejoin. 0 if it never rejoined.
     pub fn of(&self, peer: Peer) -> u32 {
         self.last.get(peer.0 as usize).copied().unwrap_or(0)
     }
 
-    /// A peer was lost: the next one at its place is another.
+    /// Counts a rejoin of a lost peer: the process that has its number from now on is another one.
     pub fn note(&mut self, peer: Peer) {
         self.all = self.all.wrapping_add(1);
         if let Some(last) = self.last.get_mut(peer.0 as usize) {

@@ -16,14 +16,14 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Tag {
-    /// This tag.
+    /// This tag. The tag `u32::MAX` is refused as invalid.
     Is(u32),
     /// Any tag below `0x8000_0000`. The tags above are for the user's own protocols, such as collectives.
     Any,
 }
 
 impl Tag {
-    /// As matching patterns have it.
+    /// The tag as it is in a [`Pattern`](crate::pml::matching::Pattern). `None` for the tag that no pattern can name.
     #[inline(always)]
     pub(super) const fn word(self) -> Option<u32> {
         match self {

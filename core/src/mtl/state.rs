@@ -15,25 +15,25 @@ use crate::rail::Peer;
 pub(super) struct CommState<'m> {
     pub context: u32,
     pub rank: u32,
-    /// The number of ranks that are the peers of the same number: all of them in a world, none with a table.
+    /// The number of ranks for which rank r is peer r: all ranks of a [`Group::World`], 0 for a [`Group::Table`].
     world: u32,
-    /// Entries of the table.
+    /// The number of entries of the table. 0 without a table.
     len: u32,
     /// Number of peers that had rejoined when the communicator was made.
     made_at: u32,
-    /// Each rank is the peer that is at the rank's place now, even if that peer has rejoined since.
+    /// Each rank is the peer that has the rank's place now, even if it has rejoined since.
     lasting: bool,
-    /// The table of ranks. Null in a world.
+    /// The peer of each rank. Null for a [`Group::World`].
     table: *const u32,
     /// The peer of the member that failed last.
     last_failed: OptSlot,
-    /// The same until the failure is acknowledged.
+    /// The same, but none once the failure is acknowledged.
     unacknowledged: OptSlot,
     memory: PhantomData<&'m [u32]>,
 }
 
 impl<'m> CommState<'m> {
-    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, in which each rank is the peer that is at
+    /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, in which each rank is the peer that has
     /// its place now.
     pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
         let (size, table) = match group {
@@ -65,25 +65,25 @@ impl<'m> CommState<'m> {
         !self.lasting && self.made_at != rejoined
     }
 
-    /// Whether a peer is at a member's place but is no member: the peer of that time was lost, and the new one was the
-    /// `rejoined`-th to rejoin (0: it never did).
+    /// Whether a peer that has a member's place is not the member. `rejoined`: the number of the peer's last rejoin, 0 if it
+    /// never rejoined. A peer that rejoined after the communicator was made is another process.
     #[inline]
     pub const fn excludes(&self, rejoined: u32) -> bool {
         !self.lasting && rejoined > self.made_at
     }
 
-    /// A member failed.
+    /// Notes that a member failed.
     pub fn fail(&mut self, peer: Peer) {
         self.last_failed = OptSlot::some(peer.0);
         self.unacknowledged = self.last_failed;
     }
 
-    /// Whether this member is the one that failed last, as far as is known.
+    /// Whether this member is noted as the one that failed last.
     pub fn misses(&self, peer: Peer) -> bool {
         self.last_failed.is(peer.0) || self.unacknowledged.is(peer.0)
     }
 
-    /// The member that failed last has rejoined; `other` is a member that has not.
+    /// Notes that the member that failed last has rejoined. `other`: another failed member that has not.
     pub fn restore(&mut self, peer: Peer, other: Option<Peer>) {
         let other = other.map_or(OptSlot::NONE, |other| OptSlot::some(other.0));
         if self.last_failed.is(peer.0) {
@@ -95,7 +95,7 @@ impl<'m> CommState<'m> {
         }
     }
 
-    /// The failures of members so far are known to the caller.
+    /// Notes that the caller knows of the failures so far.
     pub fn acknowledge(&mut self) {
         self.unacknowledged = OptSlot::NONE;
     }
@@ -111,12 +111,12 @@ impl<'m> CommState<'m> {
         self.last_failed.get().map(Peer)
     }
 
-    /// The same, unless its failure was acknowledged.
+    /// The member that failed last, unless its failure was acknowledged.
     pub fn failed(&self) -> Option<Peer> {
         self.unacknowledged.get().map(Peer)
     }
 
-    /// The number of ranks that are the peers of the same number.
+    /// The number of ranks for which rank r is peer r.
     pub const fn world(&self) -> u32 {
         self.world
     }

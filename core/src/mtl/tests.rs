@@ -1,4 +1,4 @@
-//! The transport over loopback rails: what its contract promises beyond the engine's.
+//! The transport over loopback rails: promises of its contract that the engine does not keep by itself.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -119,7 +119,7 @@ fn m4_p8_a_transport_ends_that_never_had_a_peer() {
         transport.progress(Instant::ZERO);
     });
     world.into_iter().for_each(|transport| drop(transport.finalize()));
-    into.fill(9); // nobody touches it any more
+    into.fill(9); // no rail accesses it any more
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn m16_limits_are_enforced() {
     }
 }
 
-/// What fault-tolerant MPI needs of receives from any source when a member fails: they end, once, and no message is lost.
+/// When a member fails, receives from any source end once, and no message is lost. Fault-tolerant MPI needs this.
 #[test]
 fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledged() {
     let (mut world, comm) = world(3);
@@ -269,7 +269,7 @@ fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledg
     assert_eq!((world[0].broken(comm), world[0].broken(apart)), (Some(Peer(2)), None));
     let gone = [Source::Any, Source::Rank(2), Source::Rank(1)].map(|source| world[0].failed(comm, source));
     assert_eq!(gone, [Some(Peer(2)), Some(Peer(2)), None]);
-    // A message that has arrived is received, whoever sent it. A receive without one ends at once.
+    // A message that has arrived is received, whichever member sent it. A receive without a message ends at once.
     let last = receive(&mut world[0], comm, Source::Any, 5, d);
     assert!(world[0].test(last).is_some_and(|outcome| outcome.is_ok()));
     let vain = receive(&mut world[0], comm, Source::Any, 1, e);
@@ -326,7 +326,7 @@ fn p7_a_rejoined_member_does_not_hide_another_that_has_failed() {
     assert_eq!((at_zero.failed(comm, Source::Any), at_zero.broken(comm)), (None, None));
 }
 
-/// Communicators that were made before a peer was lost do not have the one that replaces it.
+/// Communicators that were made before a peer was lost do not contain the process that replaces it.
 #[test]
 fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     let (mut world, comm) = world(3);
@@ -360,10 +360,10 @@ fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
             [Source::Any, Source::Rank(0), Source::Rank(1), Source::Rank(2)].map(|rank| zero.failed(comm, rank));
         assert_eq!(failed, [Some(Peer(1)), None, Some(Peer(1)), None]);
         assert_eq!((zero.excluded(comm, Source::Rank(1)), zero.broken(comm)), (Some(Peer(1)), Some(Peer(1))));
-        // A rank that does not exist at all is reported so.
+        // A rank that does not exist at all is reported as invalid.
         assert_eq!(send(zero, comm, 3), Err(Refusal::Invalid));
     }
-    // Among the others all goes on, and, once the failure is acknowledged, from any source, too.
+    // Messages among the other members go on, and once the failure is acknowledged, receives from any source do as well.
     zero.acknowledge(table);
     let (wide, recent) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
     assert_eq!(send(zero, same, 2), Ok(Sending::Complete));
@@ -386,7 +386,7 @@ fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     assert_eq!(send(zero, anew, 1), Err(Refusal::PeerFailed(Peer(1))));
     zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     assert_eq!([comm, anew].map(|comm| send(zero, comm, 1)), [Ok(Sending::Complete), Err(Refusal::Restarted(Peer(1)))]);
-    // It had ended normally: others are not disturbed.
+    // The peer had ended normally, so other operations are not disturbed.
     let mut last = [0; 4];
     let wide = receive(zero, anew, Source::Any, &mut last);
     assert_eq!(zero.test(wide), None);

@@ -1,4 +1,5 @@
-//! The matching transport.
+//! The matching transport: sends, receives and probes on the ranks of communicators, and what happens to communicators when
+//! members fail or are replaced.
 
 use super::communicator::{Comm, Group};
 use super::errors::CommError;
@@ -16,15 +17,15 @@ use crate::pool::{Handle, Pool};
 use crate::rail::{Endpoint, Peer, Unreachable};
 use crate::time::Instant;
 
-/// Limits of the transport (CONTRACTS M16).
+/// Limits of the transport (promise M16 of CONTRACTS.md): see [`Mtl::ATTRIBUTES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Attributes {
     /// The largest context. The smallest is 0.
     pub max_context: u32,
-    /// The largest tag that [`Tag::Any`] takes. The smallest is 0.
+    /// The largest tag that [`Tag::Any`] accepts. The smallest is 0.
     pub max_tag: u32,
-    /// Bytes that a caller keeps for each request: those of the word of [`Request::to_bits`].
+    /// Bytes that a caller stores for each request: the size of the word that [`Request::to_bits`] returns.
     pub request_bytes: usize,
 }
 
@@ -38,13 +39,13 @@ pub struct Mtl<'m, R> {
     rejoins: Rejoins<'m>,
 }
 
-/// The communicator that was looked up last. Most programs use one for long.
+/// The communicator that was looked up last. Most programs use one communicator many times in a row.
 #[derive(Clone, Copy, Debug)]
 struct RecentComm {
     /// [`Handle::word`] of its handle.
     word: u64,
     context: u32,
-    /// The number of ranks that are the peers of the same number.
+    /// The number of ranks for which rank r is peer r: 0 with a table, and if a member may have been replaced.
     world: u32,
 }
 
@@ -63,7 +64,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         config.bytes(rails).saturating_add(Pool::<CommState<'m>>::cost(communicators)).saturating_add(rejoins)
     }
 
-    /// Makes a transport over `rails`, with tables cut from `arena`. It is local: nothing is sent before a peer is added (M2).
+    /// Makes a transport over `rails`, with tables cut from `arena`. The call is local: nothing is sent before a peer is added
+    /// (M2).
     ///
     /// # Errors
     /// [`SetUpError`] if the arena has less than [`Mtl::bytes`] left, or if a limit is too small.
@@ -73,8 +75,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins })
     }
 
-    /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, undoes the preparations of the rails, and
-    /// returns the rails, which the caller closes. Requests and messages end with it: their memory is not accessed any more.
+    /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, releases the requests that rails have
+    /// prepared, and returns the rails, which the caller closes. All requests and messages end: their memory is not accessed any
+    /// more.
     pub fn finalize(self) -> R {
         self.pml.finalize()
     }
@@ -94,14 +97,14 @@ impl<'m, R: Rails> Mtl<'m, R> {
         params: &[u8],
         reach: impl FnMut(usize, &mut R::Rail) -> Result<Endpoint, Unreachable>,
     ) -> Result<(), Unreachable> {
-        self.report_failures(); // else a failure that was not reported yet would be forgotten
+        self.report_failures(); // first: the engine forgets an unreported failure when it adds the peer
         let lost = self.pml.is_lost(peer);
         self.pml.add_peer(peer, params, reach)?;
         self.restore(peer, lost);
         Ok(())
     }
 
-    /// A peer was added. `lost`: another one was lost at its place.
+    /// Handles that a peer was added. `lost`: the peer that had this number before was lost.
     fn restore(&mut self, peer: Peer, lost: bool) {
         if lost {
             self.note_return(peer);
@@ -110,7 +113,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         for slot in 0..self.comms.capacity() {
             let misses = |state: &&mut CommState<'_>| state.misses(peer) && !state.excludes(rejoined);
             if let Some(state) = self.comms.at_mut(slot).filter(misses) {
-                // Its failure may have covered that of another member, which has not rejoined.
+                // The communicator stores one failed member only. Another member may have failed as well and not rejoined.
                 let pml = &self.pml;
                 let other = state.members().find(|other| *other != peer && pml.is_failed(*other));
                 state.restore(peer, other);
@@ -118,7 +121,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The next peer at the place of a lost one is another.
+    /// Notes that a lost peer was forgotten or replaced: the next peer with its number is another process.
     fn note_return(&mut self, peer: Peer) {
         self.recent = RecentComm::NONE;
         self.rejoins.note(peer);
@@ -127,7 +130,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Adds peers, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
     ///
     /// # Errors
-    /// The first peer that cannot be reached, and why. The peers before it are forgotten again.
+    /// The first peer that cannot be reached, and the reason. The peers that were added before it are forgotten again.
     pub fn add_peers<'p>(
         &mut self,
         peers: &[Peer],
@@ -164,21 +167,21 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.enable_rail(index, on)
     }
 
-    /// Makes a communicator of a context that all its members use. This process is its rank `rank`. Messages for it that have
-    /// arrived already are kept for it (M15).
+    /// Makes a communicator. All its members use the same `context`, and this process is rank `rank` in it. Messages for the
+    /// communicator that have arrived already are kept for it (M15).
     ///
-    /// Its members are the present peers. A member that is lost and then [added](Self::add_peer) again is another process, which is
-    /// not in the communicator. In this communicator, sends to it and receives from it end with an error, and so does a receive
-    /// from any source, until the failure is [acknowledged](Self::acknowledge).
+    /// The members are the present peers. A member that is lost and then [added](Self::add_peer) again is another process, which
+    /// is not in the communicator. In this communicator, sends to it and receives from it end with an error, and so does a
+    /// receive from any source, until the failure is [acknowledged](Self::acknowledge).
     ///
     /// # Errors
-    /// [`CommError`]: nothing is kept then.
+    /// [`CommError`]: nothing has changed then.
     pub fn add_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
         self.add(CommState::new(context, group, rank, Some(self.rejoins.all))?)
     }
 
-    /// The same for a communicator that each process makes at its start, even a process that replaces a lost one: its ranks are
-    /// whichever peers are at their places.
+    /// As [`add_comm`](Self::add_comm), for a communicator that each process makes at its start, including a process that
+    /// replaces a lost one: a rank is always the peer that has its place now.
     ///
     /// # Errors
     /// As [`add_comm`](Self::add_comm).
@@ -196,8 +199,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
     }
 
-    /// Deletes a communicator. Its messages that were not received are dropped and their senders told. Its posted receives are
-    /// cancelled.
+    /// Deletes a communicator. Messages that no receive has taken are dropped, and senders that wait for their match are told.
+    /// Posted receives are cancelled. A communicator that was deleted before is ignored.
     pub fn del_comm(&mut self, comm: Comm) {
         self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
@@ -205,17 +208,18 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// This process's rank in a communicator.
+    /// This process's rank in a communicator. `None` if the communicator was deleted.
     pub fn rank(&self, comm: Comm) -> Option<u32> {
         self.comms.get(comm.0).map(|state| state.rank)
     }
 
-    /// The rank of a peer in a communicator, as for the peer of a [`Status`].
+    /// The rank of a peer in a communicator, for example of the peer in a [`Status`]. `None` if the peer has no rank there, or if
+    /// the communicator was deleted. Constant time for [`Group::World`], a search for [`Group::Table`].
     pub fn rank_of(&self, comm: Comm, peer: Peer) -> Option<u32> {
         self.comms.get(comm.0)?.rank_of(peer)
     }
 
-    /// Sends to rank `dest`. See [`Pml::isend`].
+    /// Begins to send `data` to rank `dest`. See [`Pml::isend`].
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
@@ -239,7 +243,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         unsafe { self.pml.isend(Peer(peer), context, tag, mode, data) }
     }
 
-    /// Receives. See [`Pml::irecv`].
+    /// Begins to receive a message into `sink`. See [`Pml::irecv`].
     ///
     /// A receive from any source that finds no message ends with [`Failure::PeerFailed`] while the failure of a member is not
     /// [acknowledged](Self::acknowledge).
@@ -249,8 +253,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     ///
     /// # Safety
     /// As [`Pml::irecv`].
-    // Always inlined: a call costs more than the function itself, since span and request would go through memory, stored in parts
-    // and loaded whole.
+    // Always inlined: a call costs more than the function itself. Span and request would go through memory, where they are stored
+    // in parts and loaded whole.
     #[inline(always)]
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let Some(pattern) = self.pattern(comm, source, tag) else {
@@ -265,7 +269,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(request)
     }
 
-    /// Ends a receive from any source whose message has not arrived, if a member failed.
+    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged.
     #[inline(never)]
     fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
         if let Some(state) = self.comms.get(comm.0)
@@ -276,8 +280,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// A receive from a rank that is not in the communicator. If the rank's peer was lost, the receive ends as one from a lost peer
-    /// does, since a send at the same time does so, too.
+    /// A receive from a rank that is not in the communicator any more. If its peer was replaced, the receive is begun and ends
+    /// with a failure, as a receive from a lost peer does.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).
@@ -307,20 +311,20 @@ impl<'m, R: Rails> Mtl<'m, R> {
         state.peer(rank).filter(|peer| state.excludes(self.rejoins.of(*peer)))
     }
 
-    /// Why there is no such rank.
+    /// The refusal for a rank that is not in the communicator.
     #[cold]
     fn refusal(&self, comm: Comm, rank: Source) -> Refusal {
         self.excluded(comm, rank).map_or(Refusal::Invalid, Refusal::Restarted)
     }
 
-    /// Sends, and returns when the memory may be reused. `idle` is called between steps: it waits as the caller likes, and returns
-    /// the time.
+    /// Sends, and returns when the memory may be reused. `idle` is called between steps: it waits if the caller wants that, and
+    /// returns the present time.
     ///
     /// # Errors
-    /// A [`Refusal`] if nothing was begun, else the [`Failure`] with which the send ended.
+    /// `Err(refusal)` if nothing was begun, `Ok(failure)` if the send has ended with a [`Failure`].
     ///
     /// # Safety
-    /// `idle` does not unwind: the engine would keep an address of `data` beyond its borrow.
+    /// `idle` does not unwind: otherwise the engine would keep the address of `data` beyond its borrow.
     pub unsafe fn send(
         &mut self,
         comm: Comm,
@@ -338,13 +342,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Receives, and returns when the message is there.
+    /// Receives, and returns when the message is in `sink`. `idle` is as in [`send`](Self::send).
     ///
     /// # Errors
     /// As [`send`](Self::send).
     ///
     /// # Safety
-    /// `idle` does not unwind: the engine would keep an address of `sink` beyond its borrow.
+    /// `idle` does not unwind: otherwise the engine would keep the address of `sink` beyond its borrow.
     pub unsafe fn recv(
         &mut self,
         comm: Comm,
@@ -359,10 +363,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.wait(request, idle).map_err(Ok)
     }
 
-    /// Makes progress until a request is over.
+    /// Makes progress until a request is over, and takes its outcome. `idle` is as in [`send`](Self::send).
     ///
     /// # Errors
-    /// The [`Failure`] with which it ended.
+    /// The [`Failure`] with which the request ended.
     pub fn wait(&mut self, request: Request, mut idle: impl FnMut() -> Instant) -> Result<Status, Failure> {
         loop {
             if let Some(outcome) = self.pml.test(request) {
@@ -373,7 +377,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// Finds a message and does not take it, as `MPI_Iprobe` does: the message found stays the first for its receive.
+    /// Finds a message and does not take it, as `MPI_Iprobe` does: the next receive with this source and tag gets the message.
+    /// `None` if there is none yet, or if there is no such communicator, rank or tag.
     pub fn iprobe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
         let pattern = self.pattern(comm, source, tag)?;
         self.pml.iprobe(pattern)
@@ -382,8 +387,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Takes a message out of the queues, for [`imrecv`](Self::imrecv) alone. See [`Pml::improbe`].
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if there is a message and no request for it. [`Refusal::Invalid`] if there is no such communicator, rank
-    /// or tag. [`Refusal::Restarted`] as its docs say.
+    /// [`Refusal::Busy`] if there is a message and no free request for it. [`Refusal::Invalid`] if there is no such communicator,
+    /// rank or tag. [`Refusal::Restarted`] if the rank's peer was replaced since the communicator was made.
     pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Envelope)>, Refusal> {
         let pattern = self.pattern(comm, source, tag).ok_or_else(|| self.refusal(comm, source))?;
         self.pml.improbe(pattern)
@@ -392,7 +397,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Receives a message that was taken. See [`Pml::imrecv`].
     ///
     /// # Errors
-    /// The refusal with the message, which stays taken.
+    /// The refusal and the message, which is still taken and may be received later.
     ///
     /// # Safety
     /// As [`Pml::imrecv`].
@@ -438,10 +443,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The peer because of which no message may come from `source`, now or ever: a receive or a probe that finds no message now
-    /// would never complete.
+    /// The peer whose loss or failure may keep all messages from `source` away: a receive or a probe that finds no message now
+    /// might never complete.
     ///
-    /// - For a rank: its peer, if it was lost, even if it has rejoined since the communicator was made.
+    /// - For a rank: its peer, if that was lost, even if another process has its place now.
     /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
     ///
     /// A peer that ended normally has not failed.
@@ -456,8 +461,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
-    /// The member of a communicator that failed last, acknowledged or not, unless it has rejoined as a member. A collective
-    /// operation of all members cannot come to an end.
+    /// The member of a communicator that failed last, whether that was acknowledged or not. `None` if no member failed, or if it
+    /// has rejoined as a member. If there is such a member, a collective operation of all members cannot complete.
     pub fn broken(&self, comm: Comm) -> Option<Peer> {
         self.comms.get(comm.0)?.broken()
     }
@@ -494,7 +499,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.find_again(comm, rank)
     }
 
-    /// The same if it is not the communicator that was looked up last, or not a world.
+    /// As [`find`](Self::find), for a communicator that is not the last one, or in which rank r is not always peer r.
     #[inline(never)]
     fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
         let state = self.comms.get(comm.0)?;
@@ -505,6 +510,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         (!aged || !state.excludes(self.rejoins.of(peer))).then_some((state.context, peer.0))
     }
 
+    /// The pattern of a receive or probe. `None` if there is no such communicator, rank or tag.
     #[inline]
     fn pattern(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Pattern> {
         let (context, source) = match source {

@@ -1,4 +1,5 @@
-//! Frames that arrive, and bodies that rails have read or filled: each goes to its part of the engine.
+//! Dispatch: passes arriving frames, and reports of bodies that rails have read or written, to the part of the engine that
+//! handles them.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
@@ -23,7 +24,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes in a frame. `moved`: the frame was sent by another link first.
+    /// Handles an arriving frame. `moved`: the frame has migrated, so another link sent it first.
     #[inline]
     pub(super) fn arrive(&mut self, rail: usize, moved: bool, frame: &Frame) {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
@@ -32,6 +33,7 @@ impl<R: Rails> Pml<'_, R> {
         ptl::receive(frame, &mut Arrival { pml: self, rail, moved });
     }
 
+    /// Handles [`Event::Sent`](crate::rail::Event::Sent): a rail does not read the body any more.
     pub(super) fn body_sent(&mut self, cookie: Cookie) {
         if Rma::is_own(cookie) {
             return self.one_sided_memory(cookie, false);
@@ -48,6 +50,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Handles [`Event::Delivered`](crate::rail::Event::Delivered): a rail has written the body.
     pub(super) fn body_delivered(&mut self, cookie: Cookie) {
         if Rma::is_own(cookie) {
             return self.one_sided_memory(cookie, true);
@@ -64,7 +67,7 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
-    /// The waiting send that a peer's ack, finish or reject names.
+    /// The waiting send that a peer's ack, finish or reject names. `None`, and counted as stale, if there is none.
     pub(super) fn waiting(&mut self, from: Peer, bits: u64) -> Option<u32> {
         let slot = self.still_waiting(from, bits);
         match slot {
@@ -74,7 +77,7 @@ impl<R: Rails> Pml<'_, R> {
         slot
     }
 
-    /// The same for an ack that may rightly come too late.
+    /// As [`waiting`](Self::waiting), but a send that does not wait any more is not counted as stale.
     fn still_waiting(&self, from: Peer, bits: u64) -> Option<u32> {
         let handle = Handle::from_bits(bits);
         let state = self.requests.get(handle)?;
@@ -86,7 +89,9 @@ impl<R: Rails> Pml<'_, R> {
 /// The engine while it handles a frame of one rail.
 pub(super) struct Arrival<'a, 'm, R> {
     pml: &'a mut Pml<'m, R>,
+    /// Index of the rail that delivered the frame.
     rail: usize,
+    /// The frame has migrated.
     moved: bool,
 }
 
@@ -141,7 +146,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
 
     fn acked(&mut self, from: Peer, header: wire::Ack) {
         if header.common.flags & wire::FLAG_PROBE != 0 {
-            // A matched probe has taken the message. The ack that counts follows, or came before.
+            // A matched probe has taken the message. The ack that says what is wanted follows, or has overtaken this one.
             if let Some(slot) = self.pml.still_waiting(from, header.sender.get()) {
                 self.pml.settle_answer(slot, true);
             }
@@ -171,8 +176,8 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         let reason = Reason::from_wire(header.reason.get());
         let answers = self.pml.requests.at(slot).is_some_and(|state| state.flags & ANSWERING != 0);
         if reason == Some(Reason::Unmatched) && !answers {
-            // Only an answer goes back. A message that was sent in its turn keeps its place at the receiver, which has yet to
-            // answer it.
+            // Only an answer may be sent back. A message that was sent in its turn keeps its place at the receiver, which still
+            // has to acknowledge, finish or refuse it.
             self.pml.counters.stale = self.pml.counters.stale.wrapping_add(1);
             return;
         }

@@ -24,32 +24,33 @@ use crate::rma::Rma;
 pub struct Pml<'m, R> {
     pub(super) rails: R,
     pub(super) peers: &'m mut [PeerState],
-    /// A row of `rails.count()` links for each peer: those in use come first, the lowest latency first, then the suspended ones.
+    /// A row of `rails.count()` links for each peer: first the links in use, by latency, the lowest first; then the suspended
+    /// ones.
     pub(super) links: &'m mut [PeerLink],
     /// Rails that are disabled, one bit for each.
     pub(super) disabled: [u32; 8],
-    /// Prepared requests of the rails that want them.
+    /// Requests that rails have prepared ([`Cache`]): one cache for each rail that wants one.
     pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, RequestState>,
     pub(super) matcher: Matcher<'m>,
     pub(super) envelopes: Pool<'m, Unexpected>,
     pub(super) units: Pool<'m, ()>,
-    /// The payload units, one after the other. It is an address, not a reference, since a rail may write to a unit.
+    /// The memory of the payload units, one after the other. An address, not a reference, since a rail may write to a unit.
     pub(super) unit_memory: *mut u8,
     pub(super) unit_bytes: u32,
     /// Requests that have something to send.
     pub(super) active: List,
-    /// The number of this round through the active requests, never 0.
+    /// The number of the present round through the active requests, never 0.
     pub(super) round: u16,
-    /// Which of two goes first when there is room: the requests that stream, or held-back sends and control frames.
+    /// Whether streaming requests send before held-back sends and control frames in the next round.
     pub(super) streams_first: bool,
     /// Completed requests that are to be announced.
     pub(super) completed: List,
     /// Peers for which something is to be sent.
     pub(super) work: WorkList,
-    /// Refusals that are to be sent: the first envelope.
+    /// The first envelope of the list of refusals that are to be sent.
     pub(super) refused: OptSlot,
-    /// Something may wait to be sent: there is an active request, a peer in the work list, or a refusal.
+    /// Something may wait to be sent: there is an active request, a peer in the work list, a refusal or a one-sided frame.
     pub(super) waiting: bool,
     /// Links that are down may have frames that other links are to carry.
     pub(super) migrating: bool,
@@ -59,28 +60,28 @@ pub struct Pml<'m, R> {
     pub(super) slow_receives: bool,
     /// The number of the next posted receive. The first is 1.
     pub(super) next_posting: u64,
-    /// Envelopes that may be owed without a frame of their own. Beyond that a credit frame is sent.
+    /// Most envelopes that may be owed to a peer without a credit frame.
     pub(super) credit_slack: u16,
-    /// Envelopes beyond all credit that are taken.
+    /// Envelopes beyond all credit ([`Config::probes`]) that are in use.
     pub(super) spares_used: u32,
-    /// Peers that failed and whose failure was not reported yet.
+    /// The number of peers that failed and whose failure was not reported yet.
     pub(super) unreported_failures: u32,
-    /// Probes that found nothing, of all patterns. It wraps.
+    /// The number of probes that found nothing, of all patterns. It wraps.
     pub(super) missed_probes: u32,
-    /// Requests that ended when something had been sent. It wraps.
+    /// The number of requests that ended, or may have ended, because something was sent. It wraps.
     pub(super) ended: u32,
-    /// How long a peer may make no progress.
+    /// The stall time-out and its checks.
     pub(super) stall: StallClock,
     pub(super) rma: Rma<'m>,
     pub(super) rdma: Rdma<'m>,
-    /// Which of a peer's links carries the next one-sided operation.
+    /// The turn that chooses which of a peer's links carries the next one-sided operations. It wraps.
     pub(super) rma_turn: u32,
     pub(super) counters: Counters,
     pub(super) config: Config,
 }
 
-// SAFETY: the only field that is not `Send` by itself is the address of the payload units. They belong to the engine, as its tables
-// do.
+// SAFETY: the only field that is not `Send` by itself is the address of the payload units. The units belong to the engine, as its
+// tables do.
 unsafe impl<R: Send> Send for Pml<'_, R> {}
 
 impl<R> fmt::Debug for Pml<'_, R> {

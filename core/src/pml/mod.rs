@@ -9,9 +9,9 @@
 //! | `rails`, `counters` | the rails of an engine; its counters |
 //! | `limits` | configuration, the pools and why they suffice, memory |
 //! | `peers` | the state of a peer: route, credit, asks, links; how a peer is added and lost |
-//! | `requests` | the state of a request; lists, result, posting order |
+//! | `requests` | the state of a request; the list of active requests; the outcome; the posting order |
 //! | `matching` | posted receives and unexpected messages, found by hash |
-//! | `send`, `receive`, `unexpected` | the way of a message: held back, sent, matched, kept, delivered |
+//! | `send`, `receive`, `unexpected` | sends, held back or sent at once; receives and probes; messages kept until their receive |
 //! | `flow` | credit, and asks for messages that are held back |
 //! | `single_copy`, `rdma` | long messages without a copy: by the processor, and by devices |
 //! | `failover`, `stall` | links that go down; peers that make no progress |

@@ -1,17 +1,17 @@
 //! One-sided operations ([`rma`](crate::rma)) over the rails of the engine.
 //!
-//! Frames of one-sided operations take any rail, as other frames do. Rails and links deliver each frame once, also when a link has
-//! gone down: so no request is done twice.
+//! Frames of one-sided operations take any rail, as other frames do. Rails and links deliver each frame once, even if a link goes
+//! down, so the target executes no request twice.
 //!
 //! - A rail that [maps the memory of peers](OneSided::mixes_at_once) completes the operations that it supports immediately
-//!   ([`Pml::at_once`]). All other operations are begun and use frames, even to the same memory.
-//! - If no rail maps memory and [`Config::windows`](crate::pml::rdma::Config::windows) says so, the device of the first rail that
-//!   has one puts and gets. Atomics are done by the target's processor: so a peer that is reached by another rail (the process
-//!   itself, for one) works on the same word.
+//!   ([`Pml::at_once`]). All other operations are begun ([`Pml::begin`]) and use frames, even to the same memory.
+//! - If no rail maps memory and [`Config::windows`](crate::pml::rdma::Config::windows) is set, puts and gets use the device of
+//!   the first rail that has one. The target's processor executes all atomics, so that they stay atomic to peers that are reached
+//!   by another rail, such as the process itself.
 //! - A handle contains the key of one rail only. If that rail maps memory, operations beyond its reach use frames.
 //!
-//! An operation that a device has begun when its link goes down may be done or not. It ends with
-//! [`Failure::Lost`](rma::Failure::Lost), even if other links to the peer are in use; the operations after it take these.
+//! If a link goes down while its device executes an operation, it is unknown whether the operation was done. It ends with
+//! [`Failure::Lost`](rma::Failure::Lost), even if other links to the peer are in use. Later operations take the other links.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -27,7 +27,7 @@ use crate::rma::{
     Access, BeginError, DeregisterError, Finished, Operation, Registration, RemoteMemory, Route, Routes, Transfer,
 };
 
-/// The links to all peers, in turn. A link whose connection is not made yet has no room, and may not have for long.
+/// The links to all peers, used in turn: a link that is not connected yet has no room, and may stay so for long.
 struct Links<'a, R> {
     rails: &'a mut R,
     peers: &'a [PeerState],
@@ -80,7 +80,7 @@ pub(super) fn reaching<R: Rails>(rails: &R, devices: bool) -> Option<(usize, boo
     maps.or_else(|| Some((find(|can| can.any() && !can.at_once).filter(|_| devices)?, false)))
 }
 
-/// That rail, and the rights that peers get by it.
+/// The rail of [`reaching`], and the rights that peers get through it.
 fn registrar<R: Rails>(rails: &mut R, devices: bool) -> Option<(&mut R::Rail, Access)> {
     let (index, maps) = reaching(rails, devices)?;
     let access = if maps { Access::all() } else { Access::all() - Access::REMOTE_ATOMIC };
@@ -88,11 +88,12 @@ fn registrar<R: Rails>(rails: &mut R, devices: bool) -> Option<(&mut R::Rail, Ac
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Registers memory, for one peer or for all: see [`rma`]. `None` if [`Config::rma`](crate::pml::Config::rma) has no slot left.
+    /// Registers `len` bytes of memory with the rights `access`, for the peer `only` or for all peers: see [`rma`]. `None` if
+    /// [`Config::rma`](crate::pml::Config::rma) has no slot left.
     ///
     /// # Safety
-    /// Until it is deregistered, or the engine has ended, the memory is readable and writable, and all who access it know that
-    /// peers do so too, at any time: the only references to it are to atomics.
+    /// Until it is deregistered, or the engine has ended, the memory is readable and writable. All code that accesses it expects
+    /// accesses of peers at any time: the only references to it are to atomics.
     pub unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -107,7 +108,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends a registration: operations of peers on the memory are denied from now on.
     ///
     /// # Errors
-    /// [`DeregisterError`].
+    /// [`DeregisterError`]: the memory was deregistered before, or an operation still uses it.
     pub fn deregister(&mut self, registration: Registration) -> Result<(), DeregisterError> {
         let Self { rma, rails, config, .. } = self;
         if rma.deregister(registrar(rails, config.rdma.windows).map(|(rail, _)| rail), registration)? {
@@ -121,8 +122,8 @@ impl<R: Rails> Pml<'_, R> {
         self.rma.remote(registration)
     }
 
-    /// Does an operation at once, on memory of a peer that a rail has mapped, from byte `offset` on. It is over when this returns.
-    /// Returns the old word of an atomic, else 0. `None`: nothing was done; use [`begin`](Self::begin).
+    /// Executes an operation on memory of a peer that a rail has mapped, from byte `offset` on. The operation is over when this
+    /// returns. Returns the old word of an atomic, else 0. `None`: nothing was done; use [`begin`](Self::begin).
     ///
     /// # Safety
     /// Until this returns, local memory is readable for a put. For a get it is writable, and no other code uses it.
@@ -165,7 +166,7 @@ impl<R: Rails> Pml<'_, R> {
         begun
     }
 
-    /// A one-sided operation that is over, in no order. Each is reported once.
+    /// Takes one of the operations that are over, in no order. Each is reported once.
     pub fn next_finished(&mut self) -> Option<Finished> {
         self.rma.next_finished()
     }
@@ -180,12 +181,12 @@ impl<R: Rails> Pml<'_, R> {
         self.rma.counters()
     }
 
-    /// Slots in use and all slots: of registered memory, of one-sided operations, and of answers to peers.
+    /// The number of slots in use, and of all slots, in three pools: registrations, one-sided operations, answers to peers.
     pub fn rma_used(&self) -> [[u32; 2]; 3] {
         self.rma.used()
     }
 
-    /// Takes in a frame of one-sided operations that is no duplicate.
+    /// Handles an arriving frame of one-sided operations that is no duplicate.
     #[cold]
     pub(super) fn one_sided_frame(&mut self, rail: usize, frame: &Frame) {
         let from = self.link_of(frame.from.0, rail);
@@ -196,7 +197,7 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting |= self.rma.has_queued();
     }
 
-    /// A rail has read memory of a one-sided operation, or `filled` it.
+    /// Handles the report that a rail has read memory of a one-sided operation, or has `filled` it.
     #[cold]
     pub(super) fn one_sided_memory(&mut self, cookie: Cookie, filled: bool) {
         if filled {
@@ -207,6 +208,8 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting |= self.rma.has_queued();
     }
 
+    /// Handles [`Event::Performed`](crate::rail::Event::Performed): a device has ended a one-sided operation, or a piece of a
+    /// message.
     #[cold]
     pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         if !rma::Rma::is_own(cookie) {
@@ -216,7 +219,7 @@ impl<R: Rails> Pml<'_, R> {
         self.waiting |= self.rma.has_queued();
     }
 
-    /// A rail does not reach a peer any more, and other rails do.
+    /// Handles that a rail does not reach a peer any more while other rails do: operations that its device has begun end.
     #[cold]
     pub(super) fn lose_device(&mut self, rail: usize, peer: Peer) {
         if reaching(&self.rails, self.config.rdma.windows) == Some((rail, false)) {
@@ -250,7 +253,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rma.has_contact(Peer(peer))
     }
 
-    /// A peer is lost or deleted, and its rails are done with its memory.
+    /// Ends the one-sided operations with a peer that is lost or deleted, after its rails have ended their accesses to memory.
     pub(super) fn end_one_sided(&mut self, peer: Peer, failure: rma::Failure) {
         self.rma.forget(peer, failure);
     }

@@ -16,7 +16,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Returns the number of events. It includes requests that ended by sending, and peers that were given up. 0 means that the
     /// engine is idle, and that no request has changed.
     ///
-    /// `now` drives the rails' timers. A time stamp of some microseconds ago serves as well.
+    /// `now` drives the rails' timers. It may be some microseconds old.
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let mut events = 0u32;
@@ -41,8 +41,8 @@ impl<R: Rails> Pml<'_, R> {
         events
     }
 
-    /// Pushes out frames that rails hold back to send them together with others ([`Rail::flush`](crate::rail::Rail::flush)). To be
-    /// called before the caller does something else for a while.
+    /// Pushes out frames that rails hold back to send them together with others ([`Rail::flush`](crate::rail::Rail::flush)). Call
+    /// it before a longer time without [`progress`](Self::progress).
     pub fn flush(&mut self) {
         for index in 0..self.rails.count() {
             if let Some(rail) = self.rails.rail_mut(index) {
@@ -51,7 +51,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The time by which [`progress`](Self::progress) must be called, even if nothing arrives.
+    /// The time by which [`progress`](Self::progress) must be called, even if nothing arrives. `None`: there is no such time.
     pub fn poll_at(&self) -> Option<Instant> {
         let rails = (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at());
         rails.chain(self.stall_at()).min()
@@ -64,14 +64,14 @@ impl<R: Rails> Pml<'_, R> {
         idle && !self.has_one_sided_to_send() && self.arm_rails()
     }
 
-    /// As [`arm`](Self::arm), for a short sleep while something waits here because no rail had room for it. The rails are armed, so
-    /// a rail that reports new room may wake the caller earlier. `false`: something arrived.
+    /// As [`arm`](Self::arm), for a short sleep while a frame waits here because no rail has room for it. A rail that reports new
+    /// room may wake the caller earlier. `false`: something arrived.
     pub fn arm_rails(&mut self) -> bool {
         (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
-    /// Whether this engine has sent all that it has to send: answers and credit are sent, and the rails have drained. An engine may
-    /// end then while others go on: sends that are over have arrived, or will.
+    /// Whether this engine has sent all that it has to send: answers and credit are sent, and the rails have drained. Then it may
+    /// end while other engines go on: the messages of all sends that are over have arrived, or will arrive.
     pub fn is_drained(&mut self) -> bool {
         let said =
             self.active.is_empty() && self.refused.is_none() && self.work_is_waiting() && !self.has_one_sided_to_send();
@@ -85,23 +85,23 @@ impl<R: Rails> Pml<'_, R> {
     #[inline(never)]
     fn poll(&mut self, index: usize, now: Instant) -> u32 {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
-        // Borrowed, not moved: to move a frame costs as much as to match it.
+        // Borrowed, not moved: moving a frame costs as much as matching it.
         match &rail.poll(now) {
             None => return 0,
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
-                // Short frames come by either kind of poll, and neither may be slower.
+                // `poll` yields short frames as well. They take the same fast path.
                 if !frame.short().is_some_and(|short| self.deliver_short(&short)) {
                     self.arrive(index, false, frame);
                 }
             }
-            // The rail reports this again and again, and no request waits for it. It counts only if the link is given up.
+            // The rail repeats this report, and no request waits for it. It counts as an event only if the link is given up.
             Some(Event::Silent(peer, due)) => return self.link_silent(index, *peer, *due).into(),
             Some(event) => self.event(index, *event),
         }
         1
     }
 
-    /// A short frame that has no fast path.
+    /// Handles the short frame that `deliver_short` has refused.
     #[inline(never)]
     fn poll_again_for_frame(&mut self, index: usize) {
         match self.rails.rail_mut(index).and_then(FastPath::poll_again) {
@@ -132,15 +132,15 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends waiting frames. Returns how many requests completed.
+    /// Sends waiting frames. Returns the number of requests that ended or may have ended by that.
     #[cold]
     fn send_waiting(&mut self) -> u32 {
         let before = self.ended;
-        // First of all: new messages may have to wait for these frames at the other side, and streams never leave them room.
+        // First: at the other side new messages may have to wait for these frames, and streams would leave no room for them.
         if self.migrating {
             self.migrate_frames();
         }
-        // There may be room for one of the two only. The one that had it goes second the next time.
+        // There may be room for one of the two only. If the first one has sent something, it goes second the next time.
         let first = self.streams_first;
         for streams in [first, !first] {
             let carried = self.carried();
@@ -159,7 +159,7 @@ impl<R: Rails> Pml<'_, R> {
         self.ended.wrapping_sub(before)
     }
 
-    /// First and later fragments sent.
+    /// The number of fragments sent so far, first and later ones.
     fn carried(&self) -> u64 {
         let Counters { eager_sent, rendezvous_sent, answers_sent, fragments_sent, .. } = self.counters;
         eager_sent.wrapping_add(rendezvous_sent).wrapping_add(answers_sent).wrapping_add(fragments_sent)
@@ -173,11 +173,11 @@ impl<R: Rails> Pml<'_, R> {
         {
             next = peer.work_next;
             if peer.route.links == 0 {
-                continue; // until a rail is enabled, or comes back
+                continue; // it waits until a rail is enabled or a link is up again
             }
             if peer.has(HOLDING) && !peer.has(ASKING | REJECT_DUE) && peer.has(PROBE) {
                 if let Some(peer) = self.peers.get_mut(index as usize) {
-                    peer.asks.probes = u8::MAX; // nobody probes while the caller sleeps
+                    peer.asks.probes = u8::MAX; // the caller does not probe while it sleeps
                 }
                 self.expire_probes();
                 return false;
@@ -189,11 +189,12 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// Whether something is to be sent to a peer that need not wait for the other side.
+    /// Whether something is to be sent to a peer and does not have to wait for the peer.
     fn has_to_send(&self, index: u32) -> bool {
         let last = self.next_posting.wrapping_sub(1);
         self.peers.get(index as usize).is_some_and(|peer| {
-            // A peer that holds messages back is always in the work list. Either an ask is out, or there is nothing to ask for.
+            // A peer that holds messages back is always in the work list, also while an ask is out or there is nothing to ask
+            // for.
             let may_ask = peer.has(HOLDING) && !peer.has(ASKING);
             peer.has(CREDIT_DUE | MIGRATING)
                 || peer.may_reject()

@@ -2,9 +2,10 @@
 
 use crate::rail::FullRail;
 
-/// Rails by index. It is implemented for arrays and slices; an owner of another kind implements it in a few lines.
+/// The rails of an engine, by index. The trait is implemented for arrays and mutable slices. A caller whose rails are stored
+/// otherwise implements it in a few lines.
 pub trait Rails {
-    /// The type of all rails. If they differ it is an enum.
+    /// The type of all rails. Rails of several types are wrapped in an enum.
     type Rail: FullRail;
 
     /// The number of rails. It never changes.

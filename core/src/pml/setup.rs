@@ -83,8 +83,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         })
     }
 
-    /// Ends the engine. It forgets all peers, so that no rail accesses memory of their requests any more, undoes the preparations
-    /// of the rails, and returns the rails, which the caller closes.
+    /// Ends the engine. It forgets all peers, so that no rail accesses memory of their requests any more, releases the requests
+    /// that rails have prepared, and returns the rails, which the caller closes.
     pub fn finalize(mut self) -> R {
         for peer in 0..self.peers.len() as u32 {
             if self.peers.get(peer as usize).is_some_and(|state| state.status == PeerStatus::Up) {
@@ -96,8 +96,8 @@ impl<'m, R: Rails> Pml<'m, R> {
         self.rails
     }
 
-    /// The parameters of this engine that peers pass to their [`add_peer`](Self::add_peer). They are published beside the cards of
-    /// the rails.
+    /// The parameters of this engine. Its peers pass them to their [`add_peer`](Self::add_peer), so the caller publishes them
+    /// beside the cards of the rails.
     pub fn params(&self) -> [u8; PARAMS] {
         self.config.params()
     }
@@ -107,7 +107,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         &self.rails
     }
 
-    /// The rails, for functions that they have beside the trait. Frames must not be taken from them.
+    /// The rails, for calling functions that are not in the trait `Rail`. The caller must not take frames from them.
     pub fn rails_mut(&mut self) -> &mut R {
         &mut self.rails
     }
@@ -122,7 +122,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         &self.matcher
     }
 
-    /// Elements in use of three pools: requests, envelopes, units.
+    /// The number of elements in use of three pools: requests, envelopes, payload units.
     pub fn used(&self) -> [u32; 3] {
         [self.requests.used(), self.envelopes.used(), self.units.used()]
     }

@@ -2,14 +2,14 @@
 //!
 //! The rendezvous of such a message carries a [`RemoteBuffer`] in place of payload: the memory is *exposed*. When the message has
 //! matched, the receiver reads the bytes that it wants and answers with a finish, as if the frame had carried them all. If it
-//! cannot read, it answers with an ack, as if the frame had carried none, and the message follows in fragments. So a failure costs
-//! time, but no message is lost. The sender waits for one of the two answers, and may use its memory again after that.
+//! cannot read, it answers with an ack, as if the frame had carried none, and the message follows in fragments. So a failure
+//! costs time, but no message is lost. The sender waits for one of the two answers.
 //!
-//! A short message without a receive is read into a payload unit at once, so that its sender need not wait.
+//! A message that fits a payload unit and has no receive yet is read into the unit at once, so that its sender does not wait.
 //!
-//! One message at a time is exposed to a peer, and only if one link leads there. This is the fastest way for a message that its
-//! receiver waits for. Messages that are sent before the answer are a stream: they are copied in fragments, so that both processes
-//! work at once.
+//! At most one message is exposed to a peer at a time, and only if one link to the peer is in use. This is the fastest way for a
+//! message for which the receiver waits already. Messages that are sent before the answer are a stream: they are sent in
+//! fragments, so that both processes copy at the same time.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -23,7 +23,7 @@ use crate::rail::{COPIED, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer, SingleCopy};
 use crate::wire;
 use crate::wire::Finish;
 
-/// Bytes that a payload unit needs to keep a remote buffer and the number of the rail that brought it.
+/// Bytes that a remote buffer and the index of its rail take in a payload unit.
 pub(super) const KEPT_BUFFER_BYTES: u32 = REMOTE_BUFFER_BYTES as u32 + 8;
 
 const _: () = assert!(REMOTE_BUFFER_BYTES as u64 <= COPIED, "a rail copies a buffer, which lies on the sender's stack");
@@ -34,11 +34,11 @@ pub(super) fn remote_buffer_of(frame: &Frame) -> RemoteBuffer {
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Asks the rail of the next first fragment to expose a message. `None`: the message takes another way.
+    /// Asks the rail of the next first fragment to expose a message. `None`: the message is not exposed.
     pub(super) fn expose(&mut self, to: u32, slot: u32) -> Option<RemoteBuffer> {
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
-        // Over several links a message is striped. Like payload, a remote buffer takes a unit of a receiver that must keep it.
+        // Over several links a message is striped. A remote buffer that the receiver must keep takes a unit, as payload does.
         if peer.route.links != 1
             || peer.has(EXPOSING)
             || peer.credit.units() == 0
@@ -61,7 +61,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The receiver of a waiting send has answered: if the message was exposed, another one may be.
+    /// Notes that the receiver of a waiting send has answered. If the message was exposed, another one may be exposed now.
     #[inline]
     pub(super) fn settle_exposed(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -73,7 +73,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Reads the bytes of an exposed message that a matched receive wants. No byte of the message has arrived before.
+    /// Reads the wanted bytes of an exposed message into the memory of its matched receive. No byte has arrived before.
     #[inline(never)]
     pub(super) fn read_exposed(&mut self, slot: u32, rail: usize, buffer: &RemoteBuffer) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -93,8 +93,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Reads a message without a receive into its payload unit, if it fits and its sender may be told of the end before the match.
-    /// It is kept like any short message then. `false`: nothing has changed.
+    /// Reads a message without a receive into its payload unit, if it fits and its send may complete before the match. Then the
+    /// message is kept like any short message. `false`: nothing has changed.
     pub(super) fn read_into_unit(&mut self, handle: Handle, rail: usize, first: First, buffer: &RemoteBuffer) -> bool {
         let Some(envelope) = self.envelopes.get(handle) else { return false };
         let early = first.flags & (wire::FLAG_ACK | wire::FLAG_READY) == 0;
@@ -119,6 +119,8 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
+    /// Reads exposed memory of a peer into `sink`. `false`: it could not be read.
+    ///
     /// # Safety
     /// As [`SingleCopy::read_exposed`](crate::rail::SingleCopy::read_exposed).
     unsafe fn read_from(&mut self, from: u32, rail: usize, buffer: &RemoteBuffer, sink: Span) -> bool {
@@ -127,7 +129,8 @@ impl<R: Rails> Pml<'_, R> {
         self.rails.rail_mut(rail).is_some_and(|rail| unsafe { rail.read_exposed(endpoint, buffer, sink) })
     }
 
-    /// Keeps a remote buffer, and the rail that brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`] bytes.
+    /// Keeps a remote buffer, and the index of the rail that brought it, in a payload unit of at least [`KEPT_BUFFER_BYTES`]
+    /// bytes.
     pub(super) fn keep_remote_buffer(&mut self, unit: OptSlot, rail: usize, buffer: &RemoteBuffer) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let number = (rail as u64).to_le_bytes();
@@ -138,7 +141,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The remote buffer and the rail's number that [`keep_remote_buffer`](Self::keep_remote_buffer) stored.
+    /// The remote buffer and the rail's index that [`keep_remote_buffer`](Self::keep_remote_buffer) stored.
     pub(super) fn kept_remote_buffer(&self, unit: OptSlot) -> (RemoteBuffer, usize) {
         let place = self.unit_span(unit, KEPT_BUFFER_BYTES);
         let (mut buffer, mut number) = ([0; REMOTE_BUFFER_BYTES], [0; 8]);

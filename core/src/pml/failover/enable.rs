@@ -1,4 +1,4 @@
-//! Rails that are enabled and disabled.
+//! Enabling and disabling rails.
 
 use crate::pml::engine::Pml;
 use crate::pml::failover::errors::EnableError;
@@ -16,7 +16,7 @@ const fn bit(rail: usize) -> u32 {
 }
 
 impl<R: Rails> Pml<'_, R> {
-    /// Enables or disables a rail for all peers (the contract's `MCA_PTL_ENABLE`). Rails are enabled at first.
+    /// Enables or disables a rail for all peers, as `MCA_PTL_ENABLE` of Open MPI's PTL does. All rails are enabled at set-up.
     ///
     /// The engine gives no new frames to a disabled rail. The rail still delivers the frames that it accepted before, and frames
     /// that arrive by it are handled. Other rails carry all messages. If a peer has no other rail, its messages wait until a rail

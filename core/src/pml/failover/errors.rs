@@ -24,7 +24,7 @@ impl fmt::Display for EnableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRail(index) => {
-                write!(f, "there is no rail {index}: rails count from 0, in the order they were given")
+                write!(f, "there is no rail {index}: pass an index from 0 on, in the order of the engine's rails")
             }
         }
     }

@@ -10,13 +10,13 @@ use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Lost, Peer};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
-    /// A rail has reported its link to a peer down.
+    /// Handles the report of a rail that its link to a peer is down.
     pub(in crate::pml) fn link_down(&mut self, rail: usize, peer: Peer, why: Lost) {
         let Some(state) = self.peers.get(peer.0 as usize) else { return };
         if state.status != PeerStatus::Up || !self.peer_links(peer.0).any(|link| link.is_of(rail)) {
             return;
         }
-        // After a peer's goodbye, nothing comes by another link that is not connected yet.
+        // After a peer's goodbye, no frame will come by a link that is not connected yet.
         let ended = |link: &PeerLink| {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
             rail.is_some_and(|rail| !rail.is_connected(Endpoint(link.endpoint)))
@@ -41,9 +41,9 @@ impl<R: Rails> Pml<'_, R> {
         self.migrating = true;
     }
 
-    /// A rail receives nothing from a peer but answers of its host, and should have received by the time `due`. If another link
-    /// receives frames from the peer, this link is dead, and its frames go on by the other one. If none does, the peer may be
-    /// stopped, and is not lost. Returns whether the link was given up.
+    /// Handles the report of a rail that it receives only answers of the peer's host, although the peer itself should have
+    /// answered by the time `due`. If another link has received from the peer, the reported link has failed, and its frames
+    /// migrate. If no link has, the peer may be stopped, and is not lost. Returns whether the link was given up.
     pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
         if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
             return false;
@@ -68,7 +68,7 @@ impl<R: Rails> Pml<'_, R> {
         given_up
     }
 
-    /// A rail has reported that its link to a peer is in order again.
+    /// Handles the report of a rail that its link to a peer works again.
     pub(in crate::pml) fn link_up(&mut self, rail: usize, peer: Peer) {
         if self.peer_links(peer.0).any(|link| link.is_of(rail) && link.suspended & DOWN != 0) {
             self.counters.links_up = self.counters.links_up.wrapping_add(1);

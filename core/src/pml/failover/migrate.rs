@@ -1,4 +1,4 @@
-//! Frames of a link that is down: other links carry them, and the other side claims each once.
+//! Migrated frames: other links carry the frames of a link that is down, and the other side claims each frame once.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -13,7 +13,7 @@ use crate::rail::{
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Goes through the peers whose links went down.
+    /// Migrates frames of all peers that have a link that is down.
     #[cold]
     pub(in crate::pml) fn migrate_frames(&mut self) {
         self.migrating = false;
@@ -28,7 +28,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Has links in use carry the undelivered frames of links that are down, as far as they have room.
+    /// Sends the undelivered frames of a peer's links that are down by the links in use, as far as these have room.
     pub(in crate::pml) fn migrate_from_peer_links(&mut self, peer: u32) {
         for place in 0..self.rails.count() {
             let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
@@ -51,8 +51,8 @@ impl<R: Rails> Pml<'_, R> {
                 }
             }
         }
-        // A link that was not used yet does not know whether the peer is alive: a frame on it finds out. Else a failed peer would
-        // count as alive because of a link that was never tried.
+        // A link that was not used yet does not know whether the peer is alive. So a frame is sent by it: otherwise a failed peer
+        // would count as alive because of a link that was never tried.
         if self.peers.get(peer as usize).is_some_and(|state| state.route.links != 0) {
             if self.control(peer, wire::Credit::new()).is_err() {
                 return;
@@ -64,8 +64,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends an unacknowledged frame by a link in use that takes it. Bulk tries the link first that has carried least for its
-    /// bandwidth, other frames the one with the lowest latency. `None` if no link has room.
+    /// Sends an unacknowledged frame by a link in use that has room. For bulk, the link that has carried the least for its
+    /// bandwidth is tried first; for other frames, the link with the lowest latency. `None` if no link has room.
     fn resend(&mut self, peer: u32, unacked: &UnackedFrame) -> Option<Sent> {
         let links = self.peers.get(peer as usize)?.route.links as usize;
         let bulk = unacked.shape.lane == Lane::Bulk;
@@ -102,7 +102,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes in a frame that the sender gave to another link first.
+    /// Handles an arriving frame that has migrated.
     pub(in crate::pml) fn arrive_migrated(&mut self, rail: usize, origin: Origin, frame: &Frame) {
         match self.claim_migrated(frame.from, origin) {
             Some(Claim::New) if frame.tag == ptl::TAG => return self.arrive(rail, true, frame),
@@ -139,7 +139,7 @@ impl<R: Rails> Pml<'_, R> {
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             Delivery::Done
         } else if let Some(rail) = self.rails.rail_mut(rail) {
-            // SAFETY: as above; the link that gave the sink away does not access it any more.
+            // SAFETY: as above; the link that handed the sink over does not access it any more.
             unsafe { rail.deliver(frame.id, skip, sink, cookie) }
         } else {
             return;

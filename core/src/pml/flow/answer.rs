@@ -1,4 +1,4 @@
-//! The receiver's side: answers to our asks.
+//! The receiver's side: the answers of peers to our asks.
 
 use zerocopy::FromZeros;
 
@@ -17,7 +17,7 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// An answer has arrived: it is matched now, kept for a probe, or sent back.
+    /// Handles an arriving answer: it is matched now, kept for a probe, or sent back. Returns whether it matched.
     pub(in crate::pml) fn on_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let from = frame.from.0;
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
@@ -28,8 +28,8 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
         if asking && in_turn && first.rendezvous {
             let key = Key { context: first.context, source: from, tag: first.tag };
-            // The answer is the first held-back message that the ask accepts. A receive that accepts more must not take it: another
-            // held-back message may come first.
+            // The answer is the first held-back message that the ask accepts. A receive that accepts more tags must not take it:
+            // the peer may hold back an earlier message for that receive.
             let posted = self.matcher.peek_posted(&key);
             let fits = |slot| wide || self.requests.at(slot).is_some_and(|state| state.tag == first.tag);
             if let Some(slot) = posted.filter(|slot| fits(*slot)) {
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
             if posted.is_some()
                 && let Some(peer) = self.peers.get_mut(from as usize)
             {
-                peer.asks.cursor = 0; // the receive that is in the way is asked for first
+                peer.asks.cursor = 0; // ask first for the receive that would take the answer
             } else if probe && self.keep_answer(rail, frame, first, wide) {
                 return false;
             }
@@ -57,7 +57,7 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         peer.reject = first.sender;
-        // An honest peer is never further ahead than its credit. A peer that is must be answered, too.
+        // A correct peer is never further ahead than its credit. The answer of any other peer is sent back at once.
         let ahead = first.sequence.wrapping_sub(peer.next_in);
         peer.reject_at = if ahead <= i16::MAX as u32 { first.sequence } else { peer.next_in } as u16;
         peer.set(REJECT_DUE);
@@ -67,7 +67,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Keeps an answer in an envelope beyond all credit, where a probe finds it.
     fn keep_answer(&mut self, rail: usize, frame: &Frame, first: First, wide: bool) -> bool {
         if self.spares_used >= self.config.probes {
-            // The answer of another peer may be sent back.
+            // An answer that is kept for another probe may be sent back, to make room.
             let mut next = self.matcher.next_unexpected(None);
             while let Some((slot, _)) = next {
                 let answer = |envelope: &Unexpected| envelope.flags & wire::FLAG_ANSWER != 0;
@@ -90,7 +90,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(peer) = self.peers.get_mut(frame.from.0 as usize) {
             peer.asks.kept_answer = OptSlot::some(slot);
             peer.asks.probes = 0;
-            peer.clear(PROBE); // else it would be sent back for the probe that it is for
+            peer.clear(PROBE); // otherwise the answer would be sent back in order to ask for its own probe
         }
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
         self.matcher.add_unexpected(slot, key);
@@ -98,8 +98,8 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// Moves an answer that a matched probe takes to a request, and frees its envelope: its sender goes on with other messages.
-    /// `None` if the sender cannot be told now.
+    /// Moves an answer that a matched probe takes to a request, and frees its envelope. The sender is told, and goes on with
+    /// other messages. `None` if there is no room to tell the sender now: the answer stays where it is.
     pub(in crate::pml) fn take_answer(&mut self, handle: Handle) -> Result<Option<Handle>, Refusal> {
         let Some(envelope) = self.envelopes.get(handle) else { return Ok(None) };
         let (from, sender) = (envelope.peer, envelope.sender);
@@ -132,6 +132,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Sends the reject that is due to a peer.
     pub(in crate::pml) fn send_reject(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if self.control(index, wire::Reject::new(peer.reject, Reason::Unmatched)).is_ok()

@@ -7,7 +7,7 @@ use crate::pml::rails::Rails;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Asks a peer that holds messages back for the next receive that it could satisfy, or for a probe.
+    /// Sends the next ask to a peer that holds messages back: for a posted receive, or else for a probe.
     pub(in crate::pml) fn ask(&mut self, from: u32) {
         let Some(peer) = self.peers.get(from as usize) else { return };
         if !peer.has(HOLDING) || peer.has(ASKING | REJECT_DUE) {
@@ -29,7 +29,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The receive that was posted next after posting number `after`, of those that a peer could satisfy.
+    /// The first receive with a posting number above `after` that a peer could satisfy.
     fn posted_after(&mut self, from: u32, after: u64) -> Option<(u64, Pattern)> {
         let requests = &mut self.requests;
         let mut steps = 0;
@@ -46,12 +46,12 @@ impl<R: Rails> Pml<'_, R> {
         Some((first.remote.as_posting(), Pattern { context: first.context, source: first.peer, tag: first.tag }))
     }
 
-    /// Sends an ask: for a posted receive, or else for a probe.
+    /// Sends an ask for the posted receive with the number `receive`, or for a probe if that is `None`.
     fn ask_for(&mut self, from: u32, pattern: Pattern, receive: Option<u64>) {
         if let Some(peer) = self.peers.get(from as usize)
             && let Some(slot) = peer.asks.kept_answer.get()
         {
-            // The sender settles one answer at a time: the answer that was kept for a probe goes back.
+            // Only one answer is out at a time. So the answer that was kept for a probe goes back first.
             if receive.is_some() || self.may_evict(slot) {
                 self.evict(slot);
             }
@@ -83,12 +83,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A peer has sent a notice that it holds messages back: all receives are asked for again.
+    /// Handles the notice of a peer that it holds messages back: all receives are asked for again.
     pub(in crate::pml) fn on_held(&mut self, from: u32, header: wire::Held) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         let notice = header.notice.get() as u16;
         if notice.wrapping_sub(peer.asks.notice_in) as i16 <= 0 {
-            return; // an older notice, which was overtaken
+            return; // an older notice, which the last one has overtaken
         }
         peer.asks.notice_in = notice;
         peer.set(HOLDING);
@@ -96,7 +96,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
     }
 
-    /// A peer has no message for our ask.
+    /// Handles the reply of a peer that it has no message for our ask.
     pub(in crate::pml) fn on_nothing(&mut self, from: u32, header: wire::Nothing) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         if !peer.has(ASKING) {
@@ -108,7 +108,8 @@ impl<R: Rails> Pml<'_, R> {
         }
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         if header.notice.get() as u16 != peer.asks.notice_in {
-            (peer.asks.cursor, peer.asks.empty_asks) = (0, 0); // more was held back since: the message may be there now
+            // The peer has held back more messages since its last notice here. The one that was asked for may be among them.
+            (peer.asks.cursor, peer.asks.empty_asks) = (0, 0);
         } else if header.common.flags & wire::FLAG_NONE_HELD != 0 {
             peer.clear(HOLDING);
         }

@@ -1,4 +1,4 @@
-//! Control frames.
+//! Sending control frames.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::{PeerState, PeerStatus};
@@ -10,12 +10,12 @@ use crate::wire::Header;
 impl<R: Rails> Pml<'_, R> {
     /// Sends a control frame on the first of the peer's links that has room.
     ///
-    /// After a message that found no room, the frame waits until a message has left: rails let control frames into all of their
-    /// room, and an engine that answers all the time might leave none for messages. Room for messages is freed by the other side's
-    /// polls alone, so the wait is not long.
+    /// If a message to the peer has found no room, the frame does not take the links of first frames until a message has left.
+    /// Control frames may use all room of a rail, so an engine that answers all the time might leave no room for messages. The
+    /// other side's polls alone free room for messages, so this wait ends.
     ///
     /// # Errors
-    /// [`SendError::Unreachable`] if the peer is lost or unknown, so that waiting does not help. [`SendError::Busy`] for any other
+    /// [`SendError::Unreachable`] if the peer is lost or unknown: it is of no use to wait. [`SendError::Busy`] for any other
     /// error of a link, since another link may carry the frame later.
     pub(in crate::pml) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
         let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.route.firsts } else { 0 }, peer.route.links);
@@ -28,12 +28,12 @@ impl<R: Rails> Pml<'_, R> {
             if sent != Err(SendError::Busy) {
                 break;
             }
-            sent = self.control_by(to, place, header); // the link before may not be connected, and stay so for long
+            sent = self.control_by(to, place, header); // the link before may not be connected, possibly for long
         }
         sent
     }
 
-    /// The same on the link in that place of the peer's row.
+    /// Sends a control frame on the link in one place of the peer's row.
     pub(in crate::pml) fn control_by<H: Header>(
         &mut self,
         to: u32,
@@ -62,7 +62,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The same on the link of a certain rail, in its turn.
+    /// Sends a control frame on the link of one rail. It waits as [`control`](Self::control) does.
     pub(in crate::pml) fn control_on<H: Header>(&mut self, to: u32, rail: usize, header: H) -> Result<(), SendError> {
         let peer = self.peers.get(to as usize).ok_or(SendError::Unreachable)?;
         let (crowded, firsts, links) =

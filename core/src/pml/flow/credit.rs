@@ -1,4 +1,4 @@
-//! Credit that is given back to peers.
+//! Returning credit to peers.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::CREDIT_DUE;
@@ -6,7 +6,8 @@ use crate::pml::rails::Rails;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Owes a peer credit. From half of its share on, a credit frame is sent; less waits for another frame to ride on.
+    /// Owes a peer the credit of one message. Any frame to the peer carries what is owed. If more than half of the peer's share
+    /// is owed, a credit frame becomes due.
     #[inline]
     pub(in crate::pml) fn owe(&mut self, to: u32, unit: bool) {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };

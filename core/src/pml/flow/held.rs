@@ -9,8 +9,8 @@ use crate::pml::requests::state::{ANSWERING, Phase};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends a notice that messages are held back, once. It also covers messages that wait until an answer is settled: that may
-    /// take until a receive is asked for that only they satisfy.
+    /// Sends a notice that messages are held back, once. Messages that wait only for an answer to be settled are included: the
+    /// answer may not be settled before the peer has received one of them, for which it must know of them.
     pub(in crate::pml) fn send_held_notice(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if peer.held.is_empty() || peer.may_send_held() || peer.has(ANNOUNCED) {
@@ -26,7 +26,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Answers the peer's ask.
+    /// Answers the peer's ask, if there is one: with the first held-back message that it accepts, or with the reply that there is
+    /// none.
     pub(in crate::pml) fn answer_ask(&mut self, index: u32) {
         let Some(peer) = self.peers.get(index as usize) else { return };
         if !peer.has(ASKED) || peer.asked.answering.is_some() {
@@ -62,7 +63,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A peer asks for a message that is held back here.
+    /// Handles the ask of a peer for a message that is held back here.
     pub(in crate::pml) fn on_asked(&mut self, from: u32, header: wire::Ask) {
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
         peer.asked.context = header.context.get();
@@ -71,7 +72,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(from);
     }
 
-    /// An answer of ours is settled (`taken`), or is held back again.
+    /// Handles that an answer of ours was `taken`, or was rejected and is held back again. Other sends are ignored.
     pub(in crate::pml) fn settle_answer(&mut self, slot: u32, taken: bool) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & ANSWERING == 0 {

@@ -1,4 +1,4 @@
-//! Peers for which something is to be sent.
+//! Sending what is due to the peers in the work list.
 
 use crate::pml::engine::Pml;
 use crate::pml::flow::work_list::WorkList;
@@ -19,7 +19,7 @@ impl<R: Rails> Pml<'_, R> {
         self.work.push(self.peers, index);
     }
 
-    /// Goes once through the work list. Peers that were sent something go behind the others.
+    /// Goes once through the work list. Peers to which something was sent go behind the others.
     pub(in crate::pml) fn run_work(&mut self) {
         let last = self.work.last();
         let mut served = WorkList::default();
@@ -47,7 +47,7 @@ impl<R: Rails> Pml<'_, R> {
         self.posting_order.needed = holding;
     }
 
-    /// Sends the frames that are due to a peer. Returns whether some are left.
+    /// Sends the frames that are due to a peer. Returns whether the peer stays in the work list.
     fn send_due(&mut self, index: u32) -> bool {
         let Some(peer) = self.peers.get(index as usize) else { return false };
         if peer.status != PeerStatus::Up {

@@ -43,7 +43,7 @@ impl WorkList {
         Some(index)
     }
 
-    /// Appends all of another list.
+    /// Appends all peers of another list.
     pub fn append(&mut self, peers: &mut [PeerState], other: Self) {
         if other.head.is_none() {
             return;

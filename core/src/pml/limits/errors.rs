@@ -19,7 +19,7 @@ pub struct TooFew {
 
 impl fmt::Display for TooFew {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the limit `{}` is {}: an engine needs {} at least", self.what, self.has, self.least)
+        write!(f, "the limit `{}` is {}, but an engine needs at least {}: raise it", self.what, self.has, self.least)
     }
 }
 
@@ -31,7 +31,7 @@ impl core::error::Error for TooFew {}
 pub enum SetUpError {
     /// The arena has too little memory.
     Memory(OutOfMemory),
-    /// A limit is too small.
+    /// A limit of the configuration is too small.
     Limits(TooFew),
 }
 

@@ -13,8 +13,8 @@ use crate::ptl::Cache;
 use crate::rail::Attributes;
 
 impl Config {
-    /// Most bytes that an engine over rails with these attributes takes from an arena, the requests included that the rails want
-    /// prepared ([`Cache`]).
+    /// Most bytes that an engine over rails with these attributes takes from an arena, including the caches of prepared requests
+    /// ([`Cache`]).
     pub const fn bytes(&self, rails: &[&Attributes]) -> usize {
         let links = (self.peers as usize).saturating_mul(rails.len());
         let mut caches = 0usize;

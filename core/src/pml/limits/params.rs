@@ -1,12 +1,12 @@
-//! The parameters that an engine tells its peers.
+//! The parameters that an engine publishes for its peers.
 
 use crate::rail::Unreachable;
 use crate::wire;
 
-/// Bytes of [`Pml::params`](crate::pml::Pml::params).
+/// The length of [`Pml::params`](crate::pml::Pml::params) in bytes.
 pub const PARAMS: usize = 20;
 
-/// The parameters that an engine tells its peers, beside the cards of its rails.
+/// The parameters that an engine publishes for its peers: the credit of one peer, and the number of the first message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::pml) struct Params {
     pub envelopes: u16,

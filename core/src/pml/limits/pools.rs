@@ -2,26 +2,27 @@
 //!
 //! Two rules keep an engine free of deadlock, whatever the sizes:
 //!
-//! - No holder is refused its share: the shares of all holders of a pool sum up to no more than the pool's size.
-//! - Nothing waits in a circle: a holder of an element of a [`Pool`] waits only for pools that come before it. The first ones are
-//!   the room of the rails, which the other side frees by polling alone.
+//! - No holder is refused its share: the sum of the shares of all holders of a pool is at most the pool's size.
+//! - Nothing waits in a circle: while a holder has an element of a [`Pool`], it waits only for pools that come before this pool.
+//!   The first pools are the room of the rails, which the other side frees by polling alone.
 //!
 //! In particular no request waits for an envelope or a payload unit. A message without credit is sent as an answer when a receive
-//! asks for it, which takes a control frame and room for a first fragment (see [`flow`](crate::pml)). So envelopes and units serve
-//! speed, not progress. [`Config::shares`] lists the holders; the compiler checks that the list keeps both rules.
+//! asks for it, which takes a control frame and room for a first fragment (see the folder `flow`). So envelopes and units make
+//! messages faster, but progress does not depend on them. [`Config::shares`] lists the holders; the compiler checks that the list
+//! keeps both rules.
 
 use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::TooFew;
 
-/// The pools. A holder of an element waits only for pools before its own.
+/// The pools, in their order: a holder of an element waits only for earlier pools.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Pool {
     /// Space for control frames on a rail. No other frame may use it. The other side frees it by polling.
     ControlRoom,
-    /// Space for first and later fragments on a rail. The other side frees it by polling, and never waits for a match before that:
-    /// it delivers, keeps or drops each frame immediately.
+    /// Space for first and later fragments on a rail. The other side frees it by polling, and does not wait for a match first: it
+    /// delivers, keeps or drops each frame at once.
     FrameRoom,
     /// [`Config::requests`].
     Requests,
@@ -63,11 +64,11 @@ pub struct Share {
     pub pool: Pool,
     /// Most elements that the holder has at once.
     pub most: u64,
-    /// The holder.
+    /// The holder, in words.
     pub holder: &'static str,
-    /// The event that frees an element.
+    /// The event that frees an element, in words.
     pub until: &'static str,
-    /// The pools from which an element may be needed before that.
+    /// The pools from which the holder may need an element before that.
     pub waits_for: &'static [Pool],
 }
 
@@ -119,7 +120,7 @@ impl Config {
         }
     }
 
-    /// Whether an engine with these limits brings every operation that it begins to an end.
+    /// Checks that an engine with these limits can complete every operation that it begins.
     ///
     /// # Errors
     /// [`TooFew`], with the first pool that is too small.

@@ -22,10 +22,10 @@ impl Hasher {
 
     /// A word whose low bits select the bucket of `key`.
     ///
-    /// Groups of four neighbouring sources by four neighbouring tags have one hash. The low four bits of the number that the key
-    /// adds then distinguish the sixteen keys; its other bits are the same for all of them, since nothing carries. So keys of one
-    /// group never share a bucket, and receives posted for consecutive sources or tags find their buckets on one cache line. Keys
-    /// of two groups share a bucket as seldom as their hashes differ by any given word. In a table of four buckets the low two bits
+    /// The product is the same for a group of four neighbouring sources by four neighbouring tags. The last terms then differ in
+    /// their low four bits for each of the sixteen keys, and in no other bit. So keys of one group never share a bucket, and
+    /// receives that are posted for consecutive sources or tags have their buckets on one cache line. Two keys of different
+    /// groups share a bucket as rarely as two products differ by one given word. In a table of four buckets the low two bits
     /// still distinguish consecutive sources, and consecutive tags.
     #[inline]
     pub(super) const fn hash(&self, key: &Key) -> u32 {

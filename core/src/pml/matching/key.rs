@@ -14,17 +14,17 @@ pub const INTERNAL_TAGS: u32 = 0x8000_0000;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C)]
 pub struct Key {
-    /// Context id of the communicator.
+    /// Context of the communicator.
     pub context: u32,
-    /// Rank of the sender in that communicator.
+    /// Number of the sender. For the engine it is the peer number, not the rank in the communicator.
     pub source: u32,
     /// Tag of the message.
     pub tag: u32,
 }
 
 impl Key {
-    /// Context and source as one word, as tables store them. It is compared at once, and made from both parts in registers: if a
-    /// key's parts were stored one by one and then loaded together, the load would wait until the stores are done.
+    /// Context and source as one word, which tables store and compare. It is made from both parts in registers: if the parts were
+    /// stored one by one and then loaded together, the load would wait until the stores are done.
     #[inline]
     pub(super) const fn origin(&self) -> u64 {
         (self.context as u64) << 32 | self.source as u64
@@ -35,9 +35,9 @@ impl Key {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Pattern {
-    /// Context id of the communicator; there is no wildcard for it.
+    /// Context of the communicator; there is no wildcard for it.
     pub context: u32,
-    /// Rank of the sender in that communicator, or [`ANY`].
+    /// Number of the sender as in [`Key::source`], or [`ANY`].
     pub source: u32,
     /// Tag of the message, or [`ANY`] for all tags below [`INTERNAL_TAGS`].
     pub tag: u32,

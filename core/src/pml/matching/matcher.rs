@@ -13,10 +13,10 @@ const EMPTY: u64 = u64::MAX;
 /// In [`Matcher::only`]: the tables are in use.
 const TABLE: u64 = EMPTY - (1 << 32);
 
-/// A half of [`Matcher::only`] that is no slot: there are fewer slots.
+/// In the low half of [`Matcher::only`]: not a slot, since there are fewer slots.
 const NO_SLOT: u32 = u32::MAX;
 
-/// Most slots of posted receives: the halves of [`Matcher::only`] can name no more.
+/// Most slots of posted receives: in the high half of [`Matcher::only`], [`EMPTY`] and [`TABLE`] have larger values.
 const MOST_SLOTS: u32 = 1 << 31;
 
 /// Posted receives and unexpected messages of one engine. See the [module](crate::pml::matching).
@@ -38,8 +38,8 @@ pub struct Matcher<'m> {
 }
 
 impl<'m> Matcher<'m> {
-    /// Makes a matcher beside a pool of `requests` slots and a pool of `unexpected` slots. Peers must not know the `seed`: it keeps
-    /// them from choosing keys that collide.
+    /// Makes a matcher for a pool of `requests` slots and a pool of `unexpected` slots. Peers must not know the `seed`: otherwise
+    /// they could choose keys that collide.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the arena has less than [`cost`](Self::cost) left.
@@ -71,7 +71,7 @@ impl<'m> Matcher<'m> {
         }
     }
 
-    /// Posts a receive if there is neither a receive nor a message yet. Otherwise it returns `false`. The slot exists.
+    /// Posts a receive if there is neither a receive nor a message yet. Otherwise returns `false`. The slot must exist.
     #[inline(always)]
     pub(crate) fn post_only(&mut self, slot: u32, pattern: Pattern) -> bool {
         if self.only != EMPTY {
@@ -83,7 +83,7 @@ impl<'m> Matcher<'m> {
         true
     }
 
-    /// Moves the only receive to the table, since another entry follows.
+    /// Moves the only receive to the table, before another entry is added.
     #[inline]
     fn use_tables(&mut self) {
         if self.only != TABLE {
@@ -179,6 +179,7 @@ impl<'m> Matcher<'m> {
         }
     }
 
+    /// Notes in `only` that both tables are empty, if they are.
     #[inline]
     fn leave_empty_tables(&mut self) {
         if self.only == TABLE && self.posted.len() == 0 && self.unexpected.len() == 0 {

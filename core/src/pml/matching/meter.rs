@@ -14,11 +14,11 @@ pub struct Counters {
     pub most_steps: u32,
 }
 
-/// Counts searches. It has interior mutability, since a probe borrows the matcher shared.
+/// Counts searches. It has interior mutability, since searches for probes borrow the matcher shared.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     matches: Cell<u64>,
-    /// Steps beyond the first one of each match.
+    /// Steps of all searches, without the first step of each match.
     further: Cell<u64>,
     most: Cell<u32>,
 }
@@ -30,6 +30,7 @@ impl Meter {
         self.matches.set(self.matches.get().wrapping_add(1));
     }
 
+    /// Counts a search that looked at `steps` entries.
     pub(super) fn searched(&self, steps: u32, found: bool) {
         let found = found as u32;
         self.matches.set(self.matches.get().wrapping_add(found.into()));

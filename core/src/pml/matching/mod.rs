@@ -3,13 +3,13 @@
 //! The rules are MPI's. A message goes to the receive that was *posted first* among those that accept it, with wildcards or
 //! without. A receive takes the message that *arrived first* among those that it accepts.
 //!
-//! Both searches take a constant number of steps at any depth: posted receives of all four kinds (with wildcards for the source,
-//! the tag, both or none) and unexpected messages are hashed, and equal keys queue behind one head. Only a receive with a wildcard
-//! walks the unexpected messages in order of arrival. The hash is keyed: a peer that chooses its tags with care cannot make the
-//! searches long.
+//! Both searches take a constant number of steps on average, however many receives and messages there are: posted receives of all
+//! four kinds (with wildcards for the source, the tag, both or none) and unexpected messages are hashed, and entries with equal
+//! keys queue behind one head. There is one exception: a receive with a wildcard walks the unexpected messages in order of
+//! arrival. The hash is keyed, so a peer cannot choose tags that make the searches long.
 //!
-//! The matcher knows slot numbers only: those of the pool of requests, and those of the pool of unexpected messages. It is used by
-//! one thread at a time. Its tables lie in memory from the [`Arena`](crate::arena::Arena).
+//! The matcher knows only slot numbers: those of the pool of requests, and those of the pool of unexpected messages. It is used
+//! by one thread at a time. Its tables are in memory from the [`Arena`](crate::arena::Arena).
 //!
 //! ```
 //! use towline_core::{arena::Arena, pml::matching::{ANY, Key, Matcher, Pattern}};

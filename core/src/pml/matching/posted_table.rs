@@ -6,8 +6,8 @@ use super::meter::Meter;
 use super::table::{Place, Table};
 use crate::arena::{Arena, OutOfMemory};
 
-/// Posted receives. A pattern is stored under a key that keeps its wildcards. So keys of four kinds can accept a message, and the
-/// oldest of their four heads is the match.
+/// Posted receives. A pattern is stored as a key in which [`ANY`] stands for a wildcard. So up to four keys accept a message, and
+/// the oldest of the heads of their queues is the match.
 #[derive(Debug)]
 pub(super) struct PostedTable<'m> {
     table: Table<'m, u64>,
@@ -17,7 +17,7 @@ pub(super) struct PostedTable<'m> {
     exact: u32,
     /// Posted receives with a wildcard.
     wild: u32,
-    /// The number of these by [`Kind`].
+    /// The number of receives with wildcards, by [`Kind`].
     kinds: [u32; 3],
 }
 
@@ -109,7 +109,7 @@ impl<'m> PostedTable<'m> {
             Some(slot) => self.table.get(slot)?.order.saturating_add(1),
             None => 0,
         };
-        // All posted slots are seen after `len` of them: the other part of the table may never have been touched.
+        // The walk ends after `len` entries, which are all: the rest of the table's memory may never have been touched.
         let posted = self.table.iter().take(self.len() as usize);
         let later = posted.filter(|(_, entry)| entry.order >= least);
         later.min_by_key(|(_, entry)| entry.order).map(|(slot, entry)| (slot, pattern(&entry.key())))
@@ -138,7 +138,7 @@ impl<'m> PostedTable<'m> {
             }
         };
         let [any_source, any_tag, any_both] = self.kinds;
-        // The tag `ANY` in a message is an internal one. It must not find the receives that are stored under `ANY`.
+        // The tag `ANY` in a message is an internal tag. It must not find the receives for any tag, which are stored under `ANY`.
         if self.exact != 0 && key.tag != ANY {
             look(key);
         }
@@ -156,7 +156,7 @@ impl<'m> PostedTable<'m> {
         best.map(|(_, place)| place)
     }
 
-    /// Counts one receive less.
+    /// Counts one receive less, of the pattern's kind.
     #[inline]
     fn forget(&mut self, pattern: &Pattern) {
         match Kind::of(pattern) {

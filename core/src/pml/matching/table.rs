@@ -13,7 +13,7 @@ use super::key::Key;
 use super::meter::Meter;
 use crate::arena::{Arena, OutOfMemory};
 
-/// One slot's key and links, two to a cache line. `O` orders entries of different keys.
+/// One slot's key and links. Two entries fill a cache line. `O` is what orders entries of different keys.
 #[derive(FromZeros, Debug)]
 #[repr(C, align(32))]
 pub(super) struct Entry<O> {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::arena::Arena;
 
-/// The rules in their simplest form: two lists, searched from the front.
+/// A model of the rules in their simplest form: two lists, searched from the front.
 #[derive(Default)]
 struct Reference {
     posted: Vec<(u32, Pattern)>,
@@ -392,7 +392,8 @@ fn m10_an_only_receive_is_found_at_once_unless_it_has_a_wildcard() {
         matcher.post(3, Pattern { context: 1, source: 3, tag: 7 });
         assert_eq!(only_posted(&matcher, &key(3, 7)), Some(3));
     });
-    // Nor is a receive the only entry beside a message, whichever came first. It is again when the message is gone.
+    // A receive is not the only entry while there is a message, whichever came first. It is the only one again when the message
+    // is gone.
     for first in [true, false] {
         with_matcher(4, 4, 0, |mut matcher| {
             let pattern = Pattern { context: 1, source: 3, tag: 7 };

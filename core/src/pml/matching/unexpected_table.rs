@@ -8,7 +8,7 @@ use super::meter::Meter;
 use super::table::{Entry, Table};
 use crate::arena::{Arena, OutOfMemory};
 
-/// Unexpected messages: by key for a receive without wildcards, in one list by arrival for the others.
+/// Unexpected messages. Receives without wildcards search them by key; others walk one list in order of arrival.
 #[derive(Debug)]
 pub(super) struct UnexpectedTable<'m> {
     table: Table<'m, Arrival>,

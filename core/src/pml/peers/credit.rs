@@ -4,21 +4,21 @@ use zerocopy::FromZeros;
 
 /// The credit that the peer grants to us, and the number of our next message.
 ///
-/// All limits are numbers of messages and hold only the low half of the number: no credit is larger than 2^16 - 1. There is
-/// never more credit for units than for envelopes.
+/// All limits are numbers of messages, of which they store the low half: no credit is larger than 2^16 - 1. There is never more
+/// credit for units than for envelopes.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct SendCredit {
     /// Number of the next message to the peer: the low 32 bits of a 64-bit number, as they go over the wire.
     pub next_out: u32,
-    /// Short messages before this number may go at once: nothing is held back, and there is credit of both kinds. Never behind
-    /// `next_out`.
+    /// Short messages with numbers before this one may leave at once: nothing is held back, and there is credit of both kinds.
+    /// Never behind `next_out`.
     open_until: u16,
-    /// The next message may not reach this number, for lack of envelopes.
+    /// The number of the first message for which there is no envelope.
     envelope_limit: u16,
-    /// The next message may not reach this number, for lack of payload units, if each message took one.
+    /// The number of the first message for which there is no payload unit, if each message takes one.
     unit_limit: u16,
-    /// All envelopes that the peer grants to us: no more than these can come back.
+    /// All envelopes that the peer grants to us. Credit that comes back never exceeds them.
     pub quota_envelopes: u16,
     /// All payload units that the peer grants to us.
     pub quota_units: u16,
@@ -28,7 +28,7 @@ pub(crate) struct SendCredit {
 }
 
 impl SendCredit {
-    /// The whole quota of a peer that knows nothing of us yet.
+    /// The credit at the beginning: the whole quota.
     pub fn whole(next_out: u32, quota_envelopes: u16, quota_units: u16) -> Self {
         let mut credit = Self { next_out, quota_envelopes, quota_units, ..Self::new_zeroed() };
         credit.set(quota_envelopes, quota_units, false);
@@ -87,9 +87,9 @@ impl SendCredit {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Granted {
-    /// Credit that is to be given back: envelopes in the low half, units in the high half.
+    /// Credit that we still have to return: envelopes in the low half, units in the high half.
     pub owed: u32,
-    /// Envelopes of ours that the peer's messages take now. They outlive the peer: until all are given back.
+    /// Envelopes of ours that the peer's messages take now. The count outlives the peer, until all envelopes are free.
     pub kept_envelopes: u16,
     /// Units of ours that the peer's messages take now.
     pub kept_units: u16,
@@ -99,11 +99,11 @@ impl Granted {
     /// One more envelope is owed, and a unit if `unit`. There are never more units than envelopes.
     #[inline(always)]
     pub fn owe(&mut self, unit: bool) {
-        // No more is owed than the peer's share, which fits. Only a peer that sends beyond its credit can make its own count wrong.
+        // At most the peer's share is owed, which fits 16 bits. A peer that exceeds its credit makes only its own count wrong.
         self.owed = self.owed.wrapping_add(1 | u32::from(unit) << 16);
     }
 
-    /// Whether one more envelope may be owed and nothing done about it.
+    /// Whether one more envelope may be owed without a credit frame.
     #[inline(always)]
     pub const fn may_owe(&self, slack: u16) -> bool {
         (self.owed as u16) < slack
@@ -115,13 +115,13 @@ impl Granted {
         self.owed as u16 > slack
     }
 
-    /// A message of the peer is kept: it takes an envelope, and a unit if `unit`.
+    /// Counts a message of the peer that is kept: it takes an envelope, and a unit if `unit`.
     pub fn keep(&mut self, unit: bool) {
         self.kept_envelopes = self.kept_envelopes.saturating_add(1);
         self.kept_units = self.kept_units.saturating_add(unit.into());
     }
 
-    /// A kept message is kept no longer.
+    /// Counts a message of the peer that is not kept any more.
     pub fn release(&mut self, unit: bool) {
         self.kept_envelopes = self.kept_envelopes.saturating_sub(1);
         self.kept_units = self.kept_units.saturating_sub(unit.into());

@@ -30,6 +30,7 @@ impl<R: Rails> Pml<'_, R> {
         self.unreported_failures != 0
     }
 
+    /// Notes a failure for [`next_failed`](Self::next_failed).
     pub(in crate::pml) fn note_failed(&mut self, peer: Peer) {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set(FAILURE_UNREPORTED);
@@ -51,8 +52,8 @@ impl<R: Rails> Pml<'_, R> {
         Some(Peer(index))
     }
 
-    /// Ends a receive that has not matched with the failure of `peer`; `back`: the peer was added again since. Returns whether the
-    /// receive had not matched.
+    /// Ends a receive that has not matched, with the failure of `peer`. `back`: the peer was added again since. Returns whether
+    /// the receive was ended; a receive that has matched goes on.
     pub(crate) fn interrupt(&mut self, request: Request, peer: Peer, back: bool) -> bool {
         let outcome = if back { Outcome::Restarted } else { Outcome::PeerFailed };
         self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer, outcome)
@@ -68,7 +69,7 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
-    /// The same for all receives of a context that take from any source.
+    /// As [`interrupt`](Self::interrupt), for all receives of a context that take from any source.
     #[cold]
     pub(crate) fn interrupt_all(&mut self, context: u32, peer: Peer) {
         for slot in 0..self.requests.touched() {

@@ -2,7 +2,7 @@
 
 // Lists.
 
-/// The peer is in the work list.
+/// The peer is in the engine's work list.
 pub(crate) const QUEUED: u16 = 0x0001;
 
 // We ask the peer: it holds messages back, and a receive or a probe of ours may want one.
@@ -15,7 +15,7 @@ pub(crate) const ASKING: u16 = 0x0004;
 pub(crate) const ASKING_PROBE: u16 = 0x0008;
 /// Our ask was for any tag.
 pub(crate) const ASKING_WIDE: u16 = 0x0400;
-/// A probe of ours found nothing: the peer is to be asked for it.
+/// A probe of ours found nothing: the peer is to be asked for its message.
 pub(crate) const PROBE: u16 = 0x0010;
 /// An answer of the peer is to be sent back: a reject is due.
 pub(crate) const REJECT_DUE: u16 = 0x0200;
@@ -39,7 +39,7 @@ pub(crate) const CREDIT_DUE: u16 = 0x0100;
 pub(crate) const EXPOSING: u16 = 0x1000;
 /// A link to the peer is down, and may have frames that other links are to carry.
 pub(crate) const MIGRATING: u16 = 0x2000;
-/// All rails to the peer can fail over. So each of them must be able to carry the undelivered frames of another, and their smallest
+/// All rails to the peer can fail over. Each of them must be able to carry the undelivered frames of another, so the smallest
 /// limits apply.
 pub(crate) const LINKED: u16 = 0x4000;
 /// The peer failed, and the failure was not reported yet.

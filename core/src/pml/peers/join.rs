@@ -1,4 +1,4 @@
-//! A peer is added.
+//! Adding a peer.
 
 use zerocopy::FromZeros;
 
@@ -14,17 +14,19 @@ use crate::rail::{Capabilities, Peer, Rail, Unreachable};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Adds a peer. `params` are those of its engine. `reach(i, rail)` adds the peer to rail `i` and returns the endpoint, or says
-    /// why not; the caller decides which rails are used (see [`btl::selection`](crate::btl)).
+    /// Adds a peer. `params` are the [parameters](Self::params) of its engine. `reach(i, rail)` adds the peer to rail `i` and
+    /// returns the endpoint, or the reason why the rail is not used. So the caller selects the rails (see
+    /// [`btl::selection`](crate::btl)).
     ///
-    /// The rails of the lowest latency share the first fragments; all rails share the other fragments by bandwidth. If all can fail
-    /// over, any of them may go down and come back, and the peer is lost with the last. Otherwise it is lost with the first.
+    /// The rails of the lowest latency share the first fragments. All rails share the other fragments, by bandwidth. If all rails
+    /// can fail over, any of them may go down and come back, and the peer is lost when the last one fails. Otherwise it is lost
+    /// when the first one fails.
     ///
     /// The state of a peer that was lost is reset: its earlier messages that were not received are dropped.
     ///
     /// # Errors
-    /// [`Unreachable`]: the peer is known already or its number is out of range (`Full`), its parameters cannot be read, or no rail
-    /// reaches it (the reason of the last rail). Nothing is kept then.
+    /// [`Unreachable`]: the peer is present already or its number is out of range (`Full`), its parameters cannot be read, or no
+    /// rail reaches it (the reason of the last rail). Nothing has changed then.
     pub fn add_peer(
         &mut self,
         peer: Peer,
@@ -71,10 +73,10 @@ impl<R: Rails> Pml<'_, R> {
         }
         let header = size_of::<wire::Match>() as u32;
         if state.status == PeerStatus::Lost {
-            self.drop_peer(peer.0, true); // the rest of its messages would use its new credit
+            self.drop_peer(peer.0, true); // the messages that the lost peer left must not use the new credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
-        // If the peer was lost before, its state is reset. Only its place in the work list stays.
+        // Of an earlier peer with this number, the place in the work list and the counts of used credit stay.
         *state = PeerState {
             status: PeerStatus::Up,
             eager_body: eager.saturating_sub(header).min(params.unit_bytes),

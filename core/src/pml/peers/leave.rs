@@ -9,8 +9,8 @@ use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Forgets a peer. Requests to it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), its messages are dropped,
-    /// and its rails access none of their memory any more. It may be added again.
+    /// Forgets a peer. Requests that name it end with [`Failure::PeerFailed`](crate::pml::Failure::PeerFailed), its messages are
+    /// dropped, and the rails do not access the memory of these requests any more. The peer may be added again.
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);
         self.end_one_sided(peer, rma::Failure::Removed);
@@ -20,16 +20,17 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Declares a peer lost, of which the caller knows by other means that it failed: as if its rails had reported it. It may be a
-    /// peer that was never added, because it could not be reached.
+    /// Declares a peer lost, as if its rails had reported that, when the caller knows by other means that the peer failed. The
+    /// peer need not have been added before.
     pub fn lose_peer(&mut self, peer: Peer, why: Lost) {
-        // No rail knows an unknown peer, and no operation with it is in progress.
+        // An unknown peer may be lost at once: no rail knows it, and no operation with it is in progress.
         if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Unknown) {
             state.status = PeerStatus::Up;
         }
         self.lost(peer, why);
     }
 
+    /// Ends all that concerns a peer that is lost, and notes the reason. A peer that is not up is ignored.
     #[cold]
     pub(in crate::pml) fn lost(&mut self, peer: Peer, why: Lost) {
         let Some(state) = self.peers.get(peer.0 as usize) else { return };
@@ -40,7 +41,7 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.lost = self.counters.lost.wrapping_add(1);
         self.slow_receives = true;
         if why == Lost::Stalled {
-            self.send_given_up(peer.0); // it runs, and its rails need not tell it
+            self.send_given_up(peer.0); // the peer still runs, and its rails may not report the end
         }
         self.forget_links(peer.0, why != Lost::Closed);
         self.end_one_sided(peer, rma::Failure::Lost);
@@ -48,27 +49,27 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set_lost(lost_code(why));
         }
-        // A peer that ended normally has sent all that it had to send. Its end is no failure.
+        // A peer that ended normally has sent everything before. Its end is no failure.
         if why != Lost::Closed {
             self.note_failed(peer);
         }
     }
 
-    /// Ends the requests to a peer and drops its messages, when its rails are done with its memory. Messages that are complete stay,
-    /// unless `all`.
+    /// Ends the requests with a peer and drops its messages. To be called when its rails do not access memory for it any more.
+    /// Messages that are complete stay, unless `all`.
     pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         let next_in = peer.next_in;
         *peer = peer.reset();
         self.drop_requests(index, all);
         self.drop_envelopes(index, next_in, all);
-        self.run_refused(); // now: the peer may be added again, and the credit of these messages is not that of the new one
+        self.run_refused(); // at once: after the peer is added again, these messages must not give it credit
         if let Some(peer) = self.peers.get_mut(index as usize) {
             peer.granted.owed = 0;
         }
     }
 
-    /// Ends the requests to a peer. A message that a matched probe took stays, unless `all`: its receive reports the failure.
+    /// Ends the requests with a peer. A message that a matched probe took stays, unless `all`: its receive reports the failure.
     fn drop_requests(&mut self, index: u32, all: bool) {
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
@@ -93,8 +94,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Drops the messages of a peer that cannot be finished, and those that came after the first of them, which must not take its
-    /// place. `next_in`: the number of the peer's next message.
+    /// Drops the messages of a peer that cannot be completed. Later messages must not take the place of these, so all messages
+    /// after the first of them are dropped as well. `next_in`: the number of the peer's next message.
     fn drop_envelopes(&mut self, index: u32, next_in: u32, all: bool) {
         let age = |envelope: &Unexpected| next_in.wrapping_sub(envelope.sequence);
         let oldest_broken = self.age_of_broken(index, age);
@@ -111,12 +112,12 @@ impl<R: Rails> Pml<'_, R> {
                 EnvelopeStage::Queued => {
                     self.matcher.remove_unexpected(slot);
                 }
-                // It stays in the list of refusals, which `drop_peer` runs next. No sender is to be told any more.
+                // It stays in the list of refusals, which `drop_peer` runs next. There is no sender to be told any more.
                 EnvelopeStage::Refused if !filling => {
                     envelope.rendezvous = false;
                     continue;
                 }
-                // A matched probe took it: its receive reports the failure.
+                // A matched probe took the message: its receive reports the failure.
                 EnvelopeStage::Taken | EnvelopeStage::Broken if !all => {
                     envelope.stage = EnvelopeStage::Broken;
                     continue;
@@ -133,7 +134,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The age of the oldest queued message of a peer that cannot be finished, 0 if there is none.
+    /// The age of a peer's oldest queued message that cannot be completed. 0 if there is none.
     fn age_of_broken(&self, index: u32, age: impl Fn(&Unexpected) -> u32) -> u32 {
         let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
         let broken = |envelope: &&Unexpected| {

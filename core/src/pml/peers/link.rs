@@ -2,12 +2,12 @@
 
 use zerocopy::FromZeros;
 
-/// Nothing new goes by the link: its rail has reported it down, and not up since.
+/// The link gets no new frames: its rail has reported it down, and not up since.
 pub(crate) const DOWN: u8 = 0x01;
-/// Nothing new goes by the link: its rail is disabled.
+/// The link gets no new frames: its rail is disabled.
 pub(crate) const DISABLED: u8 = 0x02;
 
-/// One rail to one peer.
+/// A link: one rail to one peer.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct PeerLink {
@@ -16,10 +16,10 @@ pub(crate) struct PeerLink {
     pub rail: u8,
     /// Why the link is suspended: [`DOWN`], [`DISABLED`] or both. 0 while it is in use.
     pub suspended: u8,
-    /// The round of the active list in which the rail had no room for this peer: this round does not try it again.
-    /// Round numbers repeat after 2^16 rounds; a link that was busy exactly so long ago is left out of one round.
+    /// The round of the active list in which the rail had no room for this peer: the link is not tried again in this round.
+    /// Round numbers repeat after 2^16 - 1 rounds; a link that was busy exactly so long ago is left out of one round.
     pub busy_in: u16,
-    /// Megabytes per second, at least 1. 0 means that this place of the peer's row has no link.
+    /// Bandwidth in megabytes per second, at least 1. 0 means that this place of the peer's row has no link.
     pub bandwidth: u32,
     /// Latency as the rail's attributes state it.
     pub latency: u32,

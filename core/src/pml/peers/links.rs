@@ -24,6 +24,7 @@ impl<R: Rails> Pml<'_, R> {
         row.iter().take_while(|link| link.bandwidth != 0)
     }
 
+    /// The whole row of a peer, including places without a link.
     pub(in crate::pml) fn peer_links_mut(&mut self, peer: u32) -> &mut [PeerLink] {
         let count = self.rails.count();
         let start = (peer as usize).wrapping_mul(count);
@@ -43,7 +44,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Suspends a link for the reason `mark`, or ends that.
+    /// Suspends a link for the reason `mark`, or ends that suspension.
     pub(in crate::pml) fn set_suspended(&mut self, peer: u32, rail: usize, mark: u8, suspended: bool) {
         // A link that is up again must not catch up with the bytes that others carried meanwhile.
         let least = self.peer_links(peer).filter(|link| link.suspended == 0).map(|link| link.share).min();
@@ -58,7 +59,7 @@ impl<R: Rails> Pml<'_, R> {
         self.queue_work(peer);
     }
 
-    /// Makes all rails forget a peer. `lost`: it did not end normally.
+    /// Makes all rails forget a peer. `lost`: the peer did not end normally.
     pub(in crate::pml) fn forget_links(&mut self, peer: u32, lost: bool) {
         for place in 0..self.rails.count() {
             let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
@@ -73,7 +74,8 @@ impl<R: Rails> Pml<'_, R> {
         self.peer_links_mut(peer).fill_with(PeerLink::new_zeroed);
     }
 
-    /// Bytes of the longest body of a fragment that each of the peer's rails takes, if any of them may have to carry it.
+    /// Bytes of the longest body of a fragment that any rail to the peer can carry. No limit if frames cannot migrate: then each
+    /// rail takes as much as it can.
     pub(in crate::pml) fn longest_fragment(&self, peer: u32) -> u64 {
         if !self.peers.get(peer as usize).is_some_and(|state| state.has(LINKED)) {
             return u64::MAX;
@@ -94,11 +96,11 @@ impl<R: Rails> Pml<'_, R> {
         Some((peer.route.rail as usize, Endpoint(peer.route.endpoint)))
     }
 
-    /// Whether all rails to a peer have sent all committed frames.
+    /// Whether all rails to a peer have drained ([`Rail::drained`]).
     pub(in crate::pml) fn drained(&self, to: u32) -> bool {
         self.peer_links(to).all(|link| {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
-            // A link that is down has drained once other links have its undelivered frames.
+            // A link that is down counts as drained once other links have taken its undelivered frames.
             rail.is_none_or(|rail| {
                 rail.drained(endpoint) || (link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
             })

@@ -15,9 +15,11 @@ use crate::wire::Common;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
 pub(crate) enum PeerStatus {
-    /// It was never added, or was deleted.
+    /// The peer was never added, or was deleted.
     Unknown,
+    /// The peer is present.
     Up,
+    /// The peer was lost, and not added again.
     Lost,
 }
 
@@ -25,15 +27,15 @@ pub(crate) enum PeerStatus {
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(crate) struct Route {
-    /// Endpoint of the next first fragment.
+    /// The endpoint to which the next first fragment goes.
     pub endpoint: u32,
-    /// Rail of the next first fragment. If no link is in use, no rail has this number.
+    /// The rail by which the next first fragment goes. If no link is in use, no rail has this index.
     pub rail: u8,
-    /// Links in use that have the lowest latency. They come first in the peer's row of links.
+    /// The number of links in use that have the lowest latency. They come first in the peer's row of links.
     pub firsts: u8,
-    /// The place of the next one among them. Of a lost peer: the code of the reason.
+    /// The place of the next of them. Of a lost peer: the code of the reason.
     pub turn: u8,
-    /// Links in use. They come before the suspended ones. If it is 0, everything waits.
+    /// The number of links in use. They come before the suspended ones. If it is 0, everything waits.
     pub links: u8,
 }
 
@@ -42,7 +44,8 @@ pub(crate) struct Route {
 #[repr(C)]
 pub(crate) struct PeerState {
     pub status: PeerStatus,
-    /// The peer is up and none of its messages waits for an earlier one: the next message in its turn may be delivered at once.
+    /// The peer is up, and none of its messages waits for an earlier one. So the message with number `next_in` may be delivered
+    /// at once.
     pub in_order: bool,
     /// The constants of [`flags`](super::flags).
     pub flags: u16,
@@ -58,17 +61,17 @@ pub(crate) struct PeerState {
     pub granted: Granted,
     /// Sends whose first fragment has not left, or is an answer that is not settled.
     pub held: List,
-    /// The first of the envelopes that wait for earlier messages.
+    /// The first of the envelopes whose messages wait for earlier ones.
     pub out_of_order: OptSlot,
     /// Whether the peer makes progress.
     pub liveness: PeerLiveness,
     /// Low byte of `next_in` at the last check for an answer.
     pub seen_in: u8,
-    /// The answer that is to be sent back waits until all messages before this number have come: its low half.
+    /// The low half of a number: the answer that is to be sent back waits until all messages before it have arrived.
     pub reject_at: u16,
-    /// Our asks.
+    /// Our asks to the peer.
     pub asks: Asks,
-    /// The peer's ask.
+    /// The peer's ask to us, and our answer.
     pub asked: PeerAsk,
     /// The next peer in the work list.
     pub work_next: OptSlot,
@@ -80,13 +83,13 @@ pub(crate) struct PeerState {
 const _: () = assert!(core::mem::offset_of!(PeerState, asks) <= 64);
 
 impl PeerState {
-    /// The state of an unknown peer. It keeps the place in the work list, and the credit that old messages still use.
+    /// The state of an unknown peer, with the old place in the work list, and the old counts of the credit that is in use.
     pub fn reset(&self) -> Self {
         let granted = Granted { owed: 0, ..self.granted };
         Self { flags: self.flags & QUEUED, work_next: self.work_next, granted, ..Self::new_zeroed() }
     }
 
-    /// To be called when messages are held back or none are any more.
+    /// Updates `open_until`. To be called when the list of held-back sends has changed.
     #[inline]
     fn reopen(&mut self) {
         self.credit.reopen(!self.held.is_empty());
@@ -129,14 +132,14 @@ impl PeerState {
         due
     }
 
-    /// A message in its turn went to its receive. It took a unit if it has payload.
+    /// Counts a message that went to its receive in its turn: its credit is owed. `unit`: it has payload.
     #[inline(always)]
     pub fn took_message(&mut self, unit: bool) {
         self.next_in = self.next_in.wrapping_add(1);
         self.granted.owe(unit);
     }
 
-    /// Whether nothing keeps a held-back send from leaving but room on a rail: there is credit, and no answer is out.
+    /// Whether a held-back send may leave as soon as a rail has room: there is credit, and no answer is out.
     #[inline]
     pub const fn may_send_held(&self) -> bool {
         self.credit.envelopes() != 0 && self.asked.answering.is_none()
@@ -154,14 +157,14 @@ impl PeerState {
         self.liveness.has(OUT_OF_ROOM) && !self.held.is_empty() && self.may_send_held()
     }
 
-    /// Whether an answer is to be sent back now. An answer that overtook other messages waits until they have come: the next
-    /// answer would overtake them as well.
+    /// Whether an answer is to be sent back now. If the answer overtook other messages, the reject waits until these have
+    /// arrived: otherwise the next answer would overtake them as well.
     #[inline]
     pub const fn may_reject(&self) -> bool {
         self.has(REJECT_DUE) && self.reject_at.wrapping_sub(self.next_in as u16) as i16 <= 0
     }
 
-    /// Whether the peer is to be asked for a probe now.
+    /// Whether the peer is to be asked for the message of a probe now.
     #[inline]
     pub const fn may_ask_for_probe(&self) -> bool {
         self.has(PROBE) && self.asks.may_ask_for_probe()
@@ -176,13 +179,13 @@ impl PeerState {
         }
     }
 
-    /// A send is held back no longer.
+    /// Takes a send out of the held-back ones.
     pub fn release_held(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         self.held.remove(pool, slot);
         self.reopen();
     }
 
-    /// The peer is lost; `code` stands for the reason.
+    /// Marks the peer as lost. `code`: the code of the reason.
     pub fn set_lost(&mut self, code: u8) {
         (self.status, self.route.turn) = (PeerStatus::Lost, code);
     }

@@ -4,15 +4,15 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Config {
-    /// Most messages that devices move at the same time; others go in frames. Each side counts its own. A message is found by
-    /// looking at all slots that were ever in use, so this is meant to be a few dozen.
+    /// Most messages that devices move at the same time; other messages go in frames. Each side has its own limit. A message is
+    /// found by a walk through all slots that were ever in use, so a few dozen are meant.
     pub messages: u32,
-    /// Registrations that stay when their message is over, for the next message in the same memory, each of one piece at most
-    /// ([`Pipeline::piece`](crate::rail::native::Pipeline::piece)). It may be more than 0 only if
-    /// [`Pml::forget_memory`](crate::pml::Pml::forget_memory) is called before any memory of messages is unmapped, and if peers are
-    /// trusted not to write to memory of messages that are over.
+    /// Most registrations that are kept when their message is over, for the next message in the same memory. Each covers one
+    /// piece at most ([`Pipeline::piece`](crate::rail::native::Pipeline::piece)). Choose more than 0 only if
+    /// [`Pml::forget_memory`](crate::pml::Pml::forget_memory) is called before any memory of messages is unmapped, and if peers
+    /// are trusted not to write to memory of messages that are over.
     pub kept_pins: u32,
-    /// Devices also put to [registered memory](crate::pml::Pml::register) and get from it.
+    /// Whether devices also execute puts and gets on [registered memory](crate::pml::Pml::register).
     pub windows: bool,
 }
 

@@ -14,8 +14,8 @@ use crate::rail::{Cookie, Peer};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// A peer offers memory for the next piece of a message. The memory belongs to the rail that brought the offer. An offer that
-    /// migrated between links (`rail` is `None`) may belong to any rail, so no piece is moved with it.
+    /// Handles the offer of memory for the next piece of a message. The memory is registered with the rail that brought the
+    /// offer. An offer that has migrated (`rail` is `None`) may belong to any rail, so no piece is moved with it.
     pub(in crate::pml) fn on_offer(&mut self, from: Peer, rail: Option<usize>, header: &wire::Offer) {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
@@ -30,7 +30,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = found else { return self.count_unused_offer() };
         let (receives, waits) = (state.flags & RECEIVE != 0, state.phase == Phase::Waiting);
         let Some(at) = at else {
-            // Without a piece the offer comes too late, or it has overtaken the ack.
+            // The request has no piece: the offer is late, or has overtaken the ack.
             return if waits { self.keep_early_offer(slot, rail, header) } else { self.count_unused_offer() };
         };
         let Some(piece) = self.rdma.pieces.get_mut(at).filter(|piece| piece.stage == PieceStage::Awaiting) else {
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
                 let other = usize::from(piece.rail) != rail;
                 let ahead = if other { core::mem::take(&mut piece.ahead) } else { Pinned::NONE };
                 (piece.stage, piece.rail, piece.len, piece.key) = (PieceStage::ToMove, rail as u8, len, header.key);
-                self.rdma.pins.unpin(&mut self.rails, ahead, true); // its rail has no part in the next piece
+                self.rdma.pins.unpin(&mut self.rails, ahead, true); // another rail moves the next piece
             }
             None => {
                 self.count_unused_offer();
@@ -57,8 +57,8 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.offers_unused = self.counters.offers_unused.wrapping_add(1);
     }
 
-    /// An offer has overtaken the ack. Without a free slot, frames bring everything. If a slot is free when the ack comes, the
-    /// message must not wait for this offer.
+    /// Keeps an offer that has overtaken the ack. Without a free slot the offer is dropped and frames bring all bytes. This is
+    /// noted, since a slot may be free when the ack comes: the message must not wait for the dropped offer.
     fn keep_early_offer(&mut self, slot: u32, rail: Option<usize>, header: &wire::Offer) {
         let piece = rail.filter(|_| header.len.get() != 0).map(|rail| Piece {
             request: slot,
@@ -78,7 +78,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A send that was offered memory before it was acknowledged waits for a new ack, and for other offers.
+    /// Forgets the offer for a send that is held back again: the next ack brings other offers.
     pub(in crate::pml) fn forget_early_offer(&mut self, slot: u32) {
         self.release_piece(slot);
         if let Some(state) = self.requests.at_mut(slot) {
@@ -86,7 +86,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The peer's device has moved the piece that was offered to it.
+    /// Handles the report that the peer's device has moved the offered piece, or cannot move it (length 0).
     pub(in crate::pml) fn on_performed(&mut self, from: Peer, header: &wire::Performed) {
         let (handle, offset, len) = (Handle::from_bits(header.request.get()), header.offset.get(), header.len.get());
         let slot = handle.slot();
@@ -120,12 +120,13 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A device has ended its work.
+    /// Handles the report of a device of this side that it has moved a piece, or failed.
     #[cold]
     pub(in crate::pml) fn device_done(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
         self.piece_moved(Handle::from_bits(cookie.0), result.is_ok());
     }
 
+    /// Handles the end of the device's work on a request's piece. `moved`: with success.
     pub(in crate::pml) fn piece_moved(&mut self, request: Handle, moved: bool) {
         let slot = request.slot();
         let Some(at) = self.requests.get(request).and_then(|_| self.rdma.of(slot)) else { return };
@@ -146,7 +147,7 @@ impl<R: Rails> Pml<'_, R> {
         self.activate(slot);
     }
 
-    /// A link is down, and its device accesses no memory any more.
+    /// Takes the pieces of a peer from the device of a link that is down. The device does not access memory any more.
     pub(in crate::pml) fn drop_pieces(&mut self, rail: usize, peer: Peer) {
         for place in 0..self.rdma.pieces.touched() {
             let Some(at) = self.rdma.pieces.handle(place) else { continue };
@@ -165,7 +166,7 @@ impl<R: Rails> Pml<'_, R> {
                     self.fall_back(slot, at);
                     self.activate(slot);
                 }
-                // The ack is yet to come, and the offer will not come again.
+                // The ack has not arrived, and the offer will not be repeated.
                 _ => {
                     state.remote.set(Remote::DECLINES_DEVICE);
                     self.release_piece(slot);

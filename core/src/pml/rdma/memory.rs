@@ -1,4 +1,4 @@
-//! This side's memory for the pieces of a message.
+//! Registering this side's memory for the pieces of a message.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -7,27 +7,27 @@ use crate::pool::Handle;
 use crate::rma::Access;
 
 impl<R: Rails> Pml<'_, R> {
-    /// To be called before memory is unmapped, or otherwise becomes other memory: none of it stays registered for later messages
-    /// ([`Config::kept_pins`](super::config::Config::kept_pins)). No message may be in progress from it or into it.
+    /// Ends the kept registrations of `len` bytes from `base` on ([`Config::kept_pins`](super::config::Config::kept_pins)). To be
+    /// called before memory is unmapped or remapped. No message may be in progress from it or into it.
     pub fn forget_memory(&mut self, base: *mut u8, len: usize) {
         self.rdma.pins.forget(&mut self.rails, base, len as u64);
     }
 
-    /// The same for all memory.
+    /// Ends the kept registrations of all memory.
     pub(in crate::pml) fn forget_all_memory(&mut self) {
         self.rdma.pins.forget(&mut self.rails, core::ptr::null_mut(), u64::MAX);
     }
 
-    /// Registrations for messages: those in use, and those that are [kept](super::config::Config::kept_pins).
+    /// The number of registrations for messages: in use, and [kept](super::config::Config::kept_pins).
     pub fn pins(&self) -> [u32; 2] {
         self.rdma.pins.count()
     }
 
-    /// Registers this side's memory for a piece.
+    /// Registers this side's memory for a piece, unless it is registered. `None`: it cannot be registered.
     pub(in crate::pml) fn pin_piece(&mut self, slot: u32, at: Handle, len: u64, access: Access) -> Option<Pinned> {
         let piece = *self.rdma.pieces.get(at)?;
         if piece.pin.is_some() {
-            return Some(piece.pin); // registered before, when there was no room, or ahead
+            return Some(piece.pin); // registered at an earlier attempt, which found no room
         }
         let pin = if piece.ahead.is_some() && u64::from(piece.ahead_len) == len {
             piece.ahead
@@ -54,6 +54,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Registers `len` bytes of a request's memory with a rail, from byte `offset` on.
     pub(in crate::pml) fn pin(&mut self, slot: u32, rail: u8, offset: u64, len: u64, access: Access) -> Option<Pinned> {
         let span = self.requests.at(slot)?.span.window(offset, len);
         let (base, _) = span.as_run()?;

@@ -7,29 +7,29 @@ use crate::pml::rdma::config::Config;
 use crate::pml::rdma::pins::{Pinned, Pins};
 use crate::pool::{Handle, Pool};
 
-/// The next step of a piece.
+/// The stage of a piece: its next step, or what it waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
 pub(in crate::pml) enum PieceStage {
-    /// The target is to offer it, if it can.
+    /// The target is to offer the piece, if it can.
     ToOffer,
-    /// The target waits for the report that it was moved.
+    /// The target waits for the report that the piece was moved.
     Offered,
-    /// A target that receives is to report that it offers no more.
+    /// A target that receives is to report that it makes no more offers.
     ToDecline,
     /// The initiator waits for an offer.
     Awaiting,
-    /// The initiator's device had no room yet.
+    /// The initiator's device is to move it, as soon as the device has room.
     ToMove,
-    /// The initiator's device is at work.
+    /// The initiator's device is moving it.
     Moving,
-    /// The initiator is to report that it was moved, or cannot be moved.
+    /// The initiator is to report that the piece was moved, or cannot be moved.
     ToReport,
-    /// A sender goes on in frames from here.
+    /// No device moves the piece: the sender goes on in frames from its first byte.
     Left,
 }
 
-/// The piece of a message that a device moves now, and the known data of the next one.
+/// The piece of a message that a device moves now, and what is known of the next one.
 #[derive(Clone, Copy, Debug, FromZeros)]
 #[repr(C)]
 pub(in crate::pml) struct Piece {
@@ -39,26 +39,28 @@ pub(in crate::pml) struct Piece {
     pub(super) rail: u8,
     /// Bytes of the piece. In a report, 0 means that none could be moved.
     pub(super) len: u32,
-    /// Frames of a sender go up to this byte of the message.
+    /// Of a sender: frames carry the message up to this byte.
     pub(super) until: u64,
     /// The byte of the message where the piece begins.
     pub(super) offset: u64,
     /// The key of the target's memory.
     pub(super) key: [u8; 24],
-    /// This side's memory for the piece and, as `ahead`, for the next one.
+    /// The registration of this side's memory for the piece.
     pub(super) pin: Pinned,
+    /// The registration of this side's memory for the next piece.
     pub(super) ahead: Pinned,
+    /// Bytes of the next piece.
     pub(super) ahead_len: u32,
 }
 
-/// All messages that devices move.
+/// The pieces of all messages that devices move, and the registrations.
 #[derive(Debug)]
 pub(in crate::pml) struct Rdma<'m> {
     pub(super) pieces: Pool<'m, Piece>,
     pub(super) pins: Pins<'m>,
 }
 
-/// Registrations of one message: of the piece that is moved, and of the next one.
+/// Registrations of one message: one for the piece that is moved, and one for the next piece.
 const PINS_PER_MESSAGE: u32 = 2;
 
 impl<'m> Rdma<'m> {
@@ -91,8 +93,8 @@ impl<'m> Rdma<'m> {
     }
 }
 
-/// The choice of a receiver: whose device moves the bytes (`FLAG_PUT`, `FLAG_GET` or 0), and how many bytes come in frames after
-/// the first fragment.
+/// The plan of a receiver: the operation by which devices move the bytes (`FLAG_PUT`, `FLAG_GET`, or 0 for none), and how many
+/// bytes come in frames after the first fragment.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct TransferPlan {
     pub flag: u8,

@@ -1,12 +1,12 @@
 //! The registration cache: memory that is registered for messages, and kept registered for later ones.
 //!
-//! To register memory takes as long as to send some ten KiB of it, and many programs send from the same memory again and again. So
-//! a registration without a user may stay ([`Config::kept_pins`](super::Config::kept_pins)); the one that was used last is dropped
-//! last.
+//! Registering memory takes as long as sending some ten KiB of it, and many programs send from the same memory repeatedly. So a
+//! registration without a user may be kept ([`Config::kept_pins`](super::Config::kept_pins)). The least recently used one is
+//! dropped first.
 //!
-//! A device knows pages, not the addresses that a program gives them: memory that was unmapped and mapped again is not the memory
-//! that was registered. So an owner of kept registrations calls [`forget`](Pins::forget) before it unmaps memory. Memory that a
-//! device may still access because a link went down is never kept.
+//! A device uses physical pages. If an address is unmapped and mapped again, the old registration still names the old pages. So a
+//! caller that keeps registrations calls [`forget`](Pins::forget) before it unmaps memory. A registration that a device may still
+//! use because a link went down is never kept.
 
 use zerocopy::FromZeros;
 
@@ -32,7 +32,7 @@ struct Pin {
     /// Pieces that use it.
     users: u32,
     rail: u8,
-    /// The memory has changed, or may be accessed: the registration ends with its last user.
+    /// The memory is about to be unmapped, or a device may still access it: the registration ends with its last user.
     stale: bool,
     key: [u8; 24],
 }
@@ -43,7 +43,7 @@ impl Pin {
     }
 }
 
-/// Names a registration, or none.
+/// The handle of a registration, or of none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromZeros)]
 #[repr(transparent)]
 pub(in crate::pml) struct Pinned(OptSlot);
@@ -60,9 +60,11 @@ impl Pinned {
 #[derive(Debug)]
 pub(in crate::pml) struct Pins<'m> {
     pins: Pool<'m, Pin>,
-    /// Registrations without a user: how many there are, and, as `kept`, how many there may be.
+    /// The number of registrations without a user.
     idle: u32,
+    /// Most registrations without a user.
     kept: u32,
+    /// Counts uses, to find the least recently used registration.
     clock: u64,
 }
 
@@ -85,12 +87,13 @@ impl<'m> Pins<'m> {
         Pool::<Pin>::cost(used.saturating_add(kept))
     }
 
-    /// Registrations in use, and those without a user.
+    /// The number of registrations in use, and of those without a user.
     pub const fn count(&self) -> [u32; 2] {
         [self.pins.used().saturating_sub(self.idle), self.idle]
     }
 
-    /// Registers memory with a rail. Returns its name, and whether it was registered before. `None`: it cannot be registered.
+    /// Registers memory with a rail. Returns the handle, and whether the memory was registered before. `None`: it cannot be
+    /// registered.
     pub fn pin<R: Rails>(&mut self, rails: &mut R, wanted: &Wanted) -> Option<(Pinned, bool)> {
         self.clock = self.clock.wrapping_add(1);
         if let Some(slot) = self.find(wanted)
@@ -106,11 +109,11 @@ impl<'m> Pins<'m> {
         }
         let (region, Key(key)) = loop {
             let rail = rails.rail_mut(wanted.rail)?;
-            // SAFETY: the caller that gave the engine the memory vouches for it until its request is over, and calls
-            // `forget_memory` before it unmaps memory if registrations are kept.
+            // SAFETY: the caller that passed the memory to the engine guarantees that it is valid until its request is over, and
+            // calls `forget_memory` before it unmaps memory if registrations are kept.
             match unsafe { rail.register(wanted.base, usize::try_from(wanted.len).ok()?, wanted.access) } {
                 Ok(registered) => break registered,
-                // The rail may have no room because of a kept registration.
+                // The rail may have no room for another registration because some are kept.
                 Err(_) if self.evict_oldest(rails) => {}
                 Err(_) => return None,
             }
@@ -135,13 +138,14 @@ impl<'m> Pins<'m> {
         }
     }
 
-    /// The rail's names of the registration, for this side and for peers.
+    /// The rail's names of a registration: the region for this side, the key for peers.
     pub fn names(&self, pinned: Pinned) -> Option<(Region, Key)> {
         let pin = self.pins.at(pinned.0.get()?)?;
         Some((pin.region, Key(pin.key)))
     }
 
-    /// One user less. The registration ends with the last one, unless it is kept.
+    /// Takes a user from a registration. Without a user it ends, unless it is kept. `keep`: it may be kept, since no device
+    /// accesses the memory any more.
     pub fn unpin<R: Rails>(&mut self, rails: &mut R, pinned: Pinned, keep: bool) {
         let Some(slot) = pinned.0.get() else { return };
         let Some(pin) = self.pins.at_mut(slot) else { return };
@@ -159,7 +163,7 @@ impl<'m> Pins<'m> {
         }
     }
 
-    /// Memory is about to be unmapped: no registration of it is kept from now on.
+    /// Ends the kept registrations of memory that is about to be unmapped. Those in use end with their last user.
     pub fn forget<R: Rails>(&mut self, rails: &mut R, base: *mut u8, len: u64) {
         for slot in 0..self.pins.touched() {
             let Some(pin) = self.pins.at_mut(slot).filter(|pin| pin.touches(base.addr() as u64, len)) else { continue };
@@ -171,6 +175,7 @@ impl<'m> Pins<'m> {
         }
     }
 
+    /// A registration that covers the wanted memory.
     fn find(&self, wanted: &Wanted) -> Option<u32> {
         let same = |pin: &Pin| {
             pin.base == wanted.base.addr() as u64
@@ -181,12 +186,12 @@ impl<'m> Pins<'m> {
                 // An accelerator may have other memory at the same address.
                 && (pin.access ^ wanted.access.bits()) & Access::ACCELERATOR.bits() == 0
         };
-        // If none is kept, none is shared either: so peers reach no more than they were offered.
+        // If no registration is kept, none is shared either. So peers reach only the memory that was offered to them.
         let all = if self.kept == 0 { 0 } else { self.pins.touched() };
         (0..all).find(|slot| self.pins.at(*slot).is_some_and(same))
     }
 
-    /// Drops the kept registration that was used longest ago. `false`: none is kept.
+    /// Drops the least recently used of the kept registrations. `false`: none is kept.
     fn evict_oldest<R: Rails>(&mut self, rails: &mut R) -> bool {
         let idle = (0..self.pins.touched()).filter_map(|slot| {
             let pin = self.pins.at(slot).filter(|pin| pin.users == 0)?;

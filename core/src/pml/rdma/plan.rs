@@ -36,7 +36,7 @@ impl<R: Rails> Pml<'_, R> {
         self.rdma.pieces.take(piece).ok()
     }
 
-    /// The rail whose device is to move the end of a message, whether it gets, and the byte from which on.
+    /// The rail whose device is to move the last part of a message, whether the device gets, and the first byte of that part.
     fn device_for(&self, peer: u32, span: &Span, moved: u64, wanted: u64) -> Option<(u8, bool, u64)> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.route.links;
         let used = || self.peer_links(peer).take(links.into());
@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
             if !(may_put || may_get) || wanted < least {
                 return None;
             }
-            // The other links carry their share meanwhile.
+            // Frames on the other links carry the share of these links meanwhile.
             let (others, left) = (all.saturating_sub(link.bandwidth.into()), wanted.saturating_sub(moved));
             let share = (left / all).saturating_mul(others).saturating_add((left % all).saturating_mul(others) / all);
             let until = moved.saturating_add(by_frames.max(share).min(u32::MAX.into()));
@@ -56,21 +56,21 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
-    /// The operations of the device of a link's rail on such memory. `None`: the device moves no messages, or the link is not
-    /// connected yet, so that an offer would wait until it is.
+    /// What the device of a link's rail can do with the memory of a span. `None`: the device moves no messages, or the link is
+    /// not connected yet, so that an offer would wait for the connection.
     fn device_of(&self, link: &PeerLink, span: &Span) -> Option<OneSided> {
         let rail = self.rails.rail(link.rail.into())?;
         let can = rail.attributes().reach(span.accelerator().is_some());
         (!can.at_once && can.pipeline.piece != 0 && rail.is_connected(Endpoint(link.endpoint))).then_some(can)
     }
 
-    /// Whether all rails to a peer can carry an offer, since any may have to in the end.
+    /// Whether all rails to a peer can carry an offer, since an offer may migrate to any of them.
     fn may_offer(&self, peer: u32) -> bool {
         let takes = |rail: &R::Rail| rail.attributes().eager_limit as usize >= size_of::<wire::Offer>();
         self.peer_links(peer).all(|link| self.rails.rail(link.rail.into()).is_some_and(takes))
     }
 
-    /// A send has the receiver's plan.
+    /// Follows the receiver's plan for a send.
     pub(in crate::pml) fn await_device(&mut self, slot: u32, plan: TransferPlan) {
         let Some(state) = self.requests.at(slot) else { return };
         let (peer, wanted, abstains) = (state.peer, state.wanted, state.remote.has(Remote::DECLINES_DEVICE));
@@ -84,7 +84,7 @@ impl<R: Rails> Pml<'_, R> {
                 None => self.release_piece(slot),
             }
         } else if asks && !abstains {
-            // The offer tells which rail's device puts.
+            // If devices put, the offer tells which rail it is.
             let rail = if gets { self.getter_for(peer, &state.span) } else { Some(0) };
             let stage = if gets { PieceStage::ToOffer } else { PieceStage::Awaiting };
             if let Some(rail) = rail {
@@ -100,19 +100,19 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The rail by which the peer's device is to get.
+    /// The rail by which the peer's device is to get this side's memory.
     fn getter_for(&self, peer: u32, span: &Span) -> Option<u8> {
         let links = self.peers.get(peer as usize).filter(|_| self.may_offer(peer))?.route.links;
         let gets = |link: &&PeerLink| self.device_of(link, span).is_some_and(|can| can.get.limit != 0);
         self.peer_links(peer).take(links.into()).find(gets).map(|link| link.rail)
     }
 
-    /// The byte up to which a send goes in frames.
+    /// The byte up to which frames carry a send.
     pub(in crate::pml) fn frames_until(&self, slot: u32, wanted: u64) -> u64 {
         self.rdma.of(slot).and_then(|at| self.rdma.pieces.get(at)).map_or(wanted, |piece| piece.until)
     }
 
-    /// The frames of a send have carried their part of the message.
+    /// Decides how a send goes on when frames have carried their part of the message.
     pub(in crate::pml) fn after_frames(&mut self, slot: u32) -> AfterFrames {
         let Some(at) = self.rdma.of(slot) else { return AfterFrames::Nothing };
         let Some(piece) = self.rdma.pieces.get(at) else { return AfterFrames::Nothing };

@@ -31,13 +31,13 @@ impl<R: Rails> Pml<'_, R> {
         false
     }
 
-    /// The same for a receive, which is in the active list for this alone.
+    /// Takes the next steps of a receive's piece. The receive is in the active list only for that.
     pub(in crate::pml) fn advance_receive(&mut self, slot: u32) {
         if self.advance_piece(slot) {
             return self.activate(slot);
         }
         self.deactivate(slot);
-        self.ended = self.ended.wrapping_add(1); // it may be over
+        self.ended = self.ended.wrapping_add(1); // the receive may be over
         self.settle_receive(slot);
     }
 
@@ -48,7 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         let (peer, remote, receives) = (state.peer, state.remote.as_handle(), state.flags & RECEIVE != 0);
         let left = state.wanted.saturating_sub(piece.offset);
         let len = left.min(longest(&can, receives));
-        // Some devices read the bytes that they have written, to be sure that these have arrived.
+        // Some devices read the bytes that they have written, to make sure that these have arrived.
         let put = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let access = if receives { put } else { Access::REMOTE_READ };
         let Some(pin) = self.pin_piece(slot, at, len, access) else { return self.fall_back(slot, at) };
@@ -144,14 +144,14 @@ impl<R: Rails> Pml<'_, R> {
             state.moved = state.moved.saturating_add(len);
         }
         if len == 0 {
-            self.release_piece(slot); // of a receiver: frames bring the other bytes
+            self.release_piece(slot); // this side receives, and frames bring the other bytes
             return Some(());
         }
         self.next_piece(slot, at, PieceStage::Awaiting);
         Some(())
     }
 
-    /// A piece was moved and reported: the next one follows, if there is one.
+    /// Goes on with the next piece, if there is one, when a piece was moved and reported.
     pub(in crate::pml) fn next_piece(&mut self, slot: u32, at: Handle, next: PieceStage) {
         let Some(state) = self.requests.at(slot) else { return };
         let (receives, wanted) = (state.flags & RECEIVE != 0, state.wanted);
@@ -170,7 +170,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// A device cannot go on with a message: frames bring the other bytes.
+    /// Gives up moving a message by a device: frames bring the other bytes.
     pub(in crate::pml) fn fall_back(&mut self, slot: u32, at: Handle) -> Option<()> {
         let receives = self.requests.at(slot)?.flags & RECEIVE != 0;
         let piece = self.rdma.pieces.get_mut(at)?;
@@ -188,14 +188,14 @@ impl<R: Rails> Pml<'_, R> {
         Some(())
     }
 
-    /// The request has no piece any more, and its memory is not registered for one.
+    /// Frees the piece of a request, if it has one, and the registrations for it.
     pub(in crate::pml) fn release_piece(&mut self, slot: u32) {
         let Some(piece) = self.rdma.of(slot).and_then(|at| self.rdma.pieces.free(at)) else { return };
         self.rdma.pins.unpin(&mut self.rails, piece.pin, false);
         self.rdma.pins.unpin(&mut self.rails, piece.ahead, false);
     }
 
-    /// A piece, and the operations of its rail's device, unless the link is suspended.
+    /// A piece, and what the device of its rail can do with the memory. `None` if the link is suspended.
     fn usable(&self, slot: u32, at: Handle) -> Option<(Piece, OneSided)> {
         let piece = *self.rdma.pieces.get(at)?;
         let state = self.requests.at(slot)?;

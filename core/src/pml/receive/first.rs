@@ -1,4 +1,4 @@
-//! First fragments that arrive: matched in the order of their numbers.
+//! Arriving first fragments, which are matched in the order of their numbers.
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
@@ -13,7 +13,8 @@ use crate::rail::{Delivery, Frame, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Takes a first fragment in its turn: it goes to its receive, or is kept until there is one. Returns whether it matched.
+    /// Handles a first fragment in its turn: delivers it to its receive, or keeps it until there is one. Returns whether it
+    /// matched.
     #[inline]
     pub(in crate::pml) fn match_first(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let key = Key { context: first.context, source: frame.from.0, tag: first.tag };
@@ -51,8 +52,8 @@ impl<R: Rails> Pml<'_, R> {
         }
         if frame.is_whole() {
             let bytes = frame.head().get(first.header as usize..).unwrap_or_default();
-            // SAFETY: the caller of `irecv` guarantees that the sink is valid until the request is done; the frame is a copy of
-            // ours.
+            // SAFETY: the caller of `irecv` guarantees that the sink is valid until the request is done; the frame's bytes are in
+            // memory of this engine.
             unsafe { state.span.unpack(bytes.as_ptr(), bytes.len()) };
         } else if let Some(rail) = self.rails.rail_mut(rail) {
             // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.
@@ -77,7 +78,8 @@ impl<R: Rails> Pml<'_, R> {
         let Some(slot) = self.keep(rail, frame, first, EnvelopeStage::OutOfOrder) else { return };
         self.counters.out_of_order = self.counters.out_of_order.wrapping_add(1);
         let Some(peer) = self.peers.get_mut(frame.from.0 as usize) else { return };
-        // Sorted by number, counted from the next one due. The list is as short as the rails' latencies are close.
+        // The list is sorted by number, counted from the number that is due next. It is short if the rails' latencies are
+        // similar.
         let (sequence, due) = (first.sequence, peer.next_in);
         let (mut before, mut next) = (None, peer.out_of_order);
         while let Some(other) = next.get().and_then(|other| self.envelopes.at(other)) {
@@ -111,7 +113,7 @@ impl<R: Rails> Pml<'_, R> {
             peer.out_of_order = envelope.next;
             peer.in_order = peer.out_of_order.is_none();
             if ahead < 0 {
-                // A second message of one number is dropped when its turn would have come.
+                // A message whose number was used before is dropped when it is its turn.
                 self.counters.credit_violations = self.counters.credit_violations.wrapping_add(1);
                 self.refuse_silently(slot);
                 continue;

@@ -1,4 +1,4 @@
-//! Later fragments that arrive, and the end of a receive.
+//! Arriving later fragments, and the end of a receive.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;

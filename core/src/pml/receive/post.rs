@@ -1,4 +1,4 @@
-//! Receives: post, cancel, purge.
+//! Posting and cancelling receives, and the end of a context.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -12,7 +12,7 @@ use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Receives a message that `pattern` accepts into `sink`. A message that has arrived already is taken at once.
+    /// Begins to receive a message that `pattern` accepts into `sink`. A message that has arrived already is taken at once.
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
@@ -28,12 +28,12 @@ impl<R: Rails> Pml<'_, R> {
         state.context = pattern.context;
         state.tag = pattern.tag;
         state.span = sink;
-        // The attachment is none and `inflight` 0 in a free slot. The match sets the other fields.
+        // In a free slot the attachment is none and `inflight` is 0. The match sets the other fields.
         state.remote = Remote::posting(self.next_posting);
         self.next_posting = self.next_posting.wrapping_add(1);
         let slot = handle.slot();
         if self.slow_receives || !self.matcher.post_only(slot, pattern) {
-            // Passed in parts, which fit registers: else the fast path would have to store the pattern.
+            // Passed in parts, which fit registers: otherwise the fast path would have to store the pattern.
             self.post(slot, pattern.context, pattern.source, pattern.tag);
         }
         Ok(Request(handle))
@@ -55,7 +55,7 @@ impl<R: Rails> Pml<'_, R> {
         self.matcher.post(slot, pattern);
     }
 
-    /// Further steps of a new receive, for the case that peers were lost or hold messages back. `true`: the receive is complete.
+    /// Further steps of a new receive if a peer was lost or holds messages back. `true`: the receive is complete.
     #[cold]
     fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
         if self.peers.get(source as usize).is_some_and(|peer| peer.status == PeerStatus::Lost) {
@@ -78,8 +78,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Cancels a receive that has not matched: its outcome is `Cancelled`. Returns whether it was cancelled. Other operations,
-    /// sends among them, go on as if nothing was said (CONTRACTS M14).
+    /// Cancels a receive that has not matched: its outcome is [`Failure::Cancelled`](crate::pml::Failure::Cancelled). Returns
+    /// whether it was cancelled. All other operations, including sends, are not affected (promise M14 of CONTRACTS.md).
     pub fn cancel(&mut self, request: Request) -> bool {
         let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
         let cancelled = posted && self.matcher.unpost(request.0.slot());
@@ -89,8 +89,8 @@ impl<R: Rails> Pml<'_, R> {
         cancelled
     }
 
-    /// Forgets all messages of a context that were not received, and tells their senders. Posted receives of the context are
-    /// cancelled.
+    /// Drops all messages of a context that no receive has taken, and tells the senders that wait for their match. Posted
+    /// receives of the context are cancelled.
     pub fn purge(&mut self, context: u32) {
         for slot in 0..self.envelopes.touched() {
             let queued = |e: &Unexpected| e.stage == EnvelopeStage::Queued && e.context == context;

@@ -1,4 +1,4 @@
-//! Probes, and receives of messages that matched probes took.
+//! Probes, and receives of messages that matched probes have taken.
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
@@ -13,7 +13,7 @@ use crate::rail::Peer;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Finds a message that `pattern` accepts. It does not take it.
+    /// Finds the first message that `pattern` accepts, and does not take it. `None` if there is none yet.
     pub fn iprobe(&mut self, pattern: Pattern) -> Option<Envelope> {
         let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
@@ -24,11 +24,11 @@ impl<R: Rails> Pml<'_, R> {
         Some(Envelope { peer: Peer(envelope.peer), tag: envelope.tag, len: envelope.total })
     }
 
-    /// Removes a message that `pattern` accepts from the queues, so that no other receive gets it. `None` if there is none yet. A
-    /// message that its sender holds back for lack of credit uses a request, as its receive would.
+    /// Takes the first message that `pattern` accepts out of the queues, so that no other receive gets it. `None` if there is
+    /// none yet. If its sender holds the message back for lack of credit, it uses a request, as its receive would.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] if such a message is here and all requests are in use: it stays.
+    /// [`Refusal::Busy`] if there is such a held-back message and all requests are in use: the message is not taken.
     pub fn improbe(&mut self, pattern: Pattern) -> Result<Option<(Message, Envelope)>, Refusal> {
         let Some(slot) = self.find_unexpected(&pattern) else {
             self.want_probe(pattern);
@@ -49,8 +49,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Receives a message that [`improbe`](Self::improbe) took.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] with the message, if all requests are in use. [`Refusal::Invalid`] for a message of another engine, or of
-    /// a peer that was deleted since.
+    /// The message is returned with the refusal. [`Refusal::Busy`] if all requests are in use. [`Refusal::Invalid`] for a message
+    /// of another engine, or of a peer that was deleted since.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).

@@ -14,7 +14,7 @@ impl<R: Rails> Pml<'_, R> {
         self.respond(slot);
     }
 
-    /// Tells the sender which bytes of its message are wanted. The request leaves the active list when that was sent.
+    /// Sends the ack or finish. Then the request leaves the active list; without room it stays there.
     pub(in crate::pml) fn respond(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
         let Some(state) = self.requests.at(slot) else { return };
@@ -43,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.requests.at_mut(slot) {
             state.phase = Phase::Receiving;
         }
-        // It counts one too many if a rail still writes: that costs one look without result.
+        // If a rail still writes, the request has not ended, and this counts one too many: the caller looks once in vain.
         self.ended = self.ended.wrapping_add(u32::from(!more));
         if !self.rdma.is_idle() {
             return self.advance_receive(slot);

@@ -8,8 +8,8 @@ use crate::ptl;
 use crate::rail::{Peer, Short, ShortBody};
 
 impl<R: Rails> Pml<'_, R> {
-    /// The fast path of a short message: it is whole in its frame, in its turn, and its receive is the only posted one. Returns
-    /// `false` if anything is different; nothing was done then.
+    /// Delivers a short message that is whole in its frame, in its turn, and has a posted receive. Returns `false` if anything is
+    /// different: nothing was done then. The fastest case is a receive without wildcards that is the only entry of the matcher.
     #[inline(always)]
     pub(in crate::pml) fn deliver_short(&mut self, short: &Short) -> bool {
         let Some(header) = ptl::short_message(short.header) else { return false };
@@ -42,8 +42,8 @@ impl<R: Rails> Pml<'_, R> {
         self.deliver_matched(short.from, match_bits, header.credit, short.body)
     }
 
-    /// The same if the receive is not the only one, or has other flags, or credit is to be given back. `match_bits`: context and
-    /// tag.
+    /// As [`deliver_short`](Self::deliver_short), if the receive is not the only one, if it has other flags, or if a credit frame
+    /// becomes due. `match_bits`: context and tag.
     #[inline(never)]
     fn deliver_matched(&mut self, from: Peer, match_bits: u64, credit: u32, body: ShortBody) -> bool {
         let key = Key { context: (match_bits >> 32) as u32, source: from.0, tag: match_bits as u32 };

@@ -49,7 +49,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Whether all active requests wait until a link is enabled or up again.
+    /// Whether no active request can go on before a link is enabled or up again.
     pub(in crate::pml) fn active_is_waiting(&self) -> bool {
         let mut next = self.active.first();
         while let Some(slot) = next.get() {

@@ -1,4 +1,4 @@
-//! The end of a request: its outcome, and the notice of it.
+//! The end of a request: its outcome, and the list of completed requests.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -8,7 +8,7 @@ use crate::pml::requests::state::{Attachment, DETACHED, NOTIFY, Outcome, Phase, 
 use crate::rail::Peer;
 
 impl<R: Rails> Pml<'_, R> {
-    /// The request is over.
+    /// Ends a request with an outcome.
     #[inline]
     pub(in crate::pml) fn complete(&mut self, slot: u32, outcome: Outcome) {
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -18,7 +18,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The steps at the end of a request, after its result is set.
+    /// The further steps at the end of a request: releases its attachment, and frees it or lists it as completed.
     #[cold]
     pub(in crate::pml) fn end(&mut self, slot: u32) {
         let Some(handle) = self.requests.handle(slot) else { return };
@@ -74,7 +74,7 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
-    /// Announces the request among [`next_completed`](Self::next_completed) when it is over.
+    /// Lets [`next_completed`](Self::next_completed) return the request when it is over. A stale request is ignored.
     pub fn notify(&mut self, request: Request) {
         let Some(state) = self.requests.get_mut(request.0) else { return };
         if state.flags & NOTIFY != 0 {
@@ -86,7 +86,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The next completed request of those given to [`notify`](Self::notify). Its outcome is still to be taken.
+    /// The next completed request of those that were passed to [`notify`](Self::notify). Its outcome is still to be taken.
     pub fn next_completed(&mut self) -> Option<Request> {
         let slot = self.completed.first().get()?;
         self.completed.remove(&mut self.requests, slot);
@@ -96,8 +96,8 @@ impl<R: Rails> Pml<'_, R> {
         self.requests.handle(slot).map(Request)
     }
 
-    /// Lets a request end by itself; its outcome is dropped. The memory must stay until then: when no request is in use
-    /// ([`used`](Self::used)), all have ended.
+    /// Lets a request end by itself; its outcome is dropped. The memory must stay until the end, which is not reported: when no
+    /// request is in use ([`used`](Self::used)), all have ended.
     pub fn detach(&mut self, request: Request) {
         let Some(state) = self.requests.get_mut(request.0) else { return };
         if state.phase == Phase::Done {
@@ -107,8 +107,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None` while
-    /// it is in progress.
+    /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None`
+    /// while the request is in progress. A stale request fails with [`Failure::NoRequest`].
     #[inline]
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
         self.take_outcome(request)

@@ -11,7 +11,7 @@ use crate::rail::Peer;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
-    /// The message was longer than the memory of the receive. The bytes that fit were delivered.
+    /// The message was longer than the memory of the receive. The bytes that fit were delivered. Post a larger receive.
     Truncated(Status),
     /// The receive was cancelled before it matched.
     Cancelled,
@@ -21,7 +21,7 @@ pub enum Failure {
     Restarted(Peer),
     /// A ready send found no posted receive.
     NotReady(Peer),
-    /// The receiver had deleted the communicator.
+    /// The receiver deleted the communicator before it received the message.
     NoCommunicator(Peer),
     /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
@@ -45,8 +45,8 @@ impl fmt::Display for Failure {
                 "the message from peer {} with tag {} has {} bytes, the receive took {}: post a larger one",
                 status.peer.0, status.tag, status.received, status.delivered
             ),
-            Self::Cancelled => f.write_str("the receive was cancelled"),
-            Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
+            Self::Cancelled => f.write_str("the receive was cancelled before it matched"),
+            Self::PeerFailed(peer) => write!(f, "peer {} was lost before the operation was complete", peer.0),
             Self::Restarted(peer) => say_restarted(f, *peer),
             Self::NotReady(peer) => {
                 write!(
@@ -55,28 +55,30 @@ impl fmt::Display for Failure {
                     peer.0
                 )
             }
-            Self::NoCommunicator(peer) => write!(f, "peer {} had deleted the communicator", peer.0),
-            Self::NoRequest => f.write_str("no such request: its outcome was taken already, or it never was"),
+            Self::NoCommunicator(peer) => {
+                write!(f, "peer {} deleted the communicator before it received the message", peer.0)
+            }
+            Self::NoRequest => f.write_str("no such request: its outcome was taken already, or it never existed"),
         }
     }
 }
 
 impl core::error::Error for Failure {}
 
-/// Why an operation was not accepted. Nothing was begun, and the memory is the caller's.
+/// Why an operation was not accepted. Nothing was begun, and the memory still belongs to the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
     /// All requests are in use: take outcomes, or set up with more requests.
     Busy,
-    /// The peer was never added.
+    /// The peer was never added, or was deleted.
     NoPeer(Peer),
     /// The peer was lost.
     PeerFailed(Peer),
     /// The peer was lost and was added again since the communicator was made. The new peer is not in the communicator.
     Restarted(Peer),
-    /// The rank, the tag or the communicator is not valid.
+    /// The rank, the tag, the communicator or the matched message is not valid.
     Invalid,
 }
 
@@ -94,17 +96,18 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("all requests are taken: take outcomes first, or set up with more requests"),
-            Self::NoPeer(peer) => write!(f, "peer {} was never added", peer.0),
+            Self::Busy => f.write_str("all requests are in use: take outcomes first, or set up with more requests"),
+            Self::NoPeer(peer) => write!(f, "peer {} was never added, or was deleted: add it first", peer.0),
             Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
             Self::Restarted(peer) => say_restarted(f, *peer),
-            Self::Invalid => f.write_str("no such rank, tag or communicator"),
+            Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid"),
         }
     }
 }
 
 impl core::error::Error for Refusal {}
 
+/// Writes the message of both `Restarted` errors.
 pub(in crate::pml) fn say_restarted(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {
-    write!(f, "peer {} was lost and is back since the communicator was made: make the communicator anew", peer.0)
+    write!(f, "peer {} was lost and replaced since the communicator was made: make a new communicator", peer.0)
 }

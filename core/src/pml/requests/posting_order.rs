@@ -1,19 +1,19 @@
-//! Posted receives by source and posting order: which receive is a peer to be asked for next?
+//! Posted receives by source and posting order, to find the receive for which a peer is to be asked next.
 //!
-//! Only peers without credit are asked. So the order is built when the first peer holds messages back. It is dropped when none
-//! does any more and the work of building it has been earned back. An engine that no peer holds messages back from does nothing
-//! for it.
+//! Only peers that hold messages back are asked. So the order is built when the first peer holds messages back. It is dropped
+//! when no peer does any more, but not before as many operations have used it as building it took steps. While no peer holds
+//! messages back, the order costs nothing.
 //!
-//! The order is a splay tree: over any history, one step takes on average a number of comparisons that grows with the logarithm
-//! of the number of receives. The tree's links lie in the requests, in the same fields that lists use at other times: a posted
-//! receive is in no list.
+//! The order is a splay tree: over any history, an operation takes on average a number of comparisons that grows with the
+//! logarithm of the number of receives. The tree's links are stored in the requests, in the fields that lists use at other times:
+//! a posted receive is in no list.
 
 use crate::list::{Links, OptSlot};
 use crate::pml::requests::state::{Attachment, ORDERED, Phase, RequestState};
 use crate::pool::Pool;
 
-/// The tree. In a [`RequestState`] that is in it, `links.prev` is the subtree of the receives before it, `links.next` that of
-/// the receives after it, and `attachment` the parent. The root is its own parent: so a receive that has no parent is not in the
+/// The tree. In a [`RequestState`] of the tree, `links.prev` is the subtree of the receives before it, `links.next` the subtree
+/// of the receives after it, and `attachment` the parent. The root is its own parent, so a receive without a parent is not in the
 /// tree.
 #[derive(Debug, Default)]
 pub(in crate::pml) struct PostingOrder {
@@ -22,7 +22,7 @@ pub(in crate::pml) struct PostingOrder {
     pub(in crate::pml) kept: bool,
     /// A peer holds messages back.
     pub(in crate::pml) needed: bool,
-    /// Steps that building the tree took, less the operations on it since.
+    /// The steps that building the tree took, less the operations on it since. The tree is not dropped before this is 0.
     debt: u32,
 }
 
@@ -64,7 +64,7 @@ impl PostingOrder {
         steps
     }
 
-    /// Drops the tree if it is not needed and has saved the work of building it. Returns whether it is still kept.
+    /// Drops the tree if it is not needed and its `debt` is 0. Returns whether it is still kept.
     pub(in crate::pml) fn drop_if_idle(&mut self, pool: &mut Pool<'_, RequestState>) -> bool {
         if self.kept && !self.needed && self.debt == 0 {
             self.kept = false;
@@ -104,7 +104,7 @@ impl PostingOrder {
         steps
     }
 
-    /// Takes a receive out. It goes by the links alone: source and number of the receive may have changed since.
+    /// Takes a receive out of the tree. Uses the links alone, since source and number of the receive may have changed.
     #[cold]
     pub(in crate::pml) fn remove(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
         self.debt = self.debt.saturating_sub(1);
@@ -133,7 +133,7 @@ impl PostingOrder {
         attach(pool, last, After, after);
     }
 
-    /// The receive from `source` that was posted next after number `after`, and how many receives the search looked at.
+    /// The first receive from `source` whose number is above `after`, and how many receives the search looked at.
     pub(in crate::pml) fn next(
         &mut self,
         pool: &mut Pool<'_, RequestState>,
@@ -201,7 +201,7 @@ fn set_parent(pool: &mut Pool<'_, RequestState>, link: OptSlot, parent: OptSlot)
     }
 }
 
-/// Makes a node, or none, the child of another on a side.
+/// Makes `link`, a node or none, the child of `parent` on a side.
 fn attach(pool: &mut Pool<'_, RequestState>, parent: OptSlot, side: Side, link: OptSlot) {
     if let Some(state) = parent.get().and_then(|slot| pool.at_mut(slot)) {
         match side {
@@ -212,7 +212,7 @@ fn attach(pool: &mut Pool<'_, RequestState>, parent: OptSlot, side: Side, link: 
     set_parent(pool, link, parent);
 }
 
-/// The receive is in the tree no longer.
+/// Clears the links of a receive that is not in the tree any more.
 fn unlink(state: &mut RequestState) {
     (state.links, state.attachment) = (Links::NONE, Attachment::NONE);
     state.flags &= !ORDERED;
@@ -270,7 +270,7 @@ mod tests {
                         model.insert((source, number), slot);
                     }
                     3 => if let Some(slot) = any.and_then(|key| model.remove(&key)) {
-                        // It matched meanwhile: source and number are no longer those of its place in the tree.
+                        // The receive matched meanwhile: its source and number are not those of its place in the tree any more.
                         let state = pool.at_mut(slot).unwrap();
                         (state.peer, state.remote, state.phase) = (7, Remote::posting(0), Phase::Done);
                         tree.remove(&mut pool, slot);

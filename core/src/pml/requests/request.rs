@@ -10,17 +10,19 @@ pub enum Mode {
     /// Complete when the memory may be reused. A short message may have been copied.
     #[default]
     Standard,
-    /// As standard. A caller that needs the copy of a buffered send gives the engine memory that stays until completion.
+    /// As standard. A caller that wants MPI's buffered send copies the message itself, into memory that stays until completion.
     Buffered,
     /// Complete when the receive has matched.
     Synchronous,
-    /// A receive is posted already. Without one the send fails with [`Failure::NotReady`](crate::pml::Failure::NotReady).
+    /// Complete when the receive has matched, which must be posted already. Otherwise the send fails with
+    /// [`Failure::NotReady`](crate::pml::Failure::NotReady).
     Ready,
-    /// Complete when the device has the message, and not before: nothing is left for later progress.
+    /// Complete when the rails to the peer have drained: the message is with the device, and needs no further progress.
     Complete,
 }
 
-/// Names an operation in progress, until its outcome is taken. A stale or forged one is refused wherever it is used.
+/// The handle of an operation in progress, valid until its outcome is taken. A stale or forged one is refused wherever it is
+/// used.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Request(pub(crate) Handle);
@@ -32,7 +34,7 @@ impl Request {
         self.0.to_bits()
     }
 
-    /// The request of a word. A word that was never given out is refused wherever it is used.
+    /// The request of a word that [`to_bits`](Self::to_bits) returned. Any other word is refused wherever it is used.
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self(Handle::from_bits(bits))
@@ -49,7 +51,8 @@ pub struct Status {
     pub tag: u32,
     /// Bytes of the message as it was sent (`bytes_received` of the contract).
     pub received: u64,
-    /// Bytes that are in the receiver's memory (`bytes_delivered`): fewer if the message was truncated.
+    /// Bytes that are in the receiver's memory (`bytes_delivered`): fewer if the message was truncated. Of a send: the same as
+    /// `received`.
     pub delivered: u64,
 }
 

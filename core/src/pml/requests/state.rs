@@ -22,7 +22,8 @@ pub(crate) enum Phase {
     Leaving,
     /// A receive without a match.
     Posted,
-    /// A receive without memory yet, for a message that a matched probe took. Its outcome says whether the sender was lost since.
+    /// A receive for a message that a matched probe took. It has no memory yet. Its outcome says whether the sender was lost
+    /// since.
     Taken,
     /// A matched receive whose bytes are arriving.
     Receiving,
@@ -30,7 +31,7 @@ pub(crate) enum Phase {
     Responding,
 }
 
-/// How a request ended, with the variants of [`Failure`](crate::pml::Failure).
+/// How a request ended. The variants are those of [`Failure`](crate::pml::Failure).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(u8)]
 pub(crate) enum Outcome {
@@ -42,7 +43,7 @@ pub(crate) enum Outcome {
     NoCommunicator,
 }
 
-/// The request is freed when it is done, since its result is not wanted.
+/// The request is freed when it is done, since its outcome is not wanted.
 pub(crate) const DETACHED: u8 = 0x01;
 /// The request is announced among the completed ones when it is done.
 pub(crate) const NOTIFY: u8 = 0x02;
@@ -52,7 +53,8 @@ pub(crate) const DRAIN: u8 = 0x04;
 pub(crate) const SYNCHRONOUS: u8 = 0x08;
 /// A send in ready mode.
 pub(crate) const READY: u8 = 0x10;
-/// A receive that is in the [`PostingOrder`](super::posting_order::PostingOrder). The bit is that of [`READY`]: a receive has no mode.
+/// A receive that is in the [`PostingOrder`](super::posting_order::PostingOrder). It shares the bit of [`READY`], as a receive
+/// has no mode.
 pub(crate) const ORDERED: u8 = READY;
 /// The first fragment of a send went out as an answer, which is not settled.
 pub(crate) const ANSWERING: u8 = 0x20;
@@ -61,8 +63,9 @@ pub(crate) const RECEIVE: u8 = 0x40;
 /// The request is in the list of active ones.
 pub(crate) const ACTIVE: u8 = 0x80;
 
-/// [`RequestState::status_word`] of a posted receive, and of one that has succeeded, if no notice was requested.
+/// [`RequestState::status_word`] of a posted receive without other flags.
 const POSTED: u32 = u32::from_le_bytes([Phase::Posted as u8, Outcome::Success as u8, RECEIVE, 0]);
+/// [`RequestState::status_word`] of a receive that has succeeded, without other flags.
 const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as u8, RECEIVE, 0]);
 
 /// A request's data about the other side, in one word. The phase says which of the four meanings it has:
@@ -80,7 +83,7 @@ pub(crate) struct Remote(u64);
 impl Remote {
     /// The memory of a waiting send is exposed to the peer (single copy).
     pub const EXPOSED: u64 = 1;
-    /// The memory that the peer offered to a waiting send found no slot: no device moves this message.
+    /// The peer offered memory to a waiting send, and there was no slot for the offer: no device moves this message.
     pub const DECLINES_DEVICE: u64 = 2;
 
     #[inline(always)]
@@ -115,8 +118,8 @@ impl Remote {
     }
 }
 
-/// A slot beside the request, in one word: of a send its entry in the cache of a rail; of a posted receive the parent in the
-/// posting order. None means that nothing is to be undone when the request ends.
+/// A slot in another table, which is to be released when the request ends: of a send its entry in the cache of a rail, of a
+/// posted receive its parent in the posting order. None means that there is nothing to release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(transparent)]
 pub(crate) struct Attachment(OptSlot);
@@ -155,7 +158,7 @@ pub(crate) struct RequestState {
     pub flags: u8,
     /// The rail in whose cache a send has an entry.
     pub cached_by: u8,
-    /// The other side. Of a posted receive the source that it takes from, of a matched one the sender.
+    /// The other side: of a posted receive the source of its pattern, of a matched one the sender.
     pub peer: u32,
     pub context: u32,
     pub tag: u32,
@@ -163,14 +166,15 @@ pub(crate) struct RequestState {
     pub span: Span,
     /// Bytes of the message.
     pub total: u64,
-    /// Bytes of the message that the receiver takes, if it takes them in fragments.
+    /// Bytes of the message that the receiver wants. Known to a sender from the ack on.
     pub wanted: u64,
-    /// Bytes that were handed to rails, or that arrived.
+    /// Bytes of the message that a sender has handed to rails, or that have arrived at a receiver.
     pub moved: u64,
     pub remote: Remote,
     /// Frames for which a rail still reads or writes the user's memory.
     pub inflight: u32,
-    /// The neighbours in the one list that the request is in. Of a receive in the posting order: its children there.
+    /// The neighbours in the list that contains the request; it is in one list at most. Of a receive in the posting order: its
+    /// children there.
     pub links: Links,
     pub attachment: Attachment,
 }
@@ -186,7 +190,7 @@ impl Linked for RequestState {
 }
 
 impl RequestState {
-    /// Phase, outcome, flags and `cached_by` as one word, so that one comparison tests all.
+    /// Phase, outcome, flags and `cached_by` as one word, so that one comparison tests all of them.
     #[inline(always)]
     const fn status_word(&self) -> u32 {
         u32::from_le_bytes([self.phase as u8, self.outcome as u8, self.flags, self.cached_by])
@@ -213,13 +217,13 @@ impl RequestState {
         unsafe { body.deliver(&self.span) };
     }
 
-    /// Whether it is a posted receive whose end needs no action: the caller takes the outcome some time.
+    /// Whether it is a posted receive whose end needs no action: the outcome waits until the caller takes it.
     #[inline(always)]
     pub const fn is_plain(&self) -> bool {
         self.status_word() == POSTED
     }
 
-    /// A receive has succeeded that has no other flag.
+    /// Marks a receive without other flags as succeeded.
     #[inline(always)]
     pub fn succeed(&mut self) {
         // All four bytes are stored, since they are read as one word. A processor forwards a store to a load that follows soon
@@ -243,7 +247,7 @@ impl RequestState {
         self.total.min(self.span.len())
     }
 
-    /// The request is over. [`is_awaited`](Self::is_awaited) says whether its end needs more.
+    /// Marks the request as over. [`is_awaited`](Self::is_awaited) says whether its end needs more steps.
     #[inline]
     pub fn finish(&mut self, outcome: Outcome) {
         if outcome == Outcome::Success && self.flags == RECEIVE {
@@ -253,7 +257,7 @@ impl RequestState {
         self.outcome = outcome;
     }
 
-    /// Whether the end of the request needs more than that the caller takes the outcome.
+    /// Whether the end of the request needs more steps than storing the outcome.
     #[inline]
     pub const fn is_awaited(&self) -> bool {
         self.flags & (DETACHED | NOTIFY) != 0 || self.attachment.is_some()

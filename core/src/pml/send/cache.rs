@@ -7,7 +7,8 @@ use crate::ptl;
 use crate::rail::RequestCache;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Gives a send an entry in the cache of the rail that is to carry its first fragment, if the rail has a cache with room (P16).
+    /// Gives a send an entry in the cache of the rail that carries the next first fragment, if the rail has a cache with a free
+    /// entry (P16).
     pub(in crate::pml) fn take_cached(&mut self, to: u32, slot: u32) {
         let Some((index, _)) = self.first_link(to) else { return };
         let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == index) else { return };
@@ -18,8 +19,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Undoes the preparation of all cached requests that are not in use (P19): under memory pressure, or before the rails are
-    /// closed.
+    /// Releases the rails' resources of all prepared requests that are not in use (P19). To be called if memory is short;
+    /// [`finalize`](Self::finalize) calls it, too.
     pub fn drain_caches(&mut self) {
         for cache in self.caches.iter_mut() {
             if let Some(rail) = self.rails.rail_mut(cache.rail()) {
@@ -29,7 +30,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 }
 
-/// The bytes of a request in the cache of the rail that sends it.
+/// The rail's bytes of a send's entry in its cache. `None` if the send has no entry, or another rail carries it.
 pub(in crate::pml) fn extra<'c>(
     caches: &'c mut [ptl::Cache<'_>],
     rail: usize,
@@ -37,7 +38,7 @@ pub(in crate::pml) fn extra<'c>(
 ) -> Option<&'c mut [u8]> {
     let entry = state.attachment.cache_entry()?;
     if usize::from(state.cached_by) != rail {
-        return None; // another rail carries it in the end
+        return None; // the entry belongs to another rail than the one that carries the send now
     }
     caches.iter_mut().find(|cache| cache.rail() == rail)?.extra(entry)
 }

@@ -1,4 +1,4 @@
-//! First fragments that are sent: whole messages, and the beginnings of longer ones.
+//! Sending first fragments: whole messages, and the beginnings of longer ones.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -43,8 +43,8 @@ impl<R: Rails> Pml<'_, R> {
         Ok(())
     }
 
-    /// Sends the first fragment of a message whose other bytes wait for the receiver. An `answer` takes no credit, and stays among
-    /// the held-back sends until it is settled. With a `buffer` the fragment carries that instead of payload.
+    /// Sends the first fragment of a message whose other bytes wait for the receiver's ack. An `answer` takes no credit, and
+    /// stays among the held-back sends until it is settled. If there is a `buffer`, the fragment carries it instead of payload.
     pub(in crate::pml) fn send_first(
         &mut self,
         to: u32,
@@ -71,14 +71,14 @@ impl<R: Rails> Pml<'_, R> {
             let attributes = rail.attributes();
             let frame = attributes.eager_limit.saturating_sub(size_of::<wire::Rendezvous>() as u32);
             let most = attributes.rendezvous_eager_limit.min(frame).min(peer.eager_body);
-            // A frame may migrate to any rail, so each must take it. This header is longer than that of an eager message.
+            // A frame may migrate to any rail, so it must fit all of them. This header is longer than that of an eager message.
             if peer.has(LINKED) { most.min(peer.eager_body.saturating_sub(RENDEZVOUS_MORE)) } else { most }
         };
         let payload = state.span.window(0, u64::from(most));
         let body = buffer.map_or(payload, |buffer| Span::of(&buffer.0));
         peer.stamp(&mut header.common);
         let extra = extra(self.caches, index, state);
-        // SAFETY: as in `send_eager`; a buffer is so short that it is copied.
+        // SAFETY: as in `send_eager`; a buffer is short enough that the rail always copies it.
         let sent = unsafe { ptl::first(rail, endpoint, &header, body, request_cookie(handle), extra) }?;
         peer.sent();
         state.moved = payload.len();

@@ -1,4 +1,4 @@
-//! Sends that are held back until there is credit and room.
+//! Sending held-back messages as soon as there is credit and room.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
@@ -15,7 +15,7 @@ impl<R: Rails> Pml<'_, R> {
         loop {
             let Some(peer) = self.peers.get_mut(to as usize) else { return };
             peer.liveness.clear(OUT_OF_ROOM);
-            // While an answer is out nothing else is sent: a later message could overtake it.
+            // While an answer is out, no other message is sent: it could overtake the answer.
             if peer.status != PeerStatus::Up || peer.asked.answering.is_some() || peer.credit.envelopes() == 0 {
                 return;
             }
@@ -51,14 +51,14 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Bytes of the longest message from an accelerator that the rail sends whole.
+    /// Bytes of the longest message from an accelerator's memory that the rail sends whole.
     #[cold]
     fn accelerators_eager(&self, rail: u8) -> u64 {
         self.rails.rail(rail.into()).map_or(0, |rail| rail.attributes().accelerator.eager_limit.into())
     }
 
-    /// Sends a first fragment by the next of the links with the lowest latency, or by another of them that has room. A link without
-    /// room may not be connected, and stay so for long. If none has room, the same link is the next one again.
+    /// Sends a first fragment by the links of the lowest latency: by the one whose turn it is, or else by another one that has
+    /// room. A link without room may be one that is not connected, possibly for long. If none has room, the turn does not change.
     pub(in crate::pml) fn try_first_links(
         &mut self,
         to: u32,

@@ -1,4 +1,4 @@
-//! The begin of a send.
+//! Beginning a send: the fast path, and the way of all other sends.
 
 use crate::convertor::{Parts, Span};
 use crate::pml::engine::Pml;
@@ -12,7 +12,8 @@ use crate::rail::{COPIED, Endpoint, Peer};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sends `data` to a peer, as a message with `context` and `tag`.
+    /// Begins to send `data` to a peer, as a message with `context` and `tag`. A short message is usually complete at once and
+    /// uses no request. The tag [`ANY`](crate::pml::matching::ANY) is not for users, since no receive can name it.
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
@@ -56,7 +57,7 @@ impl<R: Rails> Pml<'_, R> {
                 return Ok(Sending::Complete);
             }
         }
-        let parts = data.parts(); // so that the fast path need not store the span for a call that it does not make
+        let parts = data.parts(); // otherwise the fast path would store the span for this call, even when it is not made
         self.isend_slow(to, context, tag, mode, parts)
     }
 

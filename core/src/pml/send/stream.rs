@@ -1,4 +1,4 @@
-//! Later fragments that are sent, over all links of a peer, and the end of a send.
+//! Sending later fragments over all links of a peer, and the end of a send.
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -11,7 +11,7 @@ use crate::rail::{Endpoint, Sent};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
-    /// The receiver wants the other bytes, up to `wanted`.
+    /// Begins to send the other bytes, up to `wanted`, after the receiver's ack.
     pub(in crate::pml) fn start_streaming(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.moved >= state.wanted {
@@ -21,8 +21,8 @@ impl<R: Rails> Pml<'_, R> {
         self.activate(slot);
     }
 
-    /// Ends a send that was handed to rails whole: as soon as no rail reads its memory, and if the mode asks for it, the rails have
-    /// drained.
+    /// Ends a send of which all bytes were handed to rails. It completes as soon as no rail reads its memory, and in mode
+    /// `Complete` as soon as the rails have drained as well.
     pub(in crate::pml) fn end_send(&mut self, slot: u32, outcome: Outcome) {
         self.release_piece(slot);
         let Some(state) = self.requests.at_mut(slot) else { return };
@@ -39,8 +39,8 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends fragments of a request as far as rails take them. The request leaves the active list when all were handed over.
     ///
-    /// A link that was busy is not tried again in the same round, neither by this request nor by those behind it: a try costs more
-    /// than all else here, and hardly ever finds room.
+    /// A link that was busy is not tried again in the same round, by this request or by later ones: an attempt costs more than
+    /// everything else here, and rarely finds room.
     pub(in crate::pml) fn stream(&mut self, slot: u32) {
         let (count, round) = (self.rails.count(), self.round);
         let most = self.requests.at(slot).map_or(0, |state| self.longest_fragment(state.peer));

@@ -1,4 +1,4 @@
-//! Checks whether peers that something is waited for make progress.
+//! Checks whether awaited peers make progress.
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
@@ -10,15 +10,15 @@ use crate::rail::{Lost, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire;
 
-/// A check that is due takes place after this many rounds even if the rails are never idle: more rounds than frames may wait in
-/// them.
+/// A check that is due takes place after this many rounds even if the rails are never idle. Rails hold fewer waiting frames than
+/// this, so the rounds have delivered all frames that waited when the check became due.
 const MAX_ROUNDS: u32 = 1024;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Sets the stall time-out: an awaited peer that sends no answer for this time is lost ([`Lost::Stalled`]). That includes peers
-    /// that are stopped, or that compute without making progress. A time of 0, as at first, means no time-out.
+    /// Sets the stall time-out: an awaited peer that sends no answer for this time is lost ([`Lost::Stalled`]). That includes
+    /// peers that are stopped, or that compute without making progress. 0 means no time-out, as after set-up.
     ///
-    /// [`progress`](Self::progress) notices it within five quarters of the time, if it is called often enough.
+    /// [`progress`](Self::progress) detects a stall within five quarters of the time, if it is called often enough.
     pub fn set_stall_timeout(&mut self, time: Duration) {
         self.stall = StallClock { gap: time.as_nanos().div_ceil(CHECKS.into()), ..StallClock::OFF };
         if self.stall.is_on() {
@@ -26,12 +26,13 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// When the next check is due.
+    /// The time of the next check. `None` without a time-out.
     pub(in crate::pml) fn stall_at(&self) -> Option<Instant> {
         self.stall.is_on().then_some(Instant::from_nanos(self.stall.at))
     }
 
-    /// Checks all peers, as a check is due. `nothing`: the rails had nothing in this round. Returns how many peers were given up.
+    /// Checks all peers, since a check is due. `nothing`: the rails had no event in this round. Returns how many peers were given
+    /// up.
     #[cold]
     #[inline(never)]
     pub(in crate::pml) fn check_stalled(&mut self, now: Instant, nothing: bool) -> u32 {
@@ -73,25 +74,26 @@ impl<R: Rails> Pml<'_, R> {
         anyone
     }
 
+    /// Checks one peer, and sends it a keepalive if it is awaited. `anyone`: a request waits for any peer.
     fn check_peer(&mut self, index: u32, anyone: bool) {
         let Some(peer) = self.peers.get(index as usize).filter(|peer| peer.status == PeerStatus::Up) else { return };
         let connected = peer.frame_out != 0 || self.has_connected_one_sided(index);
-        // If no rail is in use, nothing can arrive, and it is not the peer's fault.
+        // If no link is in use, nothing can arrive, which is not the peer's fault.
         let wanted = peer.liveness.has(AWAITED) || (anyone && connected) || !self.drained(index);
         let awaited = peer.route.links != 0 && wanted;
         let sent = awaited && self.control_by_all(index, keepalive());
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         peer.liveness.clear(KEEPALIVE_DUE);
-        // If nothing could ever leave, the connection is still being made, and the check does not count. If something could leave
-        // before and cannot now, the peer takes nothing, or others use the room just now: the keepalive is tried again until the
-        // next check.
+        // If no frame has ever left, the connection is still being made, and the check does not count. If frames have left before
+        // and the keepalive finds no room now, the peer takes nothing, or other frames use the room. Then the keepalive is tried
+        // again until the next check.
         let asked = sent || (awaited && connected);
         let again = asked && !sent;
         if again {
             peer.liveness.set(KEEPALIVE_DUE);
         }
-        // The fast path leaves no other mark. If exactly 256 messages come between two checks, this sees none; but not four times
-        // in a row.
+        // The fast path leaves no other mark. If a multiple of 256 messages comes between two checks, this check sees none of
+        // them. That hardly happens at four checks in a row.
         let next_in = peer.next_in as u8;
         if core::mem::replace(&mut peer.seen_in, next_in) != next_in {
             peer.liveness.set(HEARD);
@@ -116,7 +118,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Sends a control frame by all links in use, any of which may be dead. Returns whether one of them took it.
+    /// Sends a control frame by all links in use, since any of them may have failed. Returns whether a link took it.
     fn control_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
         let links = self.peers.get(index as usize).map_or(0, |peer| peer.route.links);
         let mut sent = false;

@@ -1,15 +1,15 @@
-//! The times of the checks.
+//! The stall time-out and the time of the next check.
 
 use crate::time::Instant;
 
-/// The times of the checks.
+/// The stall time-out and the time of the next check.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct StallClock {
     /// Nanoseconds between checks. 0 without a time-out.
     pub(super) gap: u64,
     /// The time of the next check, in nanoseconds. `u64::MAX` without a time-out.
     pub(super) at: u64,
-    /// Rounds since it was due.
+    /// Rounds of progress since the check became due.
     pub(super) rounds: u32,
 }
 

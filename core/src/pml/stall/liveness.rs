@@ -10,13 +10,14 @@ pub(in crate::pml) const CHECKS: u8 = 4;
 #[repr(transparent)]
 pub(crate) struct PeerLiveness(u8);
 
-/// A frame came or left since the last check. Short messages on the fast path do not set it: `check_peer` compares their numbers.
+/// A frame came or left since the last check. The fast path does not set it for short messages: `check_peer` compares their
+/// numbers.
 pub(in crate::pml) const HEARD: u8 = 0x01;
 
 /// A request waits for the peer.
 pub(in crate::pml) const AWAITED: u8 = 0x02;
 
-/// A message to the peer found no room. This flag is not about liveness, but is stored here.
+/// A message to the peer found no room. This mark is not about liveness; it is stored here since a bit was free.
 pub(in crate::pml) const OUT_OF_ROOM: u8 = 0x04;
 
 /// A keepalive of the peer has to be answered.
@@ -53,7 +54,7 @@ impl PeerLiveness {
         (self.0 & ALL_SILENT) / SILENT
     }
 
-    /// Notes a check. `awaited`: something is waited for. The time-out begins with the first check of which that is true.
+    /// Notes a check. `awaited`: the peer is awaited. The time-out begins with the first check at which it is.
     pub(super) const fn note_check(&mut self, awaited: bool) {
         if !awaited {
             self.0 = (self.0 | HEARD) & !ALL_SILENT;

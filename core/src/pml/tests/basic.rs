@@ -68,7 +68,7 @@ pub(super) fn from(source: u32, tag: u32) -> Pattern {
     Pattern { context: 1, source, tag }
 }
 
-/// Drives all engines until the request is over. Fails if nothing moves any more.
+/// Drives all engines until the request is over. Fails if no engine makes progress any more.
 pub(super) fn finish(engines: &mut [Engine], at: usize, request: Request) -> Result<Status, Failure> {
     for _ in 0..100_000 {
         if let Some(outcome) = engines[at].test(request) {
@@ -244,7 +244,7 @@ fn m12_m13_probes_find_messages_that_are_held_back() {
     assert_eq!(found, Some(Envelope { peer: Peer(0), tag: 5, len: 105 }));
     let (message, envelope) = engines[1].improbe(from(0, 5)).unwrap().unwrap();
     assert_eq!(envelope.len, 105);
-    assert_eq!(engines[1].iprobe(from(ANY, 5)), None); // nobody else can take it
+    assert_eq!(engines[1].iprobe(from(ANY, 5)), None); // no other receive can take it
     let mut into = vec![0; 105];
     // SAFETY: the buffer lives to the end of the test.
     let receive = unsafe { engines[1].imrecv(message, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap();
@@ -319,7 +319,7 @@ fn p7_m6_a_deleted_peer_leaves_nothing_behind_and_may_be_added_again() {
     assert_eq!(into, data);
 }
 
-/// Users plan with these sizes: a change must be seen and meant.
+/// Users plan with these sizes, so a change must be noticed and intended.
 #[test]
 fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
     for (what, bytes) in SIZES {
@@ -335,7 +335,7 @@ fn sizes_are_pinned_and_the_smallest_engine_fits_8_kib() {
     assert!(Pml::new(large, &mut arena, [hub.rail(0).unwrap()]).is_ok());
 }
 
-/// An operation that ends while nothing arrives must be reported, too: else a caller that waits for it would go to sleep.
+/// An operation that ends while nothing arrives must be reported as well: otherwise a caller that waits for it would go to sleep.
 #[test]
 fn p8_a_completion_without_an_arrival_is_progress() {
     let mut engines = engines(2, WIDE, 2, 512);

@@ -1,5 +1,5 @@
-//! Whatever users do to messages at any stage, exposed ones among them: nothing is kept, nothing is overwritten, nothing waits for
-//! ever.
+//! Random operations on messages at any stage, including exposed ones: no resource is leaked, no memory is overwritten, and no
+//! operation waits forever.
 
 use std::{vec, vec::Vec};
 
@@ -63,7 +63,7 @@ impl Churn {
             0..=3 if self.engines[at].used()[0] + 4 <= CONFIG.requests => {
                 let modes = [Mode::Standard, Mode::Synchronous, Mode::Ready, Mode::Buffered, Mode::Complete];
                 let (mode, data) = (modes[(pick >> 2) % 5], Span::of(&self.datas[pick % 3]));
-                // SAFETY: the data outlives the engines' use of it: `finish` ends all.
+                // SAFETY: the data outlives the engines' use of it: `finish` ends all requests.
                 if let Ok(Sending::Pending(request)) = unsafe { self.engines[at].isend(other, 1, tag, mode, data) } {
                     self.pending.push((at, request, None));
                 }
@@ -160,7 +160,7 @@ impl Churn {
         for (at, request, _) in &self.pending {
             self.engines[*at].cancel(*request);
         }
-        // Every sent message finds a receive that takes anything.
+        // Every sent message finds a receive that accepts any message.
         for _ in 0..200 {
             self.progress(50);
             self.receive_taken(2);

@@ -41,7 +41,7 @@ impl Pair {
         Self { base, ..Self::over(Capabilities::empty(), base, Access::ANY) }
     }
 
-    /// The memory is an accelerator's. `reach` says how far the devices reach such memory.
+    /// As above, with memory of an accelerator. `reach`: what the devices can do with such memory.
     fn far(reach: Capabilities) -> Self {
         let base: *mut u8 = vec![0u64; LEN / 8].leak().as_mut_ptr().cast();
         Self { base, ..Self::over(reach, Far::name(base), Access::ANY | Access::ACCELERATOR) }
@@ -121,8 +121,8 @@ fn b18_b20_a_device_puts_and_gets_and_the_processor_counts() {
     assert!(pair.engines[0].is_flushed(None));
 }
 
-/// The memory of an accelerator, which the processor cannot access: devices do what they can with it, and other operations are
-/// denied.
+/// The processor cannot access the memory of an accelerator. Devices execute the operations that they support there, and all
+/// others are denied.
 #[test]
 fn b38_peers_reach_accelerators_as_far_as_devices_do() {
     for reach in [
@@ -176,7 +176,7 @@ fn b18_p14_operations_of_a_device_whose_link_goes_down_are_lost_and_later_ones_t
         pair.turn();
         assert_eq!((pair.ends(), pair.performed().len()), (vec![ends[0]], pieces));
         assert_eq!(pair.engines[0].rma_counters().by_device, pieces as u64, "as many as the device got");
-        // A later operation is done nevertheless.
+        // A later operation is done by the other link.
         pair.begin(Transfer::Put(Span::of(data(3))), 200);
         pair.turn();
         assert_eq!(pair.ends(), [ends[1]]);

@@ -36,15 +36,15 @@ pub(super) trait Topology: Sized {
     /// Steps so far: of one cable, or of all.
     fn steps(&self) -> u64;
 
-    /// Returns the time of the next turn, after a turn with so many events. `due`: the time by which something is to be done.
+    /// Returns the time of the next turn, after a turn with `events` events. `due`: the time by which a call of progress is due.
     fn turn(&mut self, events: u32, due: Option<Instant>) -> Instant;
 
     /// Frames that a link has not finished, and deliveries that it has begun and another link was to finish.
     fn unfinished(rail: &Self::Rail) -> usize;
     fn handed_over(rail: &Self::Rail) -> u64;
 
-    /// Frames that the engine has and has not decided on: if it is asked whether such a frame has arrived after it migrated, a link
-    /// could only say yes, which may turn out to be wrong (its body may be bad).
+    /// Frames that the engine has taken from the link and not handled yet. If such a frame migrates and the link is asked whether
+    /// it has arrived, the link can only say yes. That may turn out to be wrong, since the body may be bad.
     fn held(_: &Self::Rail) -> usize {
         0
     }
@@ -243,7 +243,7 @@ impl Pair<Cables> {
 /// How a message is received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reception {
-    /// A receive for it is posted at first, or some turns later.
+    /// A receive is posted for it at the beginning, or some turns later.
     Early,
     Late,
     /// A matched probe takes it some turns later.
@@ -288,7 +288,7 @@ pub(super) fn exchanges() -> Vec<(&'static str, Config, Vec<Case>)> {
     ]
 }
 
-/// The failure of a cable, the number of turns after which the cable is restored, and whether another one fails then.
+/// The failure of a cable, the number of turns after which the cable is restored, and whether another cable fails then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     failure: LinkFailure,
@@ -310,7 +310,7 @@ pub(super) const FAULTS: [Fault; 8] = {
             failure: LinkFailure { refuses_sends: true, polls_until_down: [30, 6], ..LinkFailure::CLEAN },
             ..clean
         },
-        // One way only.
+        // The cable fails in one direction only.
         Fault {
             failure: LinkFailure { directions: [true, false], polls_until_down: [20, 5], ..LinkFailure::CLEAN },
             ..clean
@@ -331,7 +331,7 @@ pub(super) const FAULTS: [Fault; 8] = {
             restored_after: Some(30),
             ..clean
         },
-        // One after the other.
+        // The cables fail one after the other.
         Fault { restored_after: Some(25), then_other_fails: true, ..clean },
     ]
 };
@@ -640,7 +640,8 @@ fn p14_p17_a_body_sent_in_place_that_is_copied_when_it_migrates_ends() {
     pair.assert_clean("in the end");
 }
 
-/// All of a message has arrived, and no acknowledgement has come back: the sender's memory belongs to its rails until one does.
+/// A whole message has arrived, and no acknowledgement has come back. Until one does, rails may read the sender's memory, and the
+/// send does not end.
 #[test]
 fn p21_p14_a_send_whose_acknowledgement_is_lost_does_not_end_before_another_comes() {
     for (mode, len) in [(Mode::Standard, BODY), (Mode::Synchronous, 10), (Mode::Synchronous, BODY)] {
@@ -694,7 +695,7 @@ fn p14_a_frame_that_arrived_unacknowledged_migrates_and_is_taken_once() {
     pair.assert_clean("in the end");
 }
 
-/// A peer may name any link and any number: it harms only itself.
+/// A peer may send migrated frames that name any link and any number. That harms only the peer itself.
 #[test]
 fn p14_migrated_frames_that_no_link_knows_are_dropped() {
     use crate::rail::{Endpoint, Lane, Origin, Shape};
@@ -729,7 +730,7 @@ fn p9_a_disabled_rail_accepts_no_frames_and_delivers_those_it_has() {
     let after = [sent(&pair, 0), sent(&pair, 1)];
     assert_eq!(after[0][0], before[0][0]);
     assert!(after[0][1] > before[0][1]);
-    // Frames that come by it are taken.
+    // Frames that arrive by the disabled link are taken.
     for tag in 0..6 {
         let (data, mut into) = ([tag as u8; 40], [0; 40]);
         let receive = pair.recv(0, 1, tag, &mut into);
@@ -758,7 +759,7 @@ fn p9_with_the_last_rail_disabled_messages_wait_and_the_caller_may_sleep() {
         let enable =
             |pair: &mut Pair<Cables>, on| (0..count).for_each(|index| pair.engines[0].enable_rail(index, on).unwrap());
         enable(&mut pair, false);
-        // Short frames, too, and the answers to an arriving message.
+        // Short messages wait as well, and so do the answers to an arriving message.
         let (mut short, mut long) = ([0; 10], [0; 300]);
         let waiting = pair.send(0, 2, Mode::Standard, &[5; 10]);
         assert!(matches!(waiting, Sending::Pending(_)));
@@ -814,7 +815,7 @@ fn p9_p14_with_one_rail_disabled_and_the_other_down_messages_wait() {
         assert!(pair.finish(0, send).is_ok() && pair.finish(1, receive).is_ok() && into == data);
         pair.engines[0].enable_rail(1, true).unwrap();
         pair.assert_clean("in the end");
-        // Frames to a peer that is added now do not take it either.
+        // Frames to a peer that is added now do not take the disabled link either.
         pair.topology.net.borrow_mut().restore(0);
         pair.turns(10);
         (0..2).for_each(|at| pair.engines[at].del_peer(Peer(1 - at as u32)));

@@ -16,13 +16,13 @@ use crate::time::{Duration, Instant};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// The failure of a wire, the time after which the wire is restored, and whether another one fails then.
+/// The failure of a wire, the time after which the wire is restored, and whether another wire fails then.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     how: WireFailure,
     restored_after: Option<u64>,
     then_other_fails: bool,
-    /// The hosts answer nevertheless.
+    /// The hosts still answer through the failed wire.
     hosts_answer: bool,
 }
 
@@ -33,7 +33,7 @@ const FAULTS: [Fault; 9] = {
         Fault { how: WireFailure::Broken, ..silent },
         Fault { how: WireFailure::NoArrivals(0), ..silent },
         Fault { how: WireFailure::NoArrivals(1), ..silent },
-        // Before anybody has noticed, and afterwards.
+        // The wire is restored before either side has noticed; the next two are restored afterwards.
         Fault { restored_after: Some(5 * MILLISECOND), ..silent },
         Fault {
             how: WireFailure::NoArrivals(1),
@@ -62,7 +62,7 @@ struct Wires {
     now: u64,
     fault: Option<(usize, Fault)>,
     failed_at: Option<u64>,
-    /// A restored wire, the frame from which on it surely works, and the failure of the other one then.
+    /// A restored wire, the frame from which on both ends know that it works, and the failure of the other wire then.
     returns: Option<(usize, usize, Fault)>,
 }
 
@@ -175,7 +175,7 @@ impl Topology for Wires {
     }
 }
 
-/// The exchanges with messages that are long enough for links that leave bodies in place.
+/// The exchanges, with messages so long that links leave their bodies in place.
 fn longer() -> Vec<(&'static str, Config, Vec<Case>)> {
     let mut all = exchanges();
     for (name, config, cases) in &mut all {
@@ -228,7 +228,7 @@ fn p7_p14_a_peer_is_lost_with_its_last_link_unless_its_host_answers() {
     for count in [1, 2, 3] {
         for hosts_answer in [true, false] {
             let mut pair = Pair::<Wires>::new(WIDE, count, None);
-            // More than all links take at once.
+            // More messages than all links take at once.
             let (data, mut into) = (bytes(2_000_000, 3), vec![0; 2_000_000]);
             let receive = pair.recv(1, 0, 1, &mut into);
             let Sending::Pending(send) = pair.send(0, 1, Mode::Standard, &data) else { panic!("longer than a frame") };
@@ -367,8 +367,8 @@ fn p7_p14_a_peer_is_lost_as_soon_by_links_that_were_never_used() {
     }
 }
 
-/// A side that only answers connects by all links as well, and need not begin when its link goes down, whether another link never
-/// worked or goes down later.
+/// A side that only answers also connects by all links. So it does not have to connect when its link goes down, whether another
+/// link never worked or goes down later.
 #[test]
 fn p7_p14_a_process_that_was_sent_something_finds_its_peer_lost_as_soon() {
     const DEAD: u64 = 8 * MILLISECOND;
@@ -400,7 +400,7 @@ fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     for turns in 0..60 {
         for (count, without_arrivals) in [(1, None), (2, None), (2, Some(0)), (2, Some(1))] {
             let mut pair = one_after_the_other(count);
-            // The other links have a longer way, or one that leads in one direction.
+            // The other links have a higher latency, or carry frames in one direction only.
             for shared in pair.topology.shared.iter().skip(1) {
                 shared.borrow_mut().faults.delay = 40_000;
                 without_arrivals.into_iter().for_each(|end| shared.borrow_mut().fail(WireFailure::NoArrivals(end)));
@@ -422,7 +422,8 @@ fn p7_p14_a_goodbye_while_a_link_still_connects_is_an_end_in_good_order() {
     }
 }
 
-/// One link reaches nobody, another works: frames for the first one do not wait for as long as a connection attempt may take.
+/// One link does not reach the peer, and another one works: frames do not wait until the connection attempt of the first link
+/// ends.
 #[test]
 fn p14_b37_a_link_that_never_connects_goes_down_if_another_hears_the_peer() {
     const DEAD: u64 = 8 * MILLISECOND;

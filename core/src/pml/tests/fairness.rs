@@ -1,4 +1,4 @@
-//! Every message that waits for room gets it in its turn. Bounds are in steps, each a poll of either side.
+//! Every message that waits for room gets it in its turn. Bounds are in steps; in a step each side polls once.
 
 use std::vec;
 use std::vec::Vec;
@@ -10,8 +10,8 @@ use crate::rail::Peer;
 use crate::rail::testing::{Answer, rails};
 use crate::time::Instant;
 
-/// Two engines of which the first streams a message of `len` bytes to the other, by all slots of the rail: its request, and that of
-/// the receive.
+/// Two engines of which the first streams a message of `len` bytes to the other and uses all slots of the rail; the requests of
+/// the send and of the receive.
 fn stream(config: Config, len: usize) -> (Vec<Engine>, Request, Request) {
     let mut engines = engines(2, config, 8, 512);
     let whole = recv(&mut engines[1], from(0, 1), memory(len));
@@ -38,7 +38,7 @@ fn p13_p27_held_back_sends_do_not_wait_for_a_stream() {
     assert_eq!((engines[0].test(sending), engines[1].test(whole)), (None, None), "the stream was over before");
 }
 
-/// The other way round: many messages are held back for lack of room, and the stream has its turns.
+/// Many messages are held back for lack of room, and a stream has its turns nevertheless.
 #[test]
 fn p13_a_stream_does_not_wait_for_held_back_sends() {
     let (mut engines, _, whole) = stream(Config { unexpected: 1024, units: 1024, ..WIDE }, 40_000);
@@ -56,7 +56,7 @@ fn p13_a_stream_does_not_wait_for_held_back_sends() {
     assert_eq!(engines[0].test(*held.last().unwrap()), None, "the stream came after all that was held back");
 }
 
-/// One slot at a time, for the first that asks: each peer with held-back messages has its turn.
+/// The rail has one free slot at a time, for the first message that is tried. Each peer with held-back messages has its turn.
 #[test]
 fn p13_peers_take_turns_at_a_rail_without_room() {
     let mut engines = over(rails(4), WIDE);
@@ -83,8 +83,8 @@ fn p13_peers_take_turns_at_a_rail_without_room() {
     assert!(left[1..].iter().all(|left| *left > 30 / 3), "{left:?} have left");
 }
 
-/// Answers to a flood take all slots of the rail, those that data may use included: a message of this side gets a slot all the
-/// same.
+/// The answers to a flood of messages take all slots of the rail, including those that data may use. A message of this side gets
+/// a slot nevertheless.
 #[test]
 fn p13_p15_control_frames_leave_room_for_messages() {
     let mut engines = engines(2, Config { requests: 64, ..WIDE }, 4, 512);
@@ -93,7 +93,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
     let (mut floods, mut coming) = (vec![], vec![]);
     let mut wanted = None;
     for round in 0..400 {
-        // SAFETY: the buffers live to the end of the test; nobody reads the bytes of those that are received.
+        // SAFETY: the buffers live to the end of the test; no code reads the received bytes.
         unsafe {
             while floods.len() < 16 {
                 let sending = engines[1].isend(Peer(0), 1, 1, Mode::Synchronous, Span::EMPTY);
@@ -123,7 +123,7 @@ fn p13_p15_control_frames_leave_room_for_messages() {
     panic!("in vain: {:?}", engines[0].counters());
 }
 
-/// Control frames pass messages that never cease: each has its turn.
+/// Each control frame leaves in its turn, although there are always messages that wait for room.
 #[test]
 fn p13_p15_messages_leave_room_for_control_frames() {
     let mut engines = engines(2, Config { requests: 64, ..WIDE }, 4, 512);

@@ -1,4 +1,4 @@
-//! Messages that are held back for lack of credit: which side asks, and that the asking ends.
+//! Messages that are held back for lack of credit: when the receiver asks for them, and that the asks end.
 
 use std::vec::Vec;
 
@@ -8,10 +8,10 @@ use crate::pml::matching::{ANY, Pattern};
 use crate::pml::*;
 use crate::time::Instant;
 
-/// No envelope for anybody: every message is held back.
+/// No peer has credit for an envelope, so every message is held back.
 const NONE: Config = Config { unexpected: 0, units: 0, ..WIDE };
 
-/// Two engines must not talk forever about a receive that nothing can match.
+/// Two engines must not exchange asks and replies forever about a receive that no message can match.
 #[test]
 fn p27_an_ask_that_found_nothing_is_not_repeated() {
     let mut engines = engines(2, NONE, 8, 512);
@@ -30,7 +30,7 @@ fn p27_an_ask_that_found_nothing_is_not_repeated() {
     finish(&mut engines, 0, held).unwrap();
 }
 
-/// Nor about a program that probes again and again, for one message or for several in turn.
+/// The asks also end if a program probes again and again, for one message or for several in turn.
 #[test]
 fn m12_p27_probes_that_find_nothing_ask_seldom() {
     for (tags, most, sleeps) in [(&[9][..], 2, true), (&[9, 8, 7], 60, false)] {
@@ -89,7 +89,7 @@ fn p27_a_message_held_back_behind_a_kept_answer_reaches_its_receive() {
     for config in [NONE, Config { unexpected: 4, units: 4, ..WIDE }] {
         let mut engines = engines(2, config, 8, 512);
         let (data, mut into) = (bytes(10, 1), [0; 10]);
-        // It uses up the credit, so that the next message is held back.
+        // This message uses up the credit, so the next one is held back.
         let filler = (config.unexpected != 0).then(|| send(&mut engines[0], 1, 1, Mode::Standard, &data));
         let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
         let other = recv(&mut engines[1], from(0, 9), &mut into);
@@ -119,8 +119,8 @@ fn p27_a_message_held_back_behind_a_kept_answer_reaches_its_receive() {
     }
 }
 
-/// Probes for several messages in turn, with more or less progress between them; only one of them finds a message. It is found,
-/// whatever the rhythm.
+/// A program probes for several messages in turn, with more or less progress between the probes. Only one of the messages exists.
+/// It is found, however much progress there is.
 #[test]
 fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
     let only = |tag| from(0, tag);
@@ -165,8 +165,8 @@ fn m12_p27_probes_in_turn_do_not_take_each_others_answer() {
     }
 }
 
-/// Two peers hold matching messages back, there is one envelope for probes, and the program wants the message of one of the two
-/// only.
+/// Two peers hold back messages that a probe wants. There is one envelope for probes, and the program wants the message of only
+/// one of the peers.
 #[test]
 fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     for (wanted, rhythm) in [(0, 0), (0, 1), (0, 2), (0, 3), (2, 0), (2, 1), (2, 2), (2, 3)] {
@@ -194,7 +194,7 @@ fn m12_p27_probes_of_two_peers_in_turn_find_both() {
     }
 }
 
-/// A probe that is not repeated leaves its answer behind: other probes get through nevertheless.
+/// The answer for a probe that is not repeated stays in its envelope. Other probes find their messages nevertheless.
 #[test]
 fn m12_p27_an_answer_that_no_probe_looks_for_any_more_is_sent_back() {
     let mut engines = engines(2, NONE, 8, 512);
@@ -273,7 +273,7 @@ fn m13_p27_matched_probes_take_more_messages_than_there_are_envelopes_for_probes
     }
 }
 
-/// Without a request for it a message stays where it is, and the probe reports that.
+/// If there is no free request, a matched probe reports that, and the message stays where it is.
 #[test]
 fn m13_p27_a_matched_probe_without_a_request_is_refused_and_takes_nothing() {
     let mut engines = engines(2, Config { requests: 4, ..NONE }, 8, 512);
@@ -307,7 +307,8 @@ fn m13_p27_a_matched_probe_without_a_request_is_refused_and_takes_nothing() {
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
 }
 
-/// A receive of a message whose sender was lost with it reports the failure. After the peer was deleted there is no such message.
+/// A matched probe took a message, and then its sender was lost: the receive reports the failure. After the peer was deleted, the
+/// message does not exist any more.
 #[test]
 fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
     for deleted in [false, true] {
@@ -339,7 +340,7 @@ fn p27_the_next_ask_is_found_in_few_steps() {
     settle(&mut engines);
     let all = *engines[1].counters();
     assert_eq!(all.asks_sent, 600); // those that the sender could satisfy
-    // At most the steps of a walk through all of them, and a few for each ask.
+    // At most the steps of one walk through all receives, and a few steps for each ask.
     assert!(all.ask_steps < 600 * 40, "{} steps for {} asks", all.ask_steps, all.asks_sent);
     // One more receive is found as quickly.
     let wanted = recv(&mut engines[1], from(ANY, 5000), last);
@@ -353,7 +354,7 @@ fn p27_the_next_ask_is_found_in_few_steps() {
     settle(&mut engines);
     assert!(engines[1].cancel(vain));
     let _ = engines[1].test(vain);
-    // When no peer holds messages back, the receives that come and go earn back the work of the order, and it is dropped.
+    // When no peer holds messages back, the order is dropped after as many operations as building it took steps.
     for _ in 0..30_000 {
         let receive = recv(&mut engines[1], from(2, 7), &mut into);
         assert!(engines[1].cancel(receive));
@@ -368,7 +369,7 @@ fn p27_the_next_ask_is_found_in_few_steps() {
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
 }
 
-/// Refusals that one peer has no room for must not delay those of another peer.
+/// Refusals to a peer whose rail has no room must not delay the refusals to another peer.
 #[test]
 fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
     let mut engines = engines(3, Config { requests: 64, ..WIDE }, 4, 512);
@@ -392,7 +393,7 @@ fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
-/// Credit comes back in time, however small the share: with half of it owed, so that no sender ever has to hold messages back.
+/// Credit comes back in time, however small the share: when half of it is owed. So no sender has to hold messages back.
 #[test]
 fn p27_credit_returns_before_a_sender_runs_out_of_it() {
     for share in [1, 2, 3, 8] {

@@ -1,4 +1,4 @@
-//! What a hostile peer may send: it is counted, accesses no memory, and ends no operation of others.
+//! Frames of a hostile peer: they are counted, access no memory, and end no operation of other peers.
 
 use std::{boxed::Box, vec};
 
@@ -48,7 +48,7 @@ fn heard<H: FromBytes>(rail: &mut loopback::Rail<'_>) -> H {
 }
 
 /// A hostile peer sends handles that are stale, forged, or of another peer's request, offsets beyond the limit, numbers from the
-/// past, and messages beyond its credit. All of it is counted, none touches memory.
+/// past, and messages beyond its credit. Each frame is counted, and none accesses memory.
 #[test]
 fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     let (mut engine, [mut liar, mut honest]) = among_strangers();
@@ -85,7 +85,7 @@ fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     for sequence in [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0] {
         tell(&mut liar, &wire::Match::new(1, 9, sequence), &[1, 2, 3]);
     }
-    // Frames that are none.
+    // Frames that are malformed.
     tell(&mut liar, &[0u8; 24], &[]);
     tell(&mut liar, &[0x2fu8; 40], &[]);
     tell(&mut liar, &wire::Finish::new(1), &[9]);
@@ -106,8 +106,8 @@ fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     assert!(into.iter().all(|byte| *byte == 0x33));
 }
 
-/// Only an answer may be sent back. A send that is no answer has its place at the receiver, and waits until the receiver decides,
-/// as it does if the receiver says nothing at all.
+/// Only an answer may be sent back. A send that is no answer has its place at the receiver. So it ignores such a reject, and
+/// waits until the receiver decides, as it does if the receiver sends nothing.
 #[test]
 fn p22_p27_a_send_that_is_no_answer_is_not_sent_back() {
     let (mut engine, [mut liar, _]) = among_strangers();

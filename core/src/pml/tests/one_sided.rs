@@ -48,7 +48,7 @@ impl Sides {
         unsafe { self.pair.engines[from].begin(Peer(to as u32), what, &self.remote[to], offset) }
     }
 
-    /// Begins operations as there are slots, and drives both engines until all are over. Returns how each ended.
+    /// Begins operations whenever slots are free, and drives both engines until all are over. Returns how each ended.
     fn run(&mut self, work: [Vec<(Transfer, u64)>; 2]) -> [Vec<Finish>; 2] {
         let mut begun = [Vec::new(), Vec::new()];
         let mut ends = [0, 1].map(|at: usize| vec![None; work[at].len()]);
@@ -79,7 +79,7 @@ impl Sides {
         panic!("no progress: {:?} {:?}", self.pair.engines[0].rma_used(), self.pair.engines[1].rma_used());
     }
 
-    /// Nothing is left of operations, and the memory can be deregistered.
+    /// Checks that no operation is left and that the memory can be deregistered.
     fn assert_clean(&mut self) {
         for at in 0..2 {
             for turn in 0.. {
@@ -196,7 +196,7 @@ fn b25_access_to_memory_that_was_deregistered_meanwhile_is_denied() {
     sides.begin(0, Transfer::Put(Span::of(&data)), AT).unwrap();
     let mut denied = false;
     for _ in 0..2_000 {
-        // Refused while a body is arriving.
+        // Deregistration is refused while a body is arriving.
         match sides.pair.engines[1].deregister(sides.registered[1]) {
             Ok(()) | Err(DeregisterError::Stale) => {}
             Err(error) => assert_eq!(error, DeregisterError::InUse),

@@ -1,4 +1,4 @@
-//! Rails that fail or are full at the wrong moment: whose memory is still in use, and what is left to do.
+//! Rails that fail or are full at critical moments: which memory is still in use, and which frames are still to be sent.
 
 use std::boxed::Box;
 use std::vec::Vec;
@@ -93,8 +93,8 @@ fn p7_a_receive_is_not_over_while_a_rail_writes_to_its_memory() {
     assert_eq!(engines[1].test(receive), Some(Err(Failure::PeerFailed(Peer(0)))));
 }
 
-/// A peer guesses the handle of a receive that waits for the bytes of its first fragment and has sent no ack. It cannot make a rail
-/// write to memory that nobody waits for.
+/// A peer guesses the handle of a receive that waits for the bytes of its first fragment and has sent no ack. The peer must not
+/// make a rail write bytes for which the receive has not asked.
 #[test]
 fn p22_p7_fragments_without_an_ack_touch_nothing() {
     let mut engines = pair(WIDE, slow_bodies);
@@ -165,7 +165,7 @@ fn p7_m6_frames_of_a_restarted_peer_are_received_after_its_loss() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
-/// The same for messages that were refused before their sender was deleted, and whose refusal could not be sent.
+/// As above, for messages that were refused before their sender was deleted, and whose refusals could not be sent.
 #[test]
 fn p7_m6_a_refusal_for_a_lost_peer_is_no_credit_of_its_successor() {
     let mut engines = pair(Config { unexpected: 8, units: 8, ..WIDE }, |_, _, _| {});
@@ -183,7 +183,7 @@ fn p7_m6_a_refusal_for_a_lost_peer_is_no_credit_of_its_successor() {
     assert_eq!((peer.granted.owed, peer.granted.kept_envelopes, peer.granted.kept_units), (0, 0, 0));
 }
 
-/// A caller that goes to sleep must have nothing left to send: room in a rail wakes nobody.
+/// A caller that goes to sleep must have nothing left to send: free room in a rail does not wake it.
 #[test]
 fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
     let mut engines = pair(Config { unexpected: 0, units: 0, ..WIDE }, |_, _, _| {});
@@ -203,7 +203,7 @@ fn p27_no_sleep_while_a_notice_or_an_ask_waits_for_room() {
     full(&engines[1], None);
     turn(&mut engines, 10);
     assert!(matches!(engines[1].test(receive), Some(Ok(_))));
-    // A receive that was posted since the last progress is to be asked for, too.
+    // A receive that was posted since the last progress is to be asked for as well.
     let _ = send(&mut engines[0], 1, 2, Mode::Standard, data(10));
     turn(&mut engines, 10);
     assert!(engines[1].arm());
@@ -234,7 +234,7 @@ fn p15_p23_a_full_link_is_asked_once_in_a_round() {
     let (first, second) = (sent(&engines, 0), sent(&engines, 1));
     assert!(second - first >= 10, "{first} {second}");
     assert!(engines[0].counters().busy - busy <= 2);
-    // Both have.
+    // Both links have room.
     answer(&engines, 0, None);
     turn(&mut engines, 50);
     let carried = (sent(&engines, 0) - first, sent(&engines, 1) - second);
@@ -247,7 +247,8 @@ fn p15_p23_a_full_link_is_asked_once_in_a_round() {
     assert!(into.iter().all(|into| into[..] == *data(2000)));
 }
 
-/// A lost peer's messages behind one that can never be finished do not take its place. Those before it are still received.
+/// One message of a lost peer can never be completed. The messages before it are still received. Those behind it are dropped, so
+/// that they do not take its place.
 #[test]
 fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
     let mut engines = pair(Config { first_sequence: u32::MAX.into(), ..WIDE }, slow_bodies);

@@ -1,4 +1,4 @@
-//! The smallest sizes, and that control frames leave when everything else is in use.
+//! Pools of the least sizes, and control frames that leave when everything else is in use.
 
 use std::boxed::Box;
 use std::string::ToString;
@@ -50,7 +50,7 @@ fn b14_limits_below_the_least_are_refused_by_name() {
 }
 
 proptest! {
-    /// The pools have all that their holders may use at once, whatever the configuration.
+    /// Whatever the configuration, the pools are as large as the sum of their holders' shares.
     #[test]
     fn b14_shares_sum_up_to_no_more_than_there_is(
         peers in prop_oneof![0..5u32, any::<u32>()],
@@ -77,7 +77,7 @@ proptest! {
 
 type Engine = Pml<'static, [Link<'static, loopback::Rail<'static>, Crc32c>; 1]>;
 
-/// Two engines over a link with a small window and `slots` slots, over a rail with `raw` slots.
+/// Two engines over links with a small window and `slots` slots, which use rails with `raw` slots.
 fn pair(config: Config, slots: u32, raw: u32) -> [Engine; 2] {
     let hub = Hub::new(&mut Arena::new(memory(Hub::cost(2, raw, 256))), 2, raw, 256).unwrap();
     let hub: &'static Hub<'static> = Box::leak(Box::new(hub));
@@ -124,7 +124,8 @@ fn leaves(slots: u32, raw: u32) {
     let send = |engine: &mut Engine, tag, mode, len| unsafe {
         engine.isend(to, 1, tag, mode, Span::of(&data[..len])).unwrap()
     };
-    // The first side's message takes the other's envelope and unit. The next one is held back and goes to the envelope for probes.
+    // A message of the first side takes the other side's envelope and unit. The next one is held back, and a probe moves it to
+    // the envelope for probes.
     let _ = send(&mut engines[0], 1, Mode::Standard, 8);
     let long = pending(send(&mut engines[0], 2, Mode::Standard, 1000));
     settle(&mut engines, &mut now);
@@ -132,14 +133,14 @@ fn leaves(slots: u32, raw: u32) {
         engines[1].iprobe(from(0, 2));
         settle(&mut engines, &mut now);
     }
-    // And the other side's messages: one in the first one's envelope, one held back.
+    // Two messages of the other side: one takes the first side's envelope, and one is held back.
     assert_eq!(send(&mut engines[1], 3, Mode::Standard, 8), Sending::Complete);
     let _ = pending(send(&mut engines[1], 3, Mode::Standard, 8));
     let _ = pending(send(&mut engines[1], 3, Mode::Standard, 8));
     settle(&mut engines, &mut now);
     assert_eq!(engines[1].used(), [2, 2, 1]);
 
-    // From here on the first side takes nothing, and all room for frames other than control frames is used up.
+    // From here on the first side does not poll, and all room for frames other than control frames gets used up.
     let rail = &mut engines[1].rails_mut()[0];
     let endpoint = crate::rail::Endpoint(0);
     let shape = |lane| Shape { tag: 0x80, lane, header: 8, len: 100 };
@@ -169,7 +170,7 @@ fn leaves(slots: u32, raw: u32) {
     settle(&mut engines[..1], &mut now);
     let phase = engines[0].requests.get(long.0).map(|state| state.phase);
     assert_ne!(phase, Some(Phase::Waiting), "{slots}, {raw}: the answer has not come");
-    // And then everything goes on.
+    // Afterwards everything goes on.
     settle(&mut engines, &mut now);
     assert!(matches!((engines[0].test(long), engines[1].test(receive)), (Some(Ok(_)), Some(Ok(_)))));
     assert_eq!(into[..], data[..]);

@@ -1,4 +1,4 @@
-//! The engine over several rails to one peer: which rail carries what, and what the rails see.
+//! The engine over several rails to one peer: which frames each rail carries, and which calls the rails get.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn memory(bytes: usize) -> &'static mut [u8] {
     Box::leak(vec![0u8; bytes].into_boxed_slice())
 }
 
-/// Two engines with three rails between them, whose attributes `tune` sets, and all that the first one sends.
+/// Two engines with three rails between them, whose attributes `tune` sets, and a record of all that the first engine sends.
 fn pair(config: Config, slots: u32, tune: fn(usize, &mut Attributes)) -> (Vec<Engine>, Log) {
     let log = Log::default();
     let hubs: Vec<&'static Hub<'static>> = (0..3)
@@ -156,7 +156,7 @@ fn p6_partial_reachability_and_handles_that_come_back() {
     let bytes = CONFIG.bytes(&rails.each_ref().map(Rail::attributes));
     let mut engine = Pml::new(CONFIG, &mut Arena::new(memory(bytes)), rails).unwrap();
     let params = engine.params();
-    // Reached by the second rail only, at its end 1.
+    // The peer is reached by the second rail only, at its end 1.
     engine
         .add_peer(Peer(1), &params, |index, rail| {
             if index == 0 { Err(Unreachable::OtherHost) } else { rail.add_peer(Peer(1), &1u32.to_le_bytes()) }
@@ -174,7 +174,7 @@ fn p6_partial_reachability_and_handles_that_come_back() {
     assert!(unused.poll(Instant::ZERO).is_none() && used.poll(Instant::ZERO).is_some());
 }
 
-/// A million messages, short and long: every slot of every pool comes back.
+/// After a million messages, short and long, every slot of every pool is free again.
 #[test]
 fn p32_nothing_is_left_after_many_messages() {
     let (mut engines, _) = pair(CONFIG, 16, |_, _| {});
@@ -263,7 +263,7 @@ fn p16_p18_p19_sends_beyond_the_cache_go_uncached_and_preparation_balances() {
     assert_eq!(*counts.borrow(), (2, 2));
 }
 
-/// A link that is not connected yet has no room. Frames in its turn take the other links.
+/// A link that is not connected yet has no room. Frames whose turn it is on that link take the other links.
 #[test]
 fn p12_nothing_waits_for_a_link_without_room() {
     use super::basic::WIDE;

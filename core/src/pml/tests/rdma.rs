@@ -1,4 +1,5 @@
-//! Two engines with rails of which some have a device; and an engine beside a bare rail that sends what the test likes.
+//! Messages that devices move: between two engines with rails of which some have a device, and between an engine and a bare rail
+//! that sends whatever the test wants.
 
 use std::{slice::from_mut, vec, vec::Vec};
 
@@ -73,7 +74,7 @@ impl Pair {
         Self { engines }
     }
 
-    /// The same; the receiver's device gets, or the sender's puts.
+    /// As above. The receiver's device gets, or the sender's device puts.
     fn that(gets: bool, configs: [Config; 2], links: usize, devices: usize) -> Self {
         let mut pair = Self::new(configs, links, devices);
         for engine in 0..2 {
@@ -106,7 +107,7 @@ impl Pair {
         unsafe { self.engines[1].irecv(from(0, 5), sink) }.unwrap()
     }
 
-    /// Both outcomes of a message, as soon as both requests are over.
+    /// The outcomes of a message's send and receive, as soon as both requests are over.
     fn outcomes(&mut self, send: Request, receive: Request) -> [Result<u64, Failure>; 2] {
         let mut told = [None, None];
         for _ in 0..2000 {
@@ -145,7 +146,7 @@ impl Pair {
         self.engines[0].counters().bytes_by_device - before
     }
 
-    /// Nothing is left of any message.
+    /// Checks that no slot or registration of any message is left.
     fn at_rest(&mut self) {
         self.turn(20);
         for at in 0..2 {
@@ -158,7 +159,7 @@ impl Pair {
         assert_eq!(regions as u32, kept);
     }
 
-    /// Frames of the peer for which the first engine had no use.
+    /// Frames of the peer that the first engine counted as stale, or as unused offers.
     fn odd(&self) -> u64 {
         let counters = self.engines[0].counters();
         counters.stale + counters.offers_unused
@@ -270,7 +271,7 @@ fn b38_accelerators_have_limits_of_their_own() {
     assert_eq!((goes_whole(900, true), goes_whole(900, false)), ((false, 64), (false, 128)));
 }
 
-/// A rail that copies while others go on reports the end. Until then neither side is over.
+/// A rail copies in the background and reports the end. Until then neither request is over.
 #[test]
 fn b38_copies_that_take_a_while_are_waited_for() {
     let mut pair = Pair::new([config(rdma::Config::OFF); 2], 1, 0);
@@ -298,7 +299,8 @@ fn b38_copies_that_take_a_while_are_waited_for() {
     assert!(pair.engines[1].test(receive).is_some_and(|told| told.is_ok()) && into == data);
 }
 
-/// No side registers more than a piece and the next one. Memory that is too short for it is not registered to move it.
+/// Neither side registers more than a piece and the next one. A piece below the rail's limit is moved from memory that is not
+/// registered.
 #[test]
 fn b51_b53_two_pieces_are_registered_at_a_time() {
     for gets in [false, true] {
@@ -344,7 +346,7 @@ fn p13_b51_a_device_and_other_links_share_a_message() {
     }
 }
 
-/// Whatever a device, a rail or a pool refuses, and on whichever side: the message arrives, in frames from there on.
+/// Whatever a device, a rail or a pool refuses, on either side: the message arrives, in frames from there on.
 #[test]
 fn p23_p14_bytes_that_devices_refuse_go_in_frames() {
     use Device::{Busy, Late, NotAvailable, Now};
@@ -478,7 +480,7 @@ fn p14_b51_a_link_that_goes_down_while_its_device_moves_a_message() {
     }
 }
 
-/// The peer is lost at every step. Requests end, and their memory is registered no longer when they do.
+/// The peer is lost at every step. Requests end, and at their end their memory is not registered any more.
 #[test]
 fn b10_p15_a_peer_that_is_lost_while_a_device_moves_a_message() {
     for gets in [false, true] {
@@ -547,8 +549,8 @@ fn b14_messages_that_find_no_slot_go_in_frames() {
     }
 }
 
-/// A kept registration serves the next message from and to the same memory. Their number is bounded, and they end when memory is
-/// forgotten.
+/// A kept registration serves the next message from and to the same memory. The number of kept registrations is bounded, and they
+/// end when memory is forgotten.
 #[test]
 fn b51_registrations_are_kept_bounded_and_forgotten() {
     let kept = |kept_pins| config(rdma::Config { kept_pins, ..MOVES });
@@ -570,14 +572,14 @@ fn b51_registrations_are_kept_bounded_and_forgotten() {
     assert_eq!(message(&mut pair), [(3, 0); 2]);
     assert_eq!(pair.engines[0].pins(), [0, 3]);
     assert_eq!(message(&mut pair), [(3, 3); 2]);
-    // A byte of the middle piece: only that piece is registered again.
+    // One byte of the middle piece is forgotten: only that piece is registered again.
     let at = (FIRST + BY_FRAMES + 300) as usize;
     pair.engines[0].forget_memory(data.as_ptr().cast_mut().wrapping_add(at), 1);
     assert_eq!([pair.engines[0].pins(), pair.engines[1].pins()], [[0, 2], [0, 3]]);
     assert_eq!(message(&mut pair), [(4, 5), (3, 6)]);
     pair.engines[0].forget_memory(data.as_ptr().cast_mut(), at - 300);
     assert_eq!(pair.engines[0].pins(), [0, 3], "nothing of what was registered lies there");
-    // More than are kept: the oldest go.
+    // More registrations than may be kept: the least recently used ones are dropped.
     let mut many = Pair::new([kept(2); 2], 1, 1);
     for len in [3000, 1074, 5000] {
         many.message(len);
@@ -666,8 +668,8 @@ fn fragments(pair: &mut Pair, others: &mut [Scripted]) -> usize {
     all
 }
 
-/// A sender is offered memory before the ack has come, twice, in the wrong place, beyond the message, with a forged key; and it
-/// gets reports of moves that it did not ask for.
+/// A sender gets offers before the ack, twice, for the wrong place, beyond the message, and with a forged key. It also gets
+/// reports of moves for which it did not ask.
 #[test]
 fn p22_b51_offers_of_a_hostile_receiver() {
     let (mut pair, mut stranger) = beside_a_stranger(MOVES);
@@ -700,8 +702,8 @@ fn p22_b51_offers_of_a_hostile_receiver() {
         (1, 1 << 32 | 77, 174, 300)
     );
     assert!(target[..300] == data[174..474] && target[300..].iter().all(|byte| *byte == 0));
-    // In the wrong place, of no bytes (which may pass for the end of offers), beyond the end; and a report on a piece that was
-    // never offered.
+    // Offers for the wrong place, of no bytes (which may count as the end of the offers), and beyond the end; and a report on a
+    // piece that was never offered.
     for (offset, len) in [(174, 300), (475, 300), (1999, 2)] {
         say(&mut stranger, &wire::Offer::new(sender, offset, len, key), &[]);
     }
@@ -761,8 +763,8 @@ fn p22_b51_reports_of_a_hostile_sender() {
     assert_eq!(pair.odd(), 9);
 }
 
-/// An offer that overtakes its ack finds no slot, and then there is one: the sender does not wait for an offer that has come and
-/// gone.
+/// There is no slot for an offer that overtakes its ack, and there is one when the ack comes. The sender does not wait for the
+/// offer that it has dropped.
 #[test]
 fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     let (mut pair, mut stranger) = beside_a_stranger(rdma::Config { messages: 1, ..MOVES });
@@ -790,8 +792,8 @@ fn b51_an_offer_that_found_no_slot_is_not_waited_for() {
     assert_eq!(fragments, 2 + (2000usize - 174).div_ceil(100) + (2000usize - 24).div_ceil(100));
 }
 
-/// An offer arrives for a receive that asked for none, of a message in frames. It is counted, and the receive ends like any other,
-/// whatever notice it needs. What waited behind it goes on.
+/// An offer arrives for a receive of a message that comes in frames. The offer is counted, and the receive ends like any other,
+/// with a notice if that is wanted. Requests that waited behind it go on.
 #[test]
 fn p22_an_offer_for_a_receive_of_frames_is_not_used() {
     for detached in [false, true] {
@@ -853,7 +855,7 @@ fn b51_p13_the_next_piece_by_another_rail() {
     assert_eq!([0, 1].map(|rail| pair.rail(0, rail).script.borrow().performed.len()), [1, 1]);
 }
 
-/// An offer that migrated is of its first link's memory, or another's: the link that brings it does not tell.
+/// An offer that has migrated may be for memory of any rail: the link that brings it does not tell which one.
 #[test]
 fn b51_p14_an_offer_that_migrated_is_not_used() {
     for early in [false, true] {
@@ -913,7 +915,7 @@ fn p27_b51_an_early_offer_for_an_answer_that_is_sent_back() {
         assert!(all.len() == 1 && all[0].common.flags & wire::FLAG_ANSWER != 0);
         all[0].sender.get()
     };
-    // The answer itself brings no bytes. One offer that is kept, and one without use.
+    // The answer itself brings no bytes. Of the two offers one is kept, and one is counted as unused.
     for len in [300, 0] {
         let sender = ask(&mut pair, &mut others);
         say(&mut others[0], &wire::Offer::new(sender, 150, len, key), &[]);

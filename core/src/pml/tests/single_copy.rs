@@ -1,4 +1,4 @@
-//! Single copy: which messages are exposed, when they are read, and how those go that cannot be read.
+//! Single copy: which messages are exposed, when they are read, and how messages arrive that cannot be read.
 
 use std::{boxed::Box, vec, vec::Vec};
 
@@ -20,7 +20,7 @@ const CONFIG: Config =
     Config { peers: 2, requests: 16, unexpected: 12, units: 12, unit_bytes: 8192, ..Config::SMALLEST };
 /// Longer than a message that is always copied, and no longer than a payload unit.
 const SHORT: usize = 6000;
-/// Longer than that.
+/// Longer than a payload unit.
 const LONG: usize = 10_000;
 
 struct Pair([Pml<'static, [Scripted; 1]>; 2]);
@@ -62,7 +62,7 @@ impl Pair {
         unsafe { self.0[1].irecv(pattern, Span::contiguous(into.as_mut_ptr(), into.len())) }.unwrap()
     }
 
-    /// Both outcomes.
+    /// The outcomes of the send and of the receive.
     fn ended(&mut self, send: Request, receive: Request) -> bool {
         let sent = self.0[0].test(send).map(|outcome| outcome.unwrap()).is_some();
         let received = self.0[1].test(receive).map(|outcome| outcome.unwrap()).is_some();
@@ -70,7 +70,8 @@ impl Pair {
         sent
     }
 
-    /// Exposed by the sender; read, not read, and fragments at the receiver.
+    /// Four counts: messages that the sender exposed; messages that the receiver read, and could not read; fragments that
+    /// arrived.
     fn counts(&self) -> [u64; 4] {
         let received = self.0[1].counters();
         [
@@ -111,7 +112,7 @@ fn one_message_is_exposed_at_a_time_and_the_others_are_copied() {
     assert_eq!(pair.counts()[..3], [1, 1, 0]);
     let fragments = pair.counts()[3];
     assert!(fragments > 0);
-    // With the answer the next message may be exposed.
+    // After the answer the next message may be exposed.
     let (send, receive) = (pair.send(8, Mode::Standard, datas[0]), pair.recv(8, &mut into[1]));
     pair.turn();
     assert!(pair.ended(send, receive) && into[1] == datas[0]);
@@ -120,7 +121,7 @@ fn one_message_is_exposed_at_a_time_and_the_others_are_copied() {
 
 #[test]
 fn an_exposed_message_without_a_receive_stays_where_it_is_until_there_is_one() {
-    // Too long for a unit, or to be matched before its sender is told.
+    // The message is too long for a unit, or its send must not complete before the match.
     for (len, mode) in [(LONG, Mode::Standard), (SHORT, Mode::Synchronous)] {
         let (mut pair, data, mut into) = (Pair::new(CONFIG), data(len, 3), vec![0; len]);
         let send = pair.send(7, mode, data);
@@ -243,7 +244,7 @@ fn p22_remote_buffers_that_are_forged_or_find_no_room_are_dropped() {
     pair.turn();
     assert_eq!(pair.0[1].counters().malformed, 5);
     assert_eq!(pair.0[1].used(), [0, 0, 0]);
-    // A unit is too short to keep the remote buffer in. Correct senders know that, and expose nothing.
+    // A unit is too short for a remote buffer. Correct senders know that, and expose nothing.
     let mut pair = Pair::new(Config { unit_bytes: 16, ..CONFIG });
     tell(&mut pair, 0x11, REMOTE_BUFFER_BYTES);
     pair.turn();
@@ -294,8 +295,8 @@ fn p27_a_receive_of_an_exposed_message_leaves_the_posting_order() {
     assert_eq!(pair.counts(), [6, 6, 0, 0]);
 }
 
-/// Windows over a rail with single copy: puts and gets are read, what cannot be read comes in frames, and exposed memory is revoked
-/// with the registration.
+/// Windows over a rail with single copy: the bytes of puts and gets are read, bytes that cannot be read come in frames, and
+/// exposed memory is revoked with the registration.
 #[test]
 fn b19_b25_b43_one_sided_bytes_are_read_by_single_copy_too() {
     let rma = rma::Config { regions: 2, operations: 2, window: 4 };

@@ -13,7 +13,7 @@ use crate::time::{Duration, Instant};
 const TIMEOUT: u64 = 1000;
 const VICTIM: u32 = 1;
 
-/// Engines that all have a stall time-out. Their time is 1.
+/// `count` engines that all have a stall time-out. Their time is 1.
 fn patient(count: u32) -> Vec<Engine> {
     let mut engines = engines(count, WIDE, 8, 512);
     engines.iter_mut().for_each(|engine| engine.set_stall_timeout(Duration::from_nanos(TIMEOUT)));
@@ -77,7 +77,7 @@ fn p7_a_stopped_peer_is_lost_after_the_stall_timeout() {
     }
 }
 
-/// Only one-sided operations and their answers were sent to it, and there is no room even for the keepalive.
+/// Only one-sided operations and their answers were sent to the stopped peer, and there is not even room for the keepalive.
 #[test]
 fn p7_a_stopped_peer_is_lost_that_only_one_sided_operations_went_to() {
     const OPERATIONS: u32 = 16;
@@ -89,11 +89,11 @@ fn p7_a_stopped_peer_is_lost_that_only_one_sided_operations_went_to() {
     let data = bytes(8, 1);
     for (at, memory) in (0..2).zip(&mut memory) {
         let other = 1 - at;
-        // SAFETY: the memory outlives the engines' use of it; nobody else looks at it.
+        // SAFETY: the memory outlives the engines' use of it, and no other code accesses it.
         let registered = unsafe { engines[at].register(memory.as_mut_ptr(), 512, Access::ANY, None) }.unwrap();
         let remote = engines[at].remote_memory(registered).unwrap();
         for _ in 0..OPERATIONS {
-            // SAFETY: the data stays until all is over.
+            // SAFETY: the data stays until all operations are over.
             unsafe { engines[other].begin(Peer(at as u32), Transfer::Put(Span::of(&data)), &remote, 0) }.unwrap();
         }
     }
@@ -113,7 +113,7 @@ fn p7_without_a_stall_timeout_a_stopped_peer_is_waited_for() {
     assert!(!engines[0].is_lost(Peer(VICTIM)) && engines[0].poll_at().is_none());
 }
 
-/// Nothing is waited for, so no keepalive is sent.
+/// No operation waits for the stopped peer, so no keepalive is sent to it.
 #[test]
 fn p7_a_stopped_peer_that_owes_nothing_is_not_lost() {
     let mut engines = patient(2);
@@ -150,7 +150,7 @@ fn p7_a_receive_from_any_source_ends_with_a_peer_that_something_was_sent_to() {
     assert!(!engines[0].is_lost(Peer(2)), "it was never spoken to");
 }
 
-/// This process was stopped itself: the others may have answered long ago, which it has yet to see.
+/// This process was stopped itself: it has not yet seen the answers that the others may have sent long ago.
 #[test]
 fn p7_a_process_that_was_stopped_itself_gives_no_peer_up() {
     let mut engines = patient(2);
@@ -180,7 +180,7 @@ fn p7_pauses_below_the_stall_timeout_harm_nothing() {
     }
 }
 
-/// A stalled peer that goes on is unknown: its messages are dropped, and what was sent to it is over.
+/// A stalled peer that runs again is lost here: its messages are dropped, and the operations with it have ended.
 #[test]
 fn p7_a_stalled_peer_that_goes_on_harms_no_other_peer() {
     let mut engines = patient(3);
@@ -206,13 +206,13 @@ fn engines_status(data: &[u8]) -> Status {
     Status { peer: Peer(0), tag: 6, received: data.len() as u64, delivered: data.len() as u64 }
 }
 
-/// It sends short messages on the fast path all the time, and never polls: its messages count as answers.
+/// A peer sends short messages on the fast path all the time, and never polls: its messages count as answers.
 #[test]
 fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it_stops() {
     let mut engines = patient(2);
-    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // of which the keepalive lies unread
+    let waits = recv(&mut engines[0], from(VICTIM, 6), &mut [0; 8]); // the keepalive for this receive stays unread
     let mut sent = 0;
-    // As many as there is credit for: a peer that does not poll gets none back.
+    // The peer sends as many messages as it has credit: without a poll it gets no credit back.
     for now in (10..3 * TIMEOUT).step_by(10) {
         if now % (TIMEOUT / 5) == 0 {
             let mut word = [0; 8];
@@ -229,7 +229,8 @@ fn p7_a_peer_that_sends_short_messages_and_never_polls_is_not_given_up_before_it
     assert_eq!(engines[0].test(waits), Some(Err(Failure::PeerFailed(Peer(VICTIM)))));
 }
 
-/// Stopped in a receive from any source, without a stall time-out of its own: to be given up is no normal end for it.
+/// A peer is stopped in a receive from any source, and has no stall time-out of its own. When it runs again, it learns that it
+/// was given up as a failure, not as a normal end.
 #[test]
 fn p7_a_peer_that_was_given_up_learns_it_as_a_failure() {
     let mut engines = patient(2);
@@ -242,7 +243,7 @@ fn p7_a_peer_that_was_given_up_learns_it_as_a_failure() {
     assert_eq!(engines[1].next_failed(), Some(Peer(0)), "floor 4 ends the receive");
 }
 
-/// A caller that sleeps is to wake for the next check.
+/// A caller that sleeps must wake for the next check: `poll_at` contains its time.
 #[test]
 fn p7_the_next_check_is_a_deadline() {
     let mut engines = patient(2);

@@ -1,5 +1,5 @@
-//! Peers that are connected and make no progress, over special rails: several links of which one is dead, one that is not connected
-//! yet, one that rarely asks the kernel, one that is never idle.
+//! Peers that are connected and make no progress, over special rails: several links of which one is dead, a rail that is not
+//! connected yet, a rail that rarely asks the kernel, a rail that is never idle.
 
 use std::{boxed::Box, vec::Vec};
 
@@ -44,7 +44,7 @@ fn await_acquaintance<R: Rails>(engine: &mut Pml<'static, R>) {
     wait_for(engine, 1);
 }
 
-/// The first link is dead, which nobody has noticed: neither keepalive nor reply gets through by it.
+/// The first link is dead, and neither side has noticed: it delivers neither keepalives nor replies.
 #[test]
 fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
     for directions in [[true; 2], [true, false], [false, true]] {
@@ -64,7 +64,7 @@ fn p7_p14_a_peer_answers_by_the_links_that_are_left() {
     }
 }
 
-/// A link on which nothing was in flight goes down, late: keepalives took the others.
+/// A link without frames in flight goes down late, after keepalives have taken the other links.
 #[test]
 fn p7_p14_an_idle_link_that_goes_down_restarts_no_count() {
     for used in [false, true] {
@@ -91,7 +91,7 @@ fn p7_p14_an_idle_link_that_goes_down_restarts_no_count() {
     }
 }
 
-/// No keepalive was ever sent to it.
+/// No keepalive could be sent to a peer that is not connected, so it is not given up.
 #[test]
 fn p7_a_peer_that_is_not_connected_yet_is_not_given_up() {
     let rails = rails(2);
@@ -138,7 +138,7 @@ fn p7_a_peer_that_answers_is_not_given_up_though_there_is_no_room_at_any_check()
     assert!(looks >= 36, "{looks}");
 }
 
-/// The same for a caller that sleeps when it may: a keepalive without room does not wait until the next check.
+/// As above, for a caller that sleeps whenever it may: a keepalive without room does not wait until the next check.
 #[test]
 fn p7_a_peer_that_answers_is_not_given_up_by_a_caller_that_sleeps_between_checks() {
     let rails = rails(2);
@@ -198,7 +198,7 @@ impl FastPath for Odd {
         }
         match self.rail.poll(Instant::ZERO)? {
             Event::Frame(frame) if frame.tag == tag && frame.short().is_some() => {
-                // Its body is read in place: in the frame that is kept.
+                // The body is read in place, in the frame that is kept.
                 self.last.insert(frame).short()
             }
             other => {
@@ -240,7 +240,7 @@ fn odd(count: u32, every: u32, quick: bool) -> Vec<Pml<'static, [Odd; 1]>> {
     engines((0..count).map(rail).collect())
 }
 
-/// A poll without result is no proof that nothing lies in the kernel.
+/// A poll without an event does not prove that the kernel has no frame.
 #[test]
 fn p7_rails_are_armed_before_a_peer_is_given_up() {
     for phase in 0..4 {
@@ -250,7 +250,7 @@ fn p7_rails_are_armed_before_a_peer_is_given_up() {
         }
         wait_for(&mut engines[0], 1);
         for round in 1..200 {
-            // It computes, and polls now and then. The other one answers at once.
+            // The first engine computes, and polls now and then. The other one answers at once.
             engines[0].progress(at(round * (TIMEOUT / 4 + 1)));
             for _ in 0..16 {
                 engines[1].progress(at(1));
@@ -260,7 +260,7 @@ fn p7_rails_are_armed_before_a_peer_is_given_up() {
     }
 }
 
-/// Others send all the time, so that the rail is never idle.
+/// Other peers send all the time, so the rail is never idle.
 #[test]
 fn p7_a_stopped_peer_is_lost_in_time_though_others_send_all_the_time() {
     for quick in [false, true] {

@@ -8,13 +8,13 @@ use super::failover::{Cables, Pair};
 use crate::pml::*;
 use crate::rail::testing::link::LinkFailure;
 
-/// An answer that comes before earlier messages is sent back. While these are on a link that stands still nothing changes, and the
-/// two must not talk about it at the speed of the other link.
+/// An answer that has overtaken earlier messages is sent back. While these are on a link that stands still, nothing changes. The
+/// two sides must not exchange asks and answers at the speed of the other link meanwhile.
 #[test]
 fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     let mut pair = Pair::<Cables>::new(Config { unexpected: 8, units: 8, ..WIDE }, 2, None);
     let data = bytes(10, 1);
-    // First fragments take the links in turn: the second message takes the other link, and everything but the third.
+    // First fragments take the links in turn: the other link carries the second message, and everything except the third.
     pair.topology.net.borrow_mut().stalled = Some((1, 1));
     let sends: Vec<_> = (0..3).map(|tag| pair.send(0, tag, Mode::Standard, &data)).collect();
     assert_eq!(sends[..2], [Sending::Complete; 2]);
@@ -39,8 +39,8 @@ fn p27_p14_an_answer_that_comes_too_early_is_sent_back_once() {
     pair.assert_clean("in the end");
 }
 
-/// A stream takes what room a link gets, and has more bytes than there is ever room for. Frames that another link could not deliver
-/// go first.
+/// A stream takes all room that a link gets, and has more bytes than there is room for. Frames that another link could not
+/// deliver go first.
 #[test]
 fn p14_migrated_frames_do_not_wait_for_streams() {
     const LONG: usize = 60_000;
@@ -63,7 +63,8 @@ fn p14_migrated_frames_do_not_wait_for_streams() {
     assert!(pair.finish(1, receive).is_ok() && pair.finish(0, send).is_ok() && into == data);
 }
 
-/// When a link goes down, a link that was not used yet is used: else nobody would notice that the peer is gone from it, too.
+/// When a link goes down, a frame is sent on a link that was not used yet: otherwise this side would not notice that the peer
+/// cannot be reached by that link either.
 #[test]
 fn p14_a_link_that_was_never_used_is_tried_when_another_goes_down() {
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);

@@ -1,4 +1,4 @@
-//! A kept message goes to its receive, and its envelope is free again.
+//! Giving kept messages to their receives, and freeing their envelopes.
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
@@ -21,7 +21,7 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = state.fits();
         state.moved = u64::from(envelope.body);
         state.remote = Remote::handle(envelope.sender);
-        state.phase = Phase::Responding; // not `Receiving`: nothing was asked for yet
+        state.phase = Phase::Responding; // not `Receiving`: no ack was sent, so no fragment may come
         if envelope.filling {
             envelope.stage = EnvelopeStage::Claimed;
             envelope.next = OptSlot::some(request);
@@ -34,7 +34,7 @@ impl<R: Rails> Pml<'_, R> {
             let (buffer, rail) = self.kept_remote_buffer(envelope.unit);
             self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
-            // SAFETY: the unit was filled and is ours; the caller of `irecv` guarantees that the sink is valid.
+            // SAFETY: the unit was filled and belongs to this engine; the caller of `irecv` guarantees that the sink is valid.
             unsafe { state.span.unpack(base, len) };
             self.counters.copied = self.counters.copied.wrapping_add(len as u64);
         }
@@ -47,7 +47,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// The payload of a kept message has arrived whole.
+    /// Handles that the whole payload of a kept message has arrived.
     pub(in crate::pml) fn filled(&mut self, handle: Handle) {
         let Some(envelope) = self.envelopes.get_mut(handle) else { return };
         envelope.filling = false;
@@ -65,8 +65,8 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
-    /// Frees an envelope and its unit, and owes the peer the credit for both. `answer`: a kept answer of the peer is kept no
-    /// longer.
+    /// Frees an envelope and its unit, and owes the peer the credit for both. `answer`: if the message is an answer, the peer has
+    /// no kept answer any more.
     pub(in crate::pml) fn give_back(&mut self, handle: Handle, answer: bool) {
         let Some(envelope) = self.envelopes.free(handle) else { return };
         if let Some(unit) = envelope.unit.get().and_then(|slot| self.units.handle(slot)) {

@@ -1,4 +1,4 @@
-//! A message without a receive is kept, within the credit of its sender.
+//! Keeping messages that have no receive yet, within the credit of their sender.
 
 use crate::convertor::Span;
 use crate::list::OptSlot;
@@ -25,8 +25,8 @@ impl<R: Rails> Pml<'_, R> {
     ) -> Option<u32> {
         let body = frame.len.wrapping_sub(u32::from(first.header));
         let answer = first.flags & wire::FLAG_ANSWER != 0;
-        // Each peer has its share and no more. Else a peer that ignores its credit would take the credit of others. Envelopes
-        // beyond all credit are for answers only, which carry no payload.
+        // Each peer gets at most its share: otherwise a peer that ignores its credit would take the credit of others. Envelopes
+        // beyond all credit are only for answers, which carry no payload.
         let quota = self.config.quota();
         let room = self.peers.get(frame.from.0 as usize).is_some_and(|peer| match answer {
             true => body == 0,

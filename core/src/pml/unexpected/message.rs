@@ -6,13 +6,13 @@
 pub struct Envelope {
     /// The sender.
     pub peer: crate::rail::Peer,
-    /// Its tag.
+    /// The tag of the message.
     pub tag: u32,
-    /// Bytes of the message.
+    /// The length of the message in bytes.
     pub len: u64,
 }
 
-/// A message that a matched probe took. No other receive can get it.
+/// A message that a matched probe took: `MPI_Message` of MPI. Only [`imrecv`](crate::pml::Pml::imrecv) receives it.
 #[derive(PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[must_use = "a matched message that is never received keeps its envelope, or its request"]
@@ -24,6 +24,6 @@ pub struct Message(pub(crate) MessageSource);
 pub(crate) enum MessageSource {
     /// In the envelope for which its sender had credit.
     Envelope(crate::pool::Handle),
-    /// It was an answer: in the request that is to receive it, so that its envelope beyond all credit is free for others.
+    /// In the request that is to receive it. The message was an answer, and its envelope beyond all credit is free for others.
     Request(crate::pool::Handle),
 }

@@ -1,4 +1,4 @@
-//! Messages that are refused, and the refusals to their senders.
+//! Refusing messages, and the list of refusals that are to be sent.
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
@@ -9,11 +9,11 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Refuses a message: notifies its sender and frees the envelope, now or when there is room.
+    /// Refuses a kept message: tells its sender and frees the envelope, now or when there is room. The message is in no queue.
     pub(in crate::pml) fn refuse(&mut self, slot: u32, reason: Reason) {
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         if !envelope.rendezvous {
-            return self.refuse_silently(slot); // the send is complete: there is nobody to tell
+            return self.refuse_silently(slot); // the send is complete: the sender does not wait
         }
         envelope.stage = EnvelopeStage::Refused;
         envelope.sequence = reason as u32;
@@ -34,6 +34,7 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Sends the refusal of a message, or puts it into the list of refusals if there is no room.
     pub(in crate::pml) fn put_refused(&mut self, slot: u32) {
         if !self.send_refusal(slot)
             && let Some(envelope) = self.envelopes.at_mut(slot)

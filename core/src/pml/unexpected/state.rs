@@ -4,11 +4,11 @@ use zerocopy::FromZeros;
 
 use crate::list::OptSlot;
 
-/// In `Unexpected::flags`: an answer to an ask for one tag. Messages with other tags may come before it, so a receive of any tag
-/// must not take it.
+/// In `Unexpected::flags`: an answer to an ask for one tag. The peer may hold back earlier messages with other tags, so a receive
+/// of any tag must not take this one.
 pub(crate) const NARROW: u8 = 0x80;
 
-/// In `Unexpected::flags`: a probe found it.
+/// In `Unexpected::flags`: a probe found the message.
 pub(crate) const SEEN: u8 = 0x40;
 
 /// The stage of an envelope.
@@ -21,7 +21,7 @@ pub(crate) enum EnvelopeStage {
     Queued,
     /// A matched probe took the message.
     Taken,
-    /// A matched probe took the message; then its sender was lost before all of it had come.
+    /// A matched probe took the message; then its sender was lost before the whole message had arrived.
     Broken,
     /// The message matched while its payload was arriving.
     Claimed,
@@ -38,7 +38,7 @@ pub(crate) struct Unexpected {
     pub filling: bool,
     /// The sender waits for an ack, a finish or a reject.
     pub rendezvous: bool,
-    /// `wire::FLAG_*` of the header.
+    /// `wire::FLAG_*` of the header, [`NARROW`] and [`SEEN`].
     pub flags: u8,
     pub peer: u32,
     pub context: u32,
