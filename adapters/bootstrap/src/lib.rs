@@ -35,8 +35,8 @@
 //! | `TOWLINE_JOB` | the job's number, up to 16 hexadecimal digits, equal in all ranks | an error, except in a job of size 1 |
 //! | `TOWLINE_KEY` | the job's secret, 64 hexadecimal digits, equal in all ranks; never put it on a command line, where other users can read it | an error, except in a job of size 1 |
 //! | `TOWLINE_LISTEN` | where rank 0 itself runs the server, such as `0.0.0.0:4000`; the others ignore it | a launcher runs the server |
-//! | `TOWLINE_TRANSPORTS` | transports to use, such as `sm,tcp` | all available transports |
-//! | `TOWLINE_LINKS` | number of links to each peer, for transports that support several | the transport decides |
+//! | `TOWLINE_TRANSPORTS` | transports to use, such as `sm,tcp` | `sm` and `tcp`, as far as they work |
+//! | `TOWLINE_LINKS` | number of links to each peer, for transports that support several | 1 |
 //! | `TOWLINE_HOST` | name of this host within the job | the system's host name |
 //! | `TOWLINE_LOCAL` | ranks on this host, such as `0-3,8` | unknown |
 //!

@@ -28,6 +28,11 @@
 //! | loopback | the rail of a rank to itself | `self` | `self` | - |
 //! | frame | the unit that a rail carries: a tag, a header, a body | fragment, descriptor | active message | packet |
 //! | active-message tag | the consumer at the receiver that a frame is for | `mca_btl_base_tag_t` | active message id | - |
+//! | slot | a place in a table of fixed size, or in a ring; pools name it by number and generation | free-list item | memory pool element | - |
+//! | grant | memory of a rail that a sender has reserved for one frame | - | `am_bcopy` buffer | `inject` buffer |
+//! | sink | the memory into which a receiver lets a rail write a body | - | - | posted receive buffer |
+//! | doorbell | a word in shared memory that tells a peer of something new | fast box, FIFO | - | doorbell of a device |
+//! | floor | a layer of the code, which imports only from lower ones | - | - | - |
 //! | progress | handling frames that have arrived, and sending frames that wait | `opal_progress` | `ucp_worker_progress` | reading a completion queue |
 //! | wait handle | a file descriptor to sleep on until something comes | - | wakeup: `ucp_worker_get_efd` | wait object (`FI_WAIT_FD`) |
 //! | progress thread | a thread of the library that makes progress | async progress | progress thread | `FI_PROGRESS_AUTO` |
@@ -61,6 +66,7 @@
 //! | flush | wait until operations are done at the target | `btl_flush`, `MPI_Win_flush` | `ucp_ep_flush_nbx` | `FI_DELIVERY_COMPLETE` |
 //! | emulated | a one-sided operation that is done by active messages | `btl_base_am_rdma` | software RMA | emulated RMA (RxM, RxD) |
 //! | native | a one-sided operation that is done by the device, or by the initiator in mapped memory | native | native | native |
+//! | exposed memory | memory of a sender that a receiver may read by itself, described by a remote buffer of 16 bytes | single copy of vader | rendezvous with `rkey` | - |
 //! | single copy | the receiver copies directly from the sender's memory | smsc: CMA, KNEM, XPMEM | rkey and get zcopy (CMA) | CMA, XPMEM (shm provider) |
 //! | accelerator | a device with memory of its own | accelerator framework | memory type | `FI_HMEM` |
 //!
@@ -71,7 +77,10 @@
 //! | acknowledgement (ack) | reports which frames have arrived | RFC 9293; selective: RFC 2018 |
 //! | duplicate | a frame that has arrived before | D-SACK, RFC 2883 |
 //! | reordering | a frame arrives before one that left earlier | RFC 8985 |
-//! | gap | a number whose frame has not arrived by this link; it may come later, or by another link | sequence gap |
+//! | gap | a number of a link with which no frame will come, because its frame migrated and names another link as its origin | - |
+//! | nack | a receiver's request for frames that it refused or lost | NAK, RFC 4585 |
+//! | probe | a frame that asks for an acknowledgement, to find the loss of the last frames or a silent peer | tail loss probe, RFC 8985 |
+//! | hello | the first frame of a handshake | SYN, RFC 9293; ClientHello of TLS |
 //! | loss detection | losses are found by the order in which frames left, and losses of the last frames by probes | RACK-TLP, RFC 8985 |
 //! | retransmission time-out | the time without an acknowledgement after which a frame is sent again | RFC 6298 |
 //! | congestion window | how many frames may be unacknowledged | RFC 5681 |

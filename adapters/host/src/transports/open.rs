@@ -38,7 +38,8 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid, progress_thread: bool
                 "sm" => open_sm(config, job, grid, progress_thread),
                 "tcp" => open_tcp(config, job, grid, link as u8, number, progress_thread),
                 "udp" => open_udp(config, job, grid, link as u8, number, progress_thread),
-                _ => open_verbs(config, job, grid, link as u8, number, progress_thread),
+                "verbs" => open_verbs(config, job, grid, link as u8, number, progress_thread),
+                other => Err(format!("no function opens the transport {other}")),
             };
             match rail {
                 Ok(rail) => opened.rails.push(rail),
