@@ -1,8 +1,8 @@
 //! The arena: one block of memory of the caller, from which the tables of an engine are taken at set-up.
 //!
-//! All state of the core is in tables from an [`Arena`], and nothing is allocated afterwards. The block must be zeroed, and every table
-//! starts as zeros. So a host can pass a fresh private mapping: pages of a table that are never used are never touched, and a table for
-//! 100,000 peers costs only the pages that are used.
+//! All state of the core is in tables from an [`Arena`], and nothing is allocated afterwards. The block must be zeroed, and every
+//! table starts as zeros. So a host can pass a fresh private mapping: pages of a table that are never used are never touched, and
+//! a table for 100,000 peers costs only the pages that are used.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -29,8 +29,8 @@ pub struct Arena<'m> {
     block: PhantomData<&'m mut [u8]>,
 }
 
-// SAFETY: an arena is the only owner of its block (it was made from a unique borrow, or the caller of `from_zeroed` vouches for that),
-// and a `&mut [u8]` may move between threads.
+// SAFETY: an arena is the only owner of its block (it was made from a unique borrow, or the caller of `from_zeroed` vouches for
+// that), and a `&mut [u8]` may move between threads.
 unsafe impl Send for Arena<'_> {}
 
 impl<'m> Arena<'m> {
@@ -44,8 +44,8 @@ impl<'m> Arena<'m> {
     /// Makes an arena over `len` bytes at `block` that are zero, without touching them.
     ///
     /// # Safety
-    /// The bytes are valid for reads and writes for all of `'m`, nothing else accesses them during that time, and all of them are zero, as
-    /// in a fresh anonymous mapping or in `.bss`.
+    /// The bytes are valid for reads and writes for all of `'m`, nothing else accesses them during that time, and all of them are
+    /// zero, as in a fresh anonymous mapping or in `.bss`.
     pub const unsafe fn from_zeroed(block: NonNull<u8>, len: usize) -> Self {
         Self { next: block, left: len, block: PhantomData }
     }
@@ -106,8 +106,9 @@ impl<'m> Arena<'m> {
         self.left
     }
 
-    /// The most bytes that a table of `count` items takes, to compute the size of a block: the size of the table, rounded up to a multiple
-    /// of 8, and the padding for an alignment above 8. A block that does not begin at a multiple of 8 needs up to 7 more bytes.
+    /// The most bytes that a table of `count` items takes, to compute the size of a block: the size of the table, rounded up to a
+    /// multiple of 8, and the padding for an alignment above 8. A block that does not begin at a multiple of 8 needs up to 7 more
+    /// bytes.
     pub const fn cost<T>(count: usize) -> usize {
         let size = count.saturating_mul(size_of::<T>());
         let rounded = if size > usize::MAX - 8 { size } else { size.next_multiple_of(8) };

@@ -1,7 +1,7 @@
 //! Blame: the side that has to act on an error.
 //!
-//! Each operation has its own error enum, beside the operation. All of them implement [`core::error::Error`], and their `blame` returns a
-//! [`Blame`].
+//! Each operation has its own error enum, beside the operation. All of them implement [`core::error::Error`], and their `blame`
+//! returns a [`Blame`].
 
 /// The side that has to act on an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,7 +1,7 @@
 //! Macros for log lines. They use `defmt`, the `log` crate, or nothing, as the features of the crate say.
 //!
-//! Callers use `trace!`, `debug!` and `warn!` with plain `{}` placeholders, which both crates accept. Without either feature the arguments
-//! are type-checked, and compile to nothing.
+//! Callers use `trace!`, `debug!` and `warn!` with plain `{}` placeholders, which both crates accept. Without either feature the
+//! arguments are type-checked, and compile to nothing.
 
 #[cfg(all(feature = "defmt", feature = "log"))]
 compile_error!("the features `defmt` and `log` of towline-core exclude each other: choose one");

@@ -1,7 +1,8 @@
-//! Pools: a fixed number of slots for items of one type. Slots are taken and freed in constant time, and named by slot and generation.
+//! Pools: a fixed number of slots for items of one type. Slots are taken and freed in constant time, and named by slot and
+//! generation.
 //!
-//! A [`Handle`] may be sent to a peer and come back. It finds its slot only during the use of the slot for which it was given out. A
-//! stale, forged or out-of-range handle finds nothing.
+//! A [`Handle`] may be sent to a peer and come back. It finds its slot only during the use of the slot for which it was given
+//! out. A stale, forged or out-of-range handle finds nothing.
 //!
 //! ```
 //! use towline_core::{arena::Arena, pool::Pool};

@@ -165,8 +165,8 @@ fn sm(config: &Config) -> towline_sm::Config {
     sm
 }
 
-/// The configuration of a tcp rail with these settings. Wrong addresses and ports do not matter for its size; the list of transports
-/// reports them.
+/// The configuration of a tcp rail with these settings. Wrong addresses and ports do not matter for its size; the list of
+/// transports reports them.
 fn tcp(config: &Config) -> towline_tcp::Config {
     let mut tcp = towline_tcp::Config::new(0, 0, JobKey::new([0; 32])); // nobody connects
     let _ = tcp.apply(&config.tcp);

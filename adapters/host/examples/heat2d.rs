@@ -181,7 +181,8 @@ impl Block {
         let cells = &self.cells;
         let edges = self.edges.each_mut();
         world.scope(|s| {
-            // The upper edge of a block goes to the lower side of its neighbour's frame. `side ^ 1` is the side opposite to `side`.
+            // The upper edge of a block goes to the lower side of its neighbour's frame. `side ^ 1` is the side opposite to
+            // `side`.
             for ((side, edge), neighbour) in (0u32..).zip(edges).zip(neighbours) {
                 if let Some(neighbour) = neighbour {
                     s.irecv(neighbour, side ^ 1, &mut edge[..])?;

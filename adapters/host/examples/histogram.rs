@@ -134,8 +134,8 @@ impl Table {
     }
 }
 
-/// FNV-1a, never 0. Two words of a file with the same hash would be counted as one. With a million different words that happens in
-/// one of 37 million files.
+/// FNV-1a, never 0. Two words of a file with the same hash would be counted as one. With a million different words that happens
+/// in one of 37 million files.
 fn hash(word: &str) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     word.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)

@@ -16,8 +16,8 @@ fn taken() -> Duration {
     Duration::new(taken.tv_sec as u64, taken.tv_nsec as u32)
 }
 
-/// How many context switches this process made: one for each sleep, and one for each turn of a loop that yields, which takes little
-/// processor time on a busy machine.
+/// How many context switches this process made: one for each sleep, and one for each turn of a loop that yields, which takes
+/// little processor time on a busy machine.
 fn switches() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let status = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok());

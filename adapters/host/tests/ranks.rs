@@ -59,8 +59,8 @@ fn m7_m10_blocking_sends_in_a_ring_and_receives_from_any_source() {
                 let mut into = [0u32; 2];
                 let status = world.recv(Any, Any, &mut into).unwrap();
                 assert_eq!((status.source, status.tag, status.count::<u32>(), into), (left, round, 2, [round, left]));
-                // Messages of one source arrive in order although any tag matches. The barrier keeps a fast neighbour from getting
-                // ahead.
+                // Messages of one source arrive in order although any tag matches. The barrier keeps a fast neighbour from
+                // getting ahead.
                 world.barrier().unwrap();
             }
         });

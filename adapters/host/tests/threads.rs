@@ -1,5 +1,5 @@
-//! Several threads in one context, with and without a progress thread. The ranks are threads, too, each with its own membership in
-//! the job.
+//! Several threads in one context, with and without a progress thread. The ranks are threads, too, each with its own membership
+//! in the job.
 
 #[allow(dead_code)] // other tests use the rest
 mod common;

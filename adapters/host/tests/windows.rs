@@ -17,8 +17,8 @@ use processes::{Job, clock, report, resources};
 use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, Window, World};
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 
-/// How ranks are connected: transport, number of links, and whether windows are mapped where that is possible. Windows that are not
-/// mapped are accessed by frames.
+/// How ranks are connected: transport, number of links, and whether windows are mapped where that is possible. Windows that are
+/// not mapped are accessed by frames.
 fn transports() -> Vec<(&'static str, &'static str, &'static str)> {
     let all = selection::with_links(&[("sm", "1"), ("tcp", "1"), ("tcp", "3"), ("udp", "1"), ("udp", "2")]);
     let mapped = all.iter().map(|(transport, links)| (*transport, *links, "true"));
@@ -187,8 +187,8 @@ fn vectors(world: &World) {
     window.close().unwrap();
 }
 
-/// All ranks add to a word of rank 0's part: rank 0 itself, one that maps it, one that sends frames over sm, and two over tcp. The
-/// result of each call, and its begin and end, agree with some sequential order of the calls.
+/// All ranks add to a word of rank 0's part: rank 0 itself, one that maps it, one that sends frames over sm, and two over tcp.
+/// The result of each call, and its begin and end, agree with some sequential order of the calls.
 fn mixed() {
     let rank: u32 = std::env::var("TOWLINE_RANK").unwrap().parse().unwrap();
     let world = Builder::new().configure(|config| {

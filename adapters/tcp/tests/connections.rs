@@ -31,8 +31,8 @@ fn a_connection_is_made_on_first_use_and_not_before() {
     assert_eq!((world.rails[0].counters().established, world.rails[1].counters().established), (1, 1));
 }
 
-/// Both sides request a connection at the same time. Whatever the order of polls, one connection is left, and the end of the other
-/// one is never taken for the loss of the peer.
+/// Both sides request a connection at the same time. Whatever the order of polls, one connection is left, and the end of the
+/// other one is never taken for the loss of the peer.
 #[test]
 fn p6_simultaneous_connects_end_with_one_connection() {
     let mut simultaneous = 0;

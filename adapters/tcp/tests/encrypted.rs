@@ -236,7 +236,8 @@ fn settings_with_the_same_result_connect() {
     assert_eq!(relayed.world.rails[1].counters().established, 1);
 }
 
-/// More bytes arrive behind a held frame than the staging buffer takes. The rest is in opened records, which epoll does not report.
+/// More bytes arrive behind a held frame than the staging buffer takes. The rest is in opened records, which epoll does not
+/// report.
 #[test]
 fn bytes_behind_a_held_frame_are_delivered() {
     let rails = (0..2).map(|rank| {

@@ -110,8 +110,8 @@ fn proofs_can_be_neither_reflected_nor_replayed() {
     assert_eq!(world.rails[0].counters().refused_key, 2, "replayed");
 }
 
-/// An observer can replay the key exchange message of a recorded hello, also in other hellos, and each answer costs a Diffie-Hellman
-/// computation. Only a limited number is answered in a second. Ranks connect nevertheless.
+/// An observer can replay the key exchange message of a recorded hello, also in other hellos, and each answer costs a
+/// Diffie-Hellman computation. Only a limited number is answered in a second. Ranks connect nevertheless.
 #[test]
 fn replayed_key_exchanges_are_answered_at_a_limited_rate() {
     let mut setting = config(0);
@@ -204,7 +204,8 @@ fn a_slow_caller_is_refused_at_the_deadline() {
     exchange(&mut world, &endpoints);
 }
 
-/// With more silent callers than may be pending, a rank of the job waits in the kernel's queue and is accepted after the deadline.
+/// With more silent callers than may be pending, a rank of the job waits in the kernel's queue and is accepted after the
+/// deadline.
 #[test]
 fn a_flood_of_silent_callers_does_not_lock_the_job_out() {
     let limited = |rank| {

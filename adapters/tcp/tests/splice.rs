@@ -1,5 +1,5 @@
-//! Long bodies with a checksum are sent through a pipe, as the sender's pages. Whatever part of them the kernel accepts at once, the
-//! stream is the same as with copies.
+//! Long bodies with a checksum are sent through a pipe, as the sender's pages. Whatever part of them the kernel accepts at once,
+//! the stream is the same as with copies.
 
 mod common;
 
@@ -120,8 +120,8 @@ fn a_body_that_fits_into_the_kernel_is_sent_at_once() {
     expect(&mut world, stream, &frame, &mut vec![]);
 }
 
-/// A connection that makes no progress has the pipe, and the bodies of another one are copied. At the end of the first connection its
-/// bytes in the pipe are dropped.
+/// A connection that makes no progress has the pipe, and the bodies of another one are copied. At the end of the first connection
+/// its bytes in the pipe are dropped.
 #[test]
 fn a_stuck_connection_does_not_delay_others_and_leaves_no_bytes_in_the_pipe() {
     let (mut world, mut peers) = with_peers(narrow(|_| {}), 2);

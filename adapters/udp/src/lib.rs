@@ -1,21 +1,21 @@
 //! Towline's UDP rail: datagrams in batches, authenticated, to be wrapped in a link.
 //!
-//! A [`Rail`] is one socket that reaches all peers. It loses, duplicates and reorders frames as the network does. So its attributes
-//! say `NEED_ACK | NEED_CSUM`, and it is of use only inside `towline_core::link::Link`. Frames to one peer that are committed in a
-//! row are sent by one system call where the kernel segments datagrams itself (`UDP_SEGMENT`), and received by one call
-//! (`UDP_GRO`).
+//! A [`Rail`] is one socket that reaches all peers. It loses, duplicates and reorders frames as the network does. So its
+//! attributes say `NEED_ACK | NEED_CSUM`, and it is of use only inside `towline_core::link::Link`. Frames to one peer that are
+//! committed in a row are sent by one system call where the kernel segments datagrams itself (`UDP_SEGMENT`), and received by one
+//! call (`UDP_GRO`).
 //!
 //! # On the wire
 //! Every frame is one datagram ([`datagram`]). Before the first one, both ends prove by challenge and response that they know the
-//! job's secret key ([`hello`]). They also agree on how their datagrams are authenticated ([`session`]): by a token of 64 bits that
-//! no other process knows, or with [`Config::sign`] by a MAC over each datagram. All other datagrams are counted in [`Counters`],
-//! dropped and not answered, so no attacker can make a rail send more than it received. There is one exception: a sender at the
-//! address of a peer that was removed is sent the last goodbye again, at most ten times a second. A session continues while another
-//! one is made in its place, and a replayed hello does not disturb a session.
+//! job's secret key ([`hello`]). They also agree on how their datagrams are authenticated ([`session`]): by a token of 64 bits
+//! that no other process knows, or with [`Config::sign`] by a MAC over each datagram. All other datagrams are counted in
+//! [`Counters`], dropped and not answered, so no attacker can make a rail send more than it received. There is one exception: a
+//! sender at the address of a peer that was removed is sent the last goodbye again, at most ten times a second. A session
+//! continues while another one is made in its place, and a replayed hello does not disturb a session.
 //!
-//! The token keeps out an attacker that does not see the datagrams; the MAC also keeps out an attacker that sees and changes them.
-//! Neither hides the content, which encryption does ([`Config::encrypt`]). A replayed datagram is a duplicate like any other, and
-//! the link removes it.
+//! The token keeps out an attacker that does not see the datagrams; the MAC also keeps out an attacker that sees and changes
+//! them. Neither hides the content, which encryption does ([`Config::encrypt`]). A replayed datagram is a duplicate like any
+//! other, and the link removes it.
 //!
 //! # Memory
 //! A rail allocates [`Config::bytes`] when it is opened, and a few hundred bytes for each peer when that is added.

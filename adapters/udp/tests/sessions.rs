@@ -92,8 +92,8 @@ fn a_renewal_whose_hellos_are_lost_succeeds_and_loses_nothing() {
     }
 }
 
-/// The peer has removed this rail and added it again, and its goodbye was lost: they establish a new session, although the last hello
-/// is lost several times. The peer does not repeat the goodbye once it has added this rail again.
+/// The peer has removed this rail and added it again, and its goodbye was lost: they establish a new session, although the last
+/// hello is lost several times. The peer does not repeat the goodbye once it has added this rail again.
 #[test]
 fn a_peer_whose_goodbye_was_lost_gets_a_new_session() {
     for encrypt in MODES {

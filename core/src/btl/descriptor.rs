@@ -30,8 +30,8 @@ pub const NO_ORDER: u8 = 255;
 pub const ORDER: u8 = 0;
 
 bitflags! {
-    /// Flags of a descriptor, with the values of `btl.h` (CONTRACTS B46). Flags without an effect are kept with the descriptor for its
-    /// owner.
+    /// Flags of a descriptor, with the values of `btl.h` (CONTRACTS B46). Flags without an effect are kept with the descriptor
+    /// for its owner.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct DescriptorFlags: u32 {
         /// The send goes before waiting sends without priority. It does not overtake frames that the rail already has. A send
@@ -47,8 +47,8 @@ bitflags! {
         const PUT = 0x0010;
         /// The descriptor is for a get (3.0 only). It has no effect here.
         const GET = 0x0020;
-        /// The send wakes the peer. Every frame does that, unless [`Btl::wake_on_demand`](crate::btl::module::Btl::wake_on_demand) has set that
-        /// only sends with this flag do.
+        /// The send wakes the peer. Every frame does that, unless
+        /// [`Btl::wake_on_demand`](crate::btl::module::Btl::wake_on_demand) has set that only sends with this flag do.
         const SIGNAL = 0x0040;
     }
 }

@@ -237,7 +237,8 @@ impl<'l> Layout<'l> {
         Some(Self { form: Form::Run, size, low, high, extent, depth: 0, overlaps: false, accelerator: None })
     }
 
-    /// `inner` is the layout that is repeated. `kept` is the same layout, if it lives long enough for a reference and the caller has one.
+    /// `inner` is the layout that is repeated. `kept` is the same layout, if it lives long enough for a reference and the caller
+    /// has one.
     fn repeated(count: u64, stride: i64, inner: &Self, kept: Option<&'l Self>) -> Result<Self, LayoutError> {
         if inner.accelerator.is_some() {
             return Err(LayoutError::OnAccelerator);

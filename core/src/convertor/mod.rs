@@ -1,7 +1,7 @@
 //! User memory of any layout, packed and unpacked from any byte offset, in pieces of any size.
 //!
-//! A [`Layout`] has the places of the bytes of a message. A [`Span`] is a part of its packed form, at a base address. The [`Runs`] of a
-//! span are its contiguous pieces of memory, for scatter and gather without a copy.
+//! A [`Layout`] has the places of the bytes of a message. A [`Span`] is a part of its packed form, at a base address. The
+//! [`Runs`] of a span are its contiguous pieces of memory, for scatter and gather without a copy.
 
 mod accelerator;
 pub(crate) mod copy;

@@ -64,8 +64,8 @@ impl Span {
     /// All bytes of a layout whose origin is at `base`. The span does not refer to a layout that is one run of bytes.
     ///
     /// # Safety
-    /// The layout, and everything that it refers to, stays in its place and does not change as long as this span, or a copy or a window
-    /// of it, is used by the caller or by an operation.
+    /// The layout, and everything that it refers to, stays in its place and does not change as long as this span, or a copy or a
+    /// window of it, is used by the caller or by an operation.
     #[inline]
     pub const unsafe fn laid_out(base: *mut u8, layout: &Layout<'_>) -> Self {
         if layout.is_one_run() && layout.accelerator().is_none() {
@@ -135,8 +135,8 @@ impl Span {
         len
     }
 
-    /// The contiguous pieces of memory of the span, in packed order, for iovecs. If the memory is an [accelerator](Self::accelerator)'s,
-    /// the processor must not access it.
+    /// The contiguous pieces of memory of the span, in packed order, for iovecs. If the memory is an
+    /// [accelerator](Self::accelerator)'s, the processor must not access it.
     pub fn runs(&self) -> Runs<'_> {
         match self.layout() {
             None => Runs::contiguous(self.base, self.len),
@@ -185,7 +185,8 @@ impl Span {
 
     #[inline]
     fn layout(&self) -> Option<&Layout<'_>> {
-        // SAFETY: the caller of `laid_out` vouches that the layout lives and does not change while the span is used. Null means none.
+        // SAFETY: the caller of `laid_out` vouches that the layout lives and does not change while the span is used. Null means
+        // none.
         unsafe { self.layout.as_ref() }
     }
 

@@ -76,7 +76,8 @@ pub struct Hello {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ack {
-    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Goodbye`], [`Kind::GivenUp`], [`Kind::Nack`], [`Kind::Gaps`] or [`Kind::Migrated`].
+    /// [`Kind::Ack`], [`Kind::Probe`], [`Kind::Goodbye`], [`Kind::GivenUp`], [`Kind::Nack`], [`Kind::Gaps`] or
+    /// [`Kind::Migrated`].
     pub kind: u8,
     /// How many words of `bits` are sent.
     pub words: u8,

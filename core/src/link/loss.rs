@@ -123,7 +123,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         path.liveness.owes_since = if path.send.unacked == 0 { 0 } else { now.max(1) };
         if news.once {
             path.loss.reordering.on_measured();
-            // A pause of the peer is no property of the path. It makes the next time-outs twice as long, not as long as the pause.
+            // A pause of the peer is no property of the path. It makes the next time-outs twice as long, not as long as the
+            // pause.
             let most = match path.estimator.smoothed() {
                 0 => u64::MAX,
                 _ => path.estimator.timeout(bounds, 1),
@@ -239,10 +240,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
     }
 
-    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement covers all frames before
-    /// it. The first frame is sent again, too, since the peer waits for it longest: either of them may be lost. If that did not
-    /// help several times, the peer may have no room for the frames in flight before it gets one that waits for room in the
-    /// congestion window.
+    /// Nothing in flight was acknowledged in time. The last frame is sent again, since its acknowledgement covers all frames
+    /// before it. The first frame is sent again, too, since the peer waits for it longest: either of them may be lost. If that
+    /// did not help several times, the peer may have no room for the frames in flight before it gets one that waits for room in
+    /// the congestion window.
     fn send_tail_loss_probe(&mut self, at: u32) {
         let now = self.clock.now;
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };

@@ -89,8 +89,8 @@ impl Reordering {
         if latest > self.excused_until {
             self.excused = 0; // these probes arrived before that, or are lost
         }
-        // The round trip of a frame that was sent twice is not known (Karn). If time-outs did not grow after that, the next frames
-        // would be sent twice as well, and a path that became longer would never be measured.
+        // The round trip of a frame that was sent twice is not known (Karn). If time-outs did not grow after that, the next
+        // frames would be sent twice as well, and a path that became longer would never be measured.
         self.early_timeouts = self.early_timeouts.saturating_add((excused != 0).into());
         more.wrapping_sub(excused)
     }

@@ -28,8 +28,8 @@ impl Version {
 
 /// The identity of a component. The component publishes data under it, and peers find the data under it.
 ///
-/// It may be a constant. Both names must not be empty, and have at most [`Component::KIND_MAX`] and [`Component::NAME_MAX`] bytes.
-/// Operations refuse a component that is not [valid](Component::is_valid).
+/// It may be a constant. Both names must not be empty, and have at most [`Component::KIND_MAX`] and [`Component::NAME_MAX`]
+/// bytes. Operations refuse a component that is not [valid](Component::is_valid).
 ///
 /// ```
 /// use towline_core::modex::{Component, Version};

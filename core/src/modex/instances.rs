@@ -1,7 +1,7 @@
 //! Several instances in one publication.
 //!
-//! The contract has `size` bytes and `count` instances, but none of its functions has a parameter for the count. So the count is a part
-//! of the data here: components that publish data for several devices frame it with [`Instances`].
+//! The contract has `size` bytes and `count` instances, but none of its functions has a parameter for the count. So the count is
+//! a part of the data here: components that publish data for several devices frame it with [`Instances`].
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -38,7 +38,8 @@ impl<'a> Instances<'a> {
     /// [`HEADER`](Self::HEADER) more than `data` has.
     ///
     /// # Errors
-    /// [`InstancesError::Uneven`] if `data` is not a whole number of instances, [`InstancesError::NoRoom`] if `into` is too short.
+    /// [`InstancesError::Uneven`] if `data` is not a whole number of instances, [`InstancesError::NoRoom`] if `into` is too
+    /// short.
     pub fn frame(size: u32, data: &[u8], into: &mut [u8]) -> Result<usize, InstancesError> {
         let uneven = InstancesError::Uneven { size, bytes: data.len() };
         let count = match data.len().checked_rem(size as usize) {

@@ -1,9 +1,9 @@
 //! The module exchange (modex): each component publishes some bytes, and reads the bytes of its counterpart in each peer.
 //!
 //! A rail publishes its card (address, port, segment name) during set-up, and reads the cards of its peers when they are added.
-//! [`Component::corresponds`] says which components are counterparts. The bytes travel by an implementation of [`Modex`]: a launcher's
-//! socket, PMIx, a mailbox to firmware. [`Store`] is the part that implementations share: it keeps the publications that a process
-//! knows, without any I/O, writes the process's own [`Set`], and merges the sets of others.
+//! [`Component::corresponds`] says which components are counterparts. The bytes travel by an implementation of [`Modex`]: a
+//! launcher's socket, PMIx, a mailbox to firmware. [`Store`] is the part that implementations share: it keeps the publications
+//! that a process knows, without any I/O, writes the process's own [`Set`], and merges the sets of others.
 //!
 //! ```
 //! use towline_core::arena::Arena;
@@ -56,9 +56,9 @@ pub trait Modex {
     /// The number of processes in the job.
     fn size(&self) -> u32;
 
-    /// Publishes `data` for the corresponding components of all peers. The data is copied before this returns. A second call for the
-    /// same component replaces the data, and peers that watch it get a change, even if the bytes are the same. The format of the data
-    /// must not depend on the machine's byte order or pointer size.
+    /// Publishes `data` for the corresponding components of all peers. The data is copied before this returns. A second call for
+    /// the same component replaces the data, and peers that watch it get a change, even if the bytes are the same. The format of
+    /// the data must not depend on the machine's byte order or pointer size.
     ///
     /// # Errors
     /// [`SendError`]: then data that was published before stays published.
@@ -68,29 +68,30 @@ pub trait Modex {
     /// process is a peer like any other. When [`exchange`](Self::exchange) is done, the data of all peers has arrived.
     ///
     /// # Errors
-    /// [`RecvError`]. [`NotYet`](RecvError::NotYet) means that data may still arrive, [`NotFound`](RecvError::NotFound) that the peer has
-    /// published none.
+    /// [`RecvError`]. [`NotYet`](RecvError::NotYet) means that data may still arrive, [`NotFound`](RecvError::NotFound) that the
+    /// peer has published none.
     fn recv(&mut self, component: &Component<'_>, peer: u32, into: &mut [u8]) -> Result<usize, RecvError>;
 
-    /// Subscribes to the data of the corresponding component of `peer`. Each publication from now on makes a [`Change`], including later
-    /// ones and those after a restart of the peer. If there is data already, the first change comes at once. Several publications
-    /// between two calls of [`next_change`](Self::next_change) make one change. A second subscription returns the same watch.
+    /// Subscribes to the data of the corresponding component of `peer`. Each publication from now on makes a [`Change`],
+    /// including later ones and those after a restart of the peer. If there is data already, the first change comes at once.
+    /// Several publications between two calls of [`next_change`](Self::next_change) make one change. A second subscription
+    /// returns the same watch.
     ///
     /// # Errors
     /// [`WatchError`]: then the data is not watched.
     fn recv_nb(&mut self, component: &Component<'_>, peer: u32) -> Result<Watch, WatchError>;
 
-    /// The next change that was not reported yet. [`recv`](Self::recv) reads the data; it returns [`NotFound`](RecvError::NotFound) if a
-    /// restarted peer does not publish it any more.
+    /// The next change that was not reported yet. [`recv`](Self::recv) reads the data; it returns
+    /// [`NotFound`](RecvError::NotFound) if a restarted peer does not publish it any more.
     fn next_change(&mut self) -> Option<Change>;
 
-    /// Sends this process's publications to all peers, and checks whether the publications of all peers have arrived. The caller calls
-    /// again while it returns [`Exchange::Pending`]. After it has returned [`Exchange::Done`], further calls return the same and cost
-    /// nothing.
+    /// Sends this process's publications to all peers, and checks whether the publications of all peers have arrived. The caller
+    /// calls again while it returns [`Exchange::Pending`]. After it has returned [`Exchange::Done`], further calls return the
+    /// same and cost nothing.
     ///
     /// # Errors
-    /// [`ExchangeError::Timeout`] if `now` has reached `deadline` and the publications of a peer are missing. The caller may call again
-    /// with a later deadline.
+    /// [`ExchangeError::Timeout`] if `now` has reached `deadline` and the publications of a peer are missing. The caller may call
+    /// again with a later deadline.
     fn exchange(&mut self, now: Instant, deadline: Instant) -> Result<Exchange, ExchangeError>;
 
     /// Ends the exchange: every later operation returns `Closed`, and watches and changes do not exist any more. It may be

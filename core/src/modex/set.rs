@@ -195,8 +195,8 @@ impl<'a> SetWriter<'a> {
     /// Adds an entry. The caller makes sure that no two entries correspond, and that no revision is larger than that of the set.
     ///
     /// # Errors
-    /// [`NoRoom`] if the entry does not fit into the buffer, or its fields do not fit into the format. The set has not changed then, and
-    /// may be finished.
+    /// [`NoRoom`] if the entry does not fit into the buffer, or its fields do not fit into the format. The set has not changed
+    /// then, and may be finished.
     pub fn entry(&mut self, component: &Component<'_>, revision: u32, data: &[u8]) -> Result<(), NoRoom> {
         let needed = entry_size(component, data.len());
         let fits = self.count < Set::ENTRIES_MAX && component.is_valid() && needed <= self.body.left();

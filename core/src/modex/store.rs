@@ -288,8 +288,8 @@ impl<'m> Store<'m> {
         self.data.get(start..).and_then(|block| block.get(..cell.length as usize)).unwrap_or(&[])
     }
 
-    /// Puts data into a cell: into the block of the cell if it fits, otherwise into a new block, after a compaction if that is needed.
-    /// The error has the bytes that are needed, and the bytes that are free.
+    /// Puts data into a cell: into the block of the cell if it fits, otherwise into a new block, after a compaction if that is
+    /// needed. The error has the bytes that are needed, and the bytes that are free.
     fn put(&mut self, index: usize, revision: u32, data: &[u8]) -> Result<(), (usize, usize)> {
         let Some(cell) = self.cells.get(index).copied() else { return Err((data.len(), 0)) };
         let old = if cell.revision == 0 { None } else { self.block_size(cell.offset) };

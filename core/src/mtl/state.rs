@@ -142,8 +142,8 @@ impl<'m> CommState<'m> {
         if self.table.is_null() {
             return &[];
         }
-        // SAFETY: pointer and length are those of a slice that lives for 'm (see `new`). Zeroed memory has a null pointer, which is
-        // excluded above.
+        // SAFETY: pointer and length are those of a slice that lives for 'm (see `new`). Zeroed memory has a null pointer, which
+        // is excluded above.
         unsafe { core::slice::from_raw_parts(self.table, self.len as usize) }
     }
 }

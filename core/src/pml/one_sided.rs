@@ -146,8 +146,8 @@ impl<R: Rails> Pml<'_, R> {
     /// [`BeginError`]: nothing is done then.
     ///
     /// # Safety
-    /// Until the end of the operation is reported, or the engine has ended, local memory is readable and unchanging for a put. For
-    /// a get it is writable, and no other code uses it.
+    /// Until the end of the operation is reported, or the engine has ended, local memory is readable and unchanging for a put.
+    /// For a get it is writable, and no other code uses it.
     pub unsafe fn begin(
         &mut self,
         to: Peer,

@@ -3,8 +3,8 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// The rights of a registration, with the values of `btl.h` (CONTRACTS B24). The side that has the memory refuses an operation
-    /// without the right to it.
+    /// The rights of a registration, with the values of `btl.h` (CONTRACTS B24). The side that has the memory refuses an
+    /// operation without the right to it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Access: u32 {
         /// A local get or fetching atomic may write to the memory.

@@ -11,7 +11,8 @@ use crate::error::Blame;
 pub enum SendError {
     /// There is no room now, or the connection is not ready: try again after polling.
     Busy,
-    /// The peer was lost, or was never added. In the first case [`Event::Lost`](crate::rail::Event::Lost) was reported, or will be.
+    /// The peer was lost, or was never added. In the first case [`Event::Lost`](crate::rail::Event::Lost) was reported, or will
+    /// be.
     Unreachable,
     /// The frame is longer than the limit of its lane, or its header is longer than [`HEAD`](crate::rail::HEAD) (on a link
     /// [`LINKED_HEAD`](crate::rail::LINKED_HEAD)), or the tag is one of a link's own.

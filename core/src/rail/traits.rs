@@ -146,8 +146,8 @@ pub trait Rail {
     fn arm(&mut self) -> bool;
 }
 
-/// Short messages in few instructions: the header is in registers, and the body is copied at once. The defaults do the same work by
-/// [`Rail::reserve`] and [`Rail::commit`], or leave it to [`Rail::poll`]. A rail without a fast path loses only instructions.
+/// Short messages in few instructions: the header is in registers, and the body is copied at once. The defaults do the same work
+/// by [`Rail::reserve`] and [`Rail::commit`], or leave it to [`Rail::poll`]. A rail without a fast path loses only instructions.
 pub trait FastPath: Rail {
     /// Sends a frame of the eager lane with a header of 24 bytes and a body of up to [`COPIED`](crate::rail::COPIED) bytes, if
     /// it only has to write them to memory. The header is given as words, least significant byte first. A rail may answer

@@ -18,8 +18,8 @@ use crate::rail::atomics::{Atomic, AtomicFlags, AtomicSupport};
 use crate::rail::native::{Key, Local, Native, NativeError, OneSided, Work};
 use crate::rail::{Cookie, DeviceMemory, FullRail, Peer, SendError};
 
-/// Registers memory with a rail whose device has operations. If the rail does not take the memory, operations on it are emulated. A
-/// device does not check which peer accesses the memory, so memory that is registered for one peer has no key.
+/// Registers memory with a rail whose device has operations. If the rail does not take the memory, operations on it are emulated.
+/// A device does not check which peer accesses the memory, so memory that is registered for one peer has no key.
 pub(super) fn register<R: FullRail>(
     rail: &mut R,
     memory: &Span,
@@ -123,7 +123,8 @@ impl OperationState {
         (Atomic::CompareSwap(self.expected, other_half | new << self.shift()), offset)
     }
 
-    /// The position of a 32-bit word in its 64-bit word, in bits: a device reads the 64-bit word in the byte order of its own host.
+    /// The position of a 32-bit word in its 64-bit word, in bits: a device reads the 64-bit word in the byte order of its own
+    /// host.
     const fn shift(&self) -> u32 {
         if (self.word_offset == 0) == self.is_big_endian { 32 } else { 0 }
     }

@@ -44,7 +44,8 @@ impl Rma<'_> {
         };
         offset.checked_add(bytes).filter(|end| *end <= remote.len())?;
         let native = Native { work, key, offset };
-        // SAFETY: passed on from the caller; a rail whose operations complete at once does not use the memory after it has returned.
+        // SAFETY: passed on from the caller; a rail whose operations complete at once does not use the memory after it has
+        // returned.
         let old = unsafe { rail.perform(endpoint, &native, Cookie(RMA_COOKIE)) }.ok().flatten()?;
         self.counters.at_once = self.counters.at_once.wrapping_add(1);
         Some(old)

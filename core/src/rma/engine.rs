@@ -145,8 +145,8 @@ impl<'m> Rma<'m> {
         Some(Registration(handle))
     }
 
-    /// Ends a registration. Returns whether the memory was exposed: then all rails have to [revoke](crate::rail::SingleCopy::revoke_exposed)
-    /// exposed memory.
+    /// Ends a registration. Returns whether the memory was exposed: then all rails have to
+    /// [revoke](crate::rail::SingleCopy::revoke_exposed) exposed memory.
     pub fn deregister<R: FullRail>(
         &mut self,
         rail: Option<&mut R>,
@@ -232,8 +232,8 @@ impl<'m> Rma<'m> {
         self.peers.get(peer.0 as usize).is_some_and(|counts| counts.contacted)
     }
 
-    /// A peer was lost or removed, and no rail touches memory on its behalf any more: ends the operations on its memory, and forgets its
-    /// requests.
+    /// A peer was lost or removed, and no rail touches memory on its behalf any more: ends the operations on its memory, and
+    /// forgets its requests.
     pub fn forget(&mut self, peer: Peer, failure: Failure) {
         self.fail_all(peer, failure);
         self.forget_requests(peer);

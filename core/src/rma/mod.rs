@@ -1,13 +1,14 @@
 //! One-sided operations: a process puts, gets, and uses atomics on memory of a peer, and the peer posts no receive for that.
 //!
 //! Memory is registered with rights ([`Access`]). That yields a handle for its owner ([`Registration`]) and a handle for peers
-//! ([`RemoteMemory`]), whose bytes the owner sends to peers by any means. With this handle they put, get, and use atomics on words.
+//! ([`RemoteMemory`]), whose bytes the owner sends to peers by any means. With this handle they put, get, and use atomics on
+//! words.
 //!
 //! # Emulation
 //! On rails that only send frames, all operations are emulated by active messages (`MCA_BTL_FLAGS_PUT_AM`, `GET_AM`,
 //! `ATOMIC_AM_FOP`): the initiator sends requests; the target does each of them when it makes progress, and answers it. So an
-//! operation that is complete at the initiator is done at the target (CONTRACTS B44). Atomics are done by the target's processor, so
-//! they agree with its own atomics (`GLOB`).
+//! operation that is complete at the initiator is done at the target (CONTRACTS B44). Atomics are done by the target's processor,
+//! so they agree with its own atomics (`GLOB`).
 //!
 //! A long put or get is split into requests, each of which fits into a frame of the rail. A target accepts a fixed number of
 //! unanswered requests from each peer, the *window*, and every [`RemoteMemory`] has that number. An initiator never has more

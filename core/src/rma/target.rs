@@ -164,8 +164,8 @@ impl Rma<'_> {
         if at.addr() as u64 & (bytes - 1) != 0 || self.registry.owns_atomics(request.memory.get()) {
             return Err(Denied::NotAvailable);
         }
-        // SAFETY: the caller of `register` vouches for the memory and lets peers use atomics on it. The word lies within it, and is
-        // aligned.
+        // SAFETY: the caller of `register` vouches for the memory and lets peers use atomics on it. The word lies within it, and
+        // is aligned.
         Ok(unsafe { crate::rail::apply_atomic(at, atomic, flags) })
     }
 
@@ -244,8 +244,8 @@ impl Rma<'_> {
     }
 }
 
-/// Sends an answer: as a remote buffer if the initiator takes one and the rail exposes the data, otherwise frame after frame until
-/// the rail is full. Returns whether the data was exposed.
+/// Sends an answer: as a remote buffer if the initiator takes one and the rail exposes the data, otherwise frame after frame
+/// until the rail is full. Returns whether the data was exposed.
 fn send_answer(answer: &mut PendingAnswer, routes: &mut impl Routes) -> Result<bool, SendError> {
     let Route { rail, endpoint, eager, longest, .. } = routes.route(Peer(answer.peer)).ok_or(SendError::Unreachable)?;
     let buffer = if answer.may_expose && answer.kind == DATA { rail.expose(endpoint, &answer.data) } else { None };

@@ -1,7 +1,7 @@
 //! The headers of the engine's frames: little-endian, with a version, specified in `WIRE.md`.
 //!
-//! Every header begins with [`Common`]. Its first byte has the version and the kind. Headers are written by value, and read from a
-//! private copy of a frame's first bytes, never from memory that a peer can write.
+//! Every header begins with [`Common`]. Its first byte has the version and the kind. Headers are written by value, and read from
+//! a private copy of a frame's first bytes, never from memory that a peer can write.
 //!
 //! ```
 //! use towline_core::wire::{Kind, Match, kind};
@@ -33,15 +33,15 @@ pub const FLAG_READY: u8 = 0x02;
 /// In [`Rendezvous`]: the message answers an [`Ask`]. It takes no credit and no sequence number. In [`Credit`], with
 /// [`FLAG_KEEPALIVE`]: the sender gives up the receiver, since it seems to be stalled.
 pub const FLAG_ANSWER: u8 = 0x04;
-/// In [`Ask`]: it is for a probe, so the answer may be kept unmatched. In [`Ack`]: the message is kept by a matched probe, and the ack
-/// that counts follows.
+/// In [`Ask`]: it is for a probe, so the answer may be kept unmatched. In [`Ack`]: the message is kept by a matched probe, and
+/// the ack that counts follows.
 pub const FLAG_PROBE: u8 = 0x08;
 /// In [`Nothing`]: the sender does not hold back any message any more.
 pub const FLAG_NONE_HELD: u8 = 0x08;
 /// In [`Credit`]: the receiver answers with a credit frame as soon as it makes progress.
 pub const FLAG_KEEPALIVE: u8 = 0x08;
-/// In [`Rendezvous`]: the message is exposed. The body is not payload but a [`RemoteBuffer`], by which the receiver's rail may read the
-/// message.
+/// In [`Rendezvous`]: the message is exposed. The body is not payload but a [`RemoteBuffer`], by which the receiver's rail may
+/// read the message.
 pub const FLAG_EXPOSED: u8 = 0x10;
 /// In [`Ack`]: the sender's device puts the bytes that do not come in frames.
 pub const FLAG_PUT: u8 = 0x20;
@@ -229,8 +229,8 @@ header! {
         receiver: U64,
         /// Bytes of the message that the receiver wants, counted from its start.
         wanted: U64,
-        /// With [`FLAG_PUT`] or [`FLAG_GET`]: bytes that come in frames, in addition to those of the first fragment. A device moves the
-        /// rest, in pieces that are offered one after another. Otherwise 0.
+        /// With [`FLAG_PUT`] or [`FLAG_GET`]: bytes that come in frames, in addition to those of the first fragment. A device
+        /// moves the rest, in pieces that are offered one after another. Otherwise 0.
         by_frames: U32,
     }
 }
@@ -295,8 +295,8 @@ header! {
 }
 
 header! {
-    /// Memory for the next piece of a message, which the other side's device may access: 56 bytes. If the sender's device puts, the receiver
-    /// offers. If the receiver's device gets ([`FLAG_GET`]), the sender offers.
+    /// Memory for the next piece of a message, which the other side's device may access: 56 bytes. If the sender's device puts,
+    /// the receiver offers. If the receiver's device gets ([`FLAG_GET`]), the sender offers.
     Offer {
         /// The other side's handle of its request.
         request: U64,

@@ -1,5 +1,5 @@
-//! The engine of one context, with the parts that the host adds to it: memory, time, the wait set, and tables beside the requests.
-//! The modules below contain these parts and do not know the engine.
+//! The engine of one context, with the parts that the host adds to it: memory, time, the wait set, and tables beside the
+//! requests. The modules below contain these parts and do not know the engine.
 
 pub(crate) mod loopback_hub;
 pub(crate) mod pending;

@@ -39,8 +39,8 @@ pub enum Error {
         /// Which rank.
         rank: u32,
     },
-    /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make a
-    /// new one with all ranks.
+    /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make
+    /// a new one with all ranks.
     Restarted {
         /// Which rank.
         rank: u32,

@@ -86,8 +86,8 @@ impl<L: Threads> Communicator<L> {
         })
     }
 
-    /// Copies `data` of rank `root` to all ranks, along a binomial tree: `MPI_Bcast`. The length of `data` must be the same on all
-    /// ranks.
+    /// Copies `data` of rank `root` to all ranks, along a binomial tree: `MPI_Bcast`. The length of `data` must be the same on
+    /// all ranks.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] if there is no such root, [`Error::Truncated`] if lengths differ, [`Error::PeerFailed`] if a rank on
@@ -211,8 +211,8 @@ impl<L: Threads> Communicator<L> {
         self.add_communicator(id, peers.collect(), rank).map(Some)
     }
 
-    /// Collects the same number of bytes from each rank, and returns all of them in the order of the ranks: an allgather. All ranks
-    /// call it.
+    /// Collects the same number of bytes from each rank, and returns all of them in the order of the ranks: an allgather. All
+    /// ranks call it.
     pub(crate) fn all_gather(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
         let mut all = vec![0; mine.len() * self.handle.size as usize];
         let mut outcome = Ok(());

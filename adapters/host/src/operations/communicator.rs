@@ -76,8 +76,8 @@ impl<L: Threads> Communicator<L> {
         self.handle.size
     }
 
-    /// The address of a rank: its process, and the index of its context. Without [contexts](crate::Builder::contexts) the index is
-    /// 0.
+    /// The address of a rank: its process, and the index of its context. Without [contexts](crate::Builder::contexts) the index
+    /// is 0.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
@@ -108,8 +108,8 @@ impl<L: Threads> Communicator<L> {
     /// transit; a long one has been received.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] and [`Error::NoSuchTag`]; [`Error::PeerFailed`] if the other rank was lost; [`Error::Restarted`] if it
-    /// was restarted since the communicator was made; [`Error::Busy`] if too many operations are in progress.
+    /// [`Error::NoSuchRank`] and [`Error::NoSuchTag`]; [`Error::PeerFailed`] if the other rank was lost; [`Error::Restarted`] if
+    /// it was restarted since the communicator was made; [`Error::Busy`] if too many operations are in progress.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -180,12 +180,12 @@ impl<L: Threads> Communicator<L> {
 
     /// Receives a message from `source` with `tag` into `into`, which may be longer than the message: `MPI_Recv`.
     ///
-    /// Messages from one source are received in the order in which they were sent. From any source, messages of a rank that failed
-    /// may be [missing](Self::acknowledge_failures) between others.
+    /// Messages from one source are received in the order in which they were sent. From any source, messages of a rank that
+    /// failed may be [missing](Self::acknowledge_failures) between others.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if `into` is too short. [`Error::PeerFailed`] if the source was lost or has ended; from any source, if
-    /// some rank failed and the failure was not [acknowledged](Self::acknowledge_failures). Otherwise as [`send`](Self::send).
+    /// [`Error::Truncated`] if `into` is too short. [`Error::PeerFailed`] if the source was lost or has ended; from any source,
+    /// if some rank failed and the failure was not [acknowledged](Self::acknowledge_failures). Otherwise as [`send`](Self::send).
     ///
     /// ```
     /// use towline::Any;

@@ -45,8 +45,8 @@ impl<L: Threads> Communicator<L> {
         engine.mtl.pml().why_lost(peer)
     }
 
-    /// Acknowledges that ranks of this communicator have failed: `MPIX_Comm_failure_ack` of fault-tolerant MPI (ULFM). Receives and
-    /// probes from [`Any`](crate::Any) source wait again for the remaining ranks.
+    /// Acknowledges that ranks of this communicator have failed: `MPIX_Comm_failure_ack` of fault-tolerant MPI (ULFM). Receives
+    /// and probes from [`Any`](crate::Any) source wait again for the remaining ranks.
     ///
     /// Without this call they end with [`Error::PeerFailed`](crate::Error::PeerFailed), which names a rank that failed: their
     /// message might have been due from that rank. If a message has arrived already, they take it instead. No message is lost

@@ -12,8 +12,8 @@ use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::message::{Envelope, Status};
 use crate::waiting::no_unwind::no_unwind;
 
-/// A message that [`mprobe`](crate::Communicator::mprobe) took, like an `MPI_Message`: no other receive gets it. A message that is
-/// dropped is received and discarded.
+/// A message that [`mprobe`](crate::Communicator::mprobe) took, like an `MPI_Message`: no other receive gets it. A message that
+/// is dropped is received and discarded.
 ///
 /// ```
 /// let world = towline::init()?;

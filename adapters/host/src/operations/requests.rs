@@ -108,8 +108,8 @@ impl<L: Threads> Communicator<L> {
     }
 }
 
-/// A send in progress that owns its buffer: made by [`isend`](Communicator::isend) and [`issend`](Communicator::issend). It can be
-/// waited for, or awaited as a future. Both return the buffer.
+/// A send in progress that owns its buffer: made by [`isend`](Communicator::isend) and [`issend`](Communicator::issend). It can
+/// be waited for, or awaited as a future. Both return the buffer.
 ///
 /// If the request is dropped, the message is still sent, and the buffer is freed afterwards.
 ///

@@ -178,8 +178,8 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
     {
         let len = size_of_val(into);
         let into: *mut T = into;
-        // SAFETY: the memory is borrowed for the scope, which ends only when all of its requests are complete. All of its bytes may
-        // be written, and any bytes make a valid `T`.
+        // SAFETY: the memory is borrowed for the scope, which ends only when all of its requests are complete. All of its bytes
+        // may be written, and any bytes make a valid `T`.
         let op = unsafe { self.begin_receive(source.into(), tag.into(), Span::contiguous(into.cast(), len)) }?;
         Ok(ScopedRecv { op, into })
     }
@@ -357,8 +357,8 @@ struct Op<'scope, L: Threads> {
 }
 
 enum Stage {
-    /// The send was complete when it began. This is separate from other outcomes since it is made for each short message: only the
-    /// discriminant has to be written.
+    /// The send was complete when it began. This is separate from other outcomes since it is made for each short message: only
+    /// the discriminant has to be written.
     SentAtOnce,
     InProgress(Request),
     Complete(Result<Status, Error>),

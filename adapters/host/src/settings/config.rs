@@ -11,9 +11,9 @@ use towline_settings::{InvalidSetting, Setting, Table, entries};
 use crate::errors::setup::SetupError;
 
 towline_settings::settings! {
-    /// The configuration of a [`World`](crate::World). Each field is also read from an environment variable, which replaces the value
-    /// that the program has set. The variable is `TOWLINE_` and the path of the field in capitals: `TOWLINE_TCP_INCLUDE` for
-    /// `tcp.include`.
+    /// The configuration of a [`World`](crate::World). Each field is also read from an environment variable, which replaces the
+    /// value that the program has set. The variable is `TOWLINE_` and the path of the field in capitals: `TOWLINE_TCP_INCLUDE`
+    /// for `tcp.include`.
     ///
     /// ```
     /// let mut config = towline::Config::default();

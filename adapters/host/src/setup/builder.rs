@@ -76,8 +76,8 @@ impl Builder {
 }
 
 impl<L: Threads> Builder<L> {
-    /// Sets the thread level of the world: [`Single`] by default, or [`Multiple`](crate::Multiple). The level that is asked for is
-    /// granted.
+    /// Sets the thread level of the world: [`Single`] by default, or [`Multiple`](crate::Multiple). The level that is asked for
+    /// is granted.
     ///
     /// ```
     /// use towline::{Builder, Multiple, ThreadLevel};
@@ -94,9 +94,9 @@ impl<L: Threads> Builder<L> {
         Builder { config, job, rails, level: PhantomData }
     }
 
-    /// Starts a progress thread, or forbids it. A progress thread makes progress while no thread of the program does: messages are
-    /// received, answered and completed while the program computes. It sleeps until something comes, and polls only then. Threads
-    /// that wait for an operation still poll for as long as [`Config::spin_us`] says.
+    /// Starts a progress thread, or forbids it. A progress thread makes progress while no thread of the program does: messages
+    /// are received, answered and completed while the program computes. It sleeps until something comes, and polls only then.
+    /// Threads that wait for an operation still poll for as long as [`Config::spin_us`] says.
     ///
     /// By default, and unless [`Config::progress_thread`] says otherwise, a context has a progress thread only where a transport
     /// loses frames (udp): lost frames are sent again, and silent peers are detected, while the program is busy. Each context has
@@ -133,7 +133,8 @@ impl<L: Threads> Builder<L> {
     /// Sets the time without progress after which a rank counts as failed, if this rank waits for it. Such a rank may be stopped,
     /// or may compute without a [progress thread](Builder::progress_thread). Requests to it end with
     /// [`Error::PeerFailed`](crate::Error::PeerFailed), and [`why_lost`](crate::Communicator::why_lost) returns
-    /// [`Stalled`](crate::Lost::Stalled). The failure is detected within five quarters of the time. Zero, the default, means never.
+    /// [`Stalled`](crate::Lost::Stalled). The failure is detected within five quarters of the time. Zero, the default, means
+    /// never.
     ///
     /// All frames that the rank sends afterwards are dropped, as for any lost rank.
     ///
@@ -208,8 +209,8 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// As [`rail`](Self::rail), for any number of [contexts](Self::contexts). `make` makes a rail for the address of each context,
-    /// in the thread that builds. The rail then moves with its context to another thread.
+    /// As [`rail`](Self::rail), for any number of [contexts](Self::contexts). `make` makes a rail for the address of each
+    /// context, in the thread that builds. The rail then moves with its context to another thread.
     ///
     /// # Safety
     /// As for [`rail`](Self::rail), for each rail that `make` makes.
@@ -256,11 +257,12 @@ impl<L: Threads> Builder<L> {
         Ok(prepared.swap_remove(0).enter())
     }
 
-    /// As [`build`](Self::build), with `count` contexts (at least one) for as many threads. All ranks must ask for the same number.
+    /// As [`build`](Self::build), with `count` contexts (at least one) for as many threads. All ranks must ask for the same
+    /// number.
     ///
     /// Each context is moved to its thread and [entered](Context::enter) there, which gives a [`World`]. Rank r of that world is
-    /// the context of the same index in process r. So the contexts of each index have a world of their own, with its own collective
-    /// operations. [`World::all_contexts`] has all contexts of all ranks.
+    /// the context of the same index in process r. So the contexts of each index have a world of their own, with its own
+    /// collective operations. [`World::all_contexts`] has all contexts of all ranks.
     ///
     /// # Errors
     /// As [`build`](Self::build). [`SetupError::Contexts`] names the rank that asks for another number, and

@@ -71,11 +71,11 @@ impl<L: Threads> PreparedContext<L> {
     }
 }
 
-// SAFETY: everything in a context was made for it and is reached through it alone, except for the connection to the launcher, which
-// is behind a lock. These parts are not `Send` by themselves: addresses of memory that the engine owns; the loopback hub and its
-// only rail, which refer to each other and move together; buffers and wakers of users, of which there are none before the context
-// is entered; and rails of the program's own behind `dyn Rail`. `Builder::contexts`, which alone makes contexts, takes only rails
-// of `Builder::rail_per_context`, and these are `Send`.
+// SAFETY: everything in a context was made for it and is reached through it alone, except for the connection to the launcher,
+// which is behind a lock. These parts are not `Send` by themselves: addresses of memory that the engine owns; the loopback hub
+// and its only rail, which refer to each other and move together; buffers and wakers of users, of which there are none before the
+// context is entered; and rails of the program's own behind `dyn Rail`. `Builder::contexts`, which alone makes contexts, takes
+// only rails of `Builder::rail_per_context`, and these are `Send`.
 unsafe impl<L: Threads> Send for Context<L> {}
 
 impl<L: Threads> Context<L> {
@@ -89,7 +89,8 @@ impl<L: Threads> Context<L> {
         self.address
     }
 
-    /// Enters the context in the calling thread. Returns its [`World`], which stays in this thread if it is of a [`Single`] thread.
+    /// Enters the context in the calling thread. Returns its [`World`], which stays in this thread if it is of a [`Single`]
+    /// thread.
     ///
     /// ```
     /// let contexts = towline::Builder::new().contexts(2)?;

@@ -21,8 +21,8 @@ use towline_settings::Setting;
 /// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a [`Builder`](crate::Builder)
 /// or a [`Context`](crate::Context) makes it, and it is used as a [`Communicator`].
 ///
-/// A world belongs to the thread that made it, unless it is of [`Multiple`](crate::Multiple) threads. All operations of the context
-/// make progress while a thread is in one of its methods; [`progress`](Self::progress) does nothing else.
+/// A world belongs to the thread that made it, unless it is of [`Multiple`](crate::Multiple) threads. All operations of the
+/// context make progress while a thread is in one of its methods; [`progress`](Self::progress) does nothing else.
 ///
 /// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and
 /// returns whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each
@@ -145,8 +145,8 @@ impl<L: Threads> World<L> {
     /// Waits, for at most `timeout`, until a rank was restarted; then accepts its new process, and returns its incarnation.
     ///
     /// **Messages.** From then on messages go to the new process and come from it, by new connections, and both sides number and
-    /// match messages from the start. Nothing of the old process is received any more, not even a message that has arrived and was
-    /// not received yet. The new process gets nothing that was sent before.
+    /// match messages from the start. Nothing of the old process is received any more, not even a message that has arrived and
+    /// was not received yet. The new process gets nothing that was sent before.
     ///
     /// **Operations in progress.** Operations with the old process end with [`Error::PeerFailed`](crate::Error::PeerFailed), now
     /// at the latest: the old process has died, whether this rank had noticed that or not. Posted receives from [any
@@ -160,9 +160,9 @@ impl<L: Threads> World<L> {
     /// for that one, all of them wait.
     ///
     /// **Communicators.** The new process is in the world, and in [`all_contexts`](Self::all_contexts), under its old rank. It is
-    /// not in communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations with
-    /// its rank there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the failure
-    /// is [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
+    /// not in communicators that were made before by [`dup`](Communicator::dup) and [`split`](Communicator::split): operations
+    /// with its rank there end with [`Error::Restarted`](crate::Error::Restarted), and so do receives from any source until the
+    /// failure is [acknowledged](Communicator::acknowledge_failures). Drop such communicators, and make new ones together.
     ///
     /// If a rank has several contexts, each of them calls this; the new process is notified when all have. In ULFM a program
     /// shrinks the communicator, spawns a process and merges it. Here the rank stays the same, and no shrunk communicator is
@@ -186,8 +186,8 @@ impl<L: Threads> World<L> {
         self.context().rejoin(rank, timeout)
     }
 
-    /// Makes progress once, without waiting: handles frames that have arrived, and sends frames that wait. Returns how many events
-    /// there were.
+    /// Makes progress once, without waiting: handles frames that have arrived, and sends frames that wait. Returns how many
+    /// events there were.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -200,8 +200,8 @@ impl<L: Threads> World<L> {
         self.context().progress()
     }
 
-    /// Runs a future to completion, with progress for all operations of this context. Sleeps while nothing comes. Other threads may
-    /// wake the future.
+    /// Runs a future to completion, with progress for all operations of this context. Sleeps while nothing comes. Other threads
+    /// may wake the future.
     ///
     /// ```
     /// let world = towline::init()?;

@@ -1,5 +1,5 @@
-//! The engine of a world that one thread uses. It is in a cell without a lock, unless its rails need more: a rail that loses frames
-//! has a progress thread send them again and probe peers, so the engine is behind a lock then.
+//! The engine of a world that one thread uses. It is in a cell without a lock, unless its rails need more: a rail that loses
+//! frames has a progress thread send them again and probe peers, so the engine is behind a lock then.
 
 use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};

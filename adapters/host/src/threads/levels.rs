@@ -12,8 +12,8 @@ use crate::threads::shared::Shared;
 
 /// How many threads may use a [`World`](crate::World): its type parameter. [`Single`] or [`Multiple`].
 ///
-/// [`Builder::threads`](crate::Builder::threads) asks for a level, and the level that is asked for is granted. A program that does
-/// not ask has a world that the compiler keeps in one thread. [`World::threads`](crate::World::threads) returns the level.
+/// [`Builder::threads`](crate::Builder::threads) asks for a level, and the level that is asked for is granted. A program that
+/// does not ask has a world that the compiler keeps in one thread. [`World::threads`](crate::World::threads) returns the level.
 #[allow(private_bounds)] // sealed: no other type implements it
 pub trait Threads: Sharing {}
 

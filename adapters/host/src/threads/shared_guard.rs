@@ -21,8 +21,8 @@ use crate::waiting::parker::{self, Parker};
 use crate::waiting::task_waker::is_task_waker;
 use crate::waiting::wait_coordinator::Handoff;
 
-/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are complete,
-/// and ensures that some thread makes progress if any thread waits.
+/// The engine while one of its threads holds the lock. When the guard is dropped, it notifies threads whose requests are
+/// complete, and ensures that some thread makes progress if any thread waits.
 pub(crate) struct SharedGuard<'a> {
     shared: &'a SharedState,
     locked: MutexGuard<'a, Locked>,
@@ -71,7 +71,8 @@ fn resume(panic: Box<dyn Any + Send>) {
 
 impl EngineGuard for SharedGuard<'_> {
     fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
-        // Other threads wait for operations that this thread has begun. A rail or logger that panics here would leave them waiting.
+        // Other threads wait for operations that this thread has begun. A rail or logger that panics here would leave them
+        // waiting.
         no_unwind(|| {
             if self.locked.coordinator.is_polling() {
                 return self.park(awaited, until);
@@ -159,7 +160,8 @@ impl<'a> SharedGuard<'a> {
         match self.locked.coordinator.handoff() {
             Handoff::Nothing => {}
             Handoff::Arm(until) => {
-                // Such a short sleep waits for room on a rail. Then it is enough to arm the rails, although frames wait to be sent.
+                // Such a short sleep waits for room on a rail. Then it is enough to arm the rails, although frames wait to be
+                // sent.
                 let short = until.since(self.clock.now()) <= MAX_BLOCKED_SLEEP;
                 let armed = self.mtl.pml().arm() || (short && self.mtl.pml().arm_rails());
                 if !armed || self.poll_at().is_some_and(|due| due < until) {
@@ -292,8 +294,8 @@ impl SharedGuard<'_> {
 
 /// Notifying.
 impl SharedGuard<'_> {
-    /// Notifies threads whose requests are complete or whose message came. Returns whether code of users ran, so that other threads
-    /// may have used the engine meanwhile.
+    /// Notifies threads whose requests are complete or whose message came. Returns whether code of users ran, so that other
+    /// threads may have used the engine meanwhile.
     #[inline]
     pub fn notify_waiters(&mut self) -> bool {
         let ran = (!self.pending.entries.is_empty() || !self.locked.callbacks.is_empty()) && self.notify_completed();

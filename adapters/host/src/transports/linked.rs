@@ -24,8 +24,8 @@ pub struct Linked<R: FullRail> {
 }
 
 impl<R: FullRail> Linked<R> {
-    /// A link over `raw`, to all addresses of the job. `link` is a number that no other link of the context has. `progress_thread`:
-    /// a progress thread answers while the rank computes.
+    /// A link over `raw`, to all addresses of the job. `link` is a number that no other link of the context has.
+    /// `progress_thread`: a progress thread answers while the rank computes.
     pub(crate) fn new(raw: R, link: u8, config: &Config, grid: Grid, progress_thread: bool) -> std::io::Result<Self> {
         let mut incarnation = [0; 8];
         getrandom::fill(&mut incarnation).map_err(std::io::Error::other)?;

@@ -120,8 +120,8 @@ impl RailSet {
         shared.map_or_else(|| Mapping::new(bytes).map(WindowMemory::Private), |area| Ok(WindowMemory::Shared(area)))
     }
 
-    /// A remark for people about how long messages to a peer are copied, as far as that is known. `candidates`: the verdict on each
-    /// rail for this peer.
+    /// A remark for people about how long messages to a peer are copied, as far as that is known. `candidates`: the verdict on
+    /// each rail for this peer.
     pub fn long_messages(&self, candidates: &[Candidate]) -> &'static str {
         let sm = self.0.iter().find_map(|rail| match rail {
             AnyRail::Sm(rail) => Some(rail),

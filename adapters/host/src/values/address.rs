@@ -4,8 +4,8 @@ use std::fmt;
 
 use towline_core::rail::Peer;
 
-/// The address of a context in its job: the rank of its process, and its index among the contexts of that process. Both count from
-/// 0.
+/// The address of a context in its job: the rank of its process, and its index among the contexts of that process. Both count
+/// from 0.
 ///
 /// ```
 /// use towline::Address;

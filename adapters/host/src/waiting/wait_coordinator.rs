@@ -2,9 +2,9 @@
 //! sleeps on its wait set, and all others are parked until their own request is complete.
 //!
 //! The invariant holds whenever the lock is free: if a thread is parked, then one thread polls; or one thread sleeps on the wait
-//! set with the rails armed or its wake-up signalled; or a wake-up is on its way to a thread that will restore the invariant. Each
-//! thread that releases the lock asks [`handoff`](WaitCoordinator::handoff) which step it must take for that. A thread is woken
-//! only by the event that it waits for, or to make progress.
+//! set with the rails armed or its wake-up signalled; or a wake-up is on its way to a thread that will restore the invariant.
+//! Each thread that releases the lock asks [`handoff`](WaitCoordinator::handoff) which step it must take for that. A thread is
+//! woken only by the event that it waits for, or to make progress.
 
 use std::sync::Arc;
 

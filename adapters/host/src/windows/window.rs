@@ -37,9 +37,9 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// | change a remote word and get the old one | [`fetch_and_op`](Self::fetch_and_op), [`compare_and_swap`](Self::compare_and_swap) | on return |
 /// | access this rank's part | [`read`](Self::read), [`write`](Self::write) | on return |
 ///
-/// **Completion.** A complete operation is done at the target: any later read there sees its effect. Operations of one rank may be
-/// reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank begins
-/// them, and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
+/// **Completion.** A complete operation is done at the target: any later read there sees its effect. Operations of one rank may
+/// be reordered between two [flushes](Self::flush). Atomic operations are atomic with respect to each other, whichever rank
+/// begins them, and to nothing else. A get that overlaps a put in time may return any mixture of old and new bytes.
 ///
 /// **Progress.** Ranks on the target's host that are connected by sm access its part directly, and need no progress of the
 /// target. The system may not allow that: between process namespaces, without free descriptors, or where it accounts memory
@@ -50,8 +50,8 @@ const ENTRY: usize = HANDLE_BYTES + 1;
 /// owner has dropped it. Atomic operations are always done by a processor, so operations of both kinds are atomic with respect to
 /// each other.
 ///
-/// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes it:
-/// they can read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped
+/// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes
+/// it: they can read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped
 /// read-only. A part with other rights is never mapped: see [`window_with`](Communicator::window_with).
 ///
 /// **Soundness.** Memory that others write to is never exposed as a slice: it is accessed by copies and atomic operations only.
@@ -105,8 +105,8 @@ impl<L: Threads> Communicator<L> {
         self.window_with(bytes, Access::ANY)
     }
 
-    /// As [`window`](Self::window). `access` determines the operations of other ranks on this rank's part; each rank chooses it for
-    /// its own part.
+    /// As [`window`](Self::window). `access` determines the operations of other ranks on this rank's part; each rank chooses it
+    /// for its own part.
     ///
     /// # Errors
     /// As [`window`](Self::window).
@@ -127,8 +127,8 @@ impl<L: Threads> Communicator<L> {
         let id = engine.rma_ops.next_window();
         let pml = engine.mtl.pml();
         let made = pml.rails_mut().window_memory(bytes).ok().and_then(|memory| {
-            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is accessed
-            // under the engine's lock, by copies only.
+            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is
+            // accessed under the engine's lock, by copies only.
             let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
             Some((registration, memory, pml.remote_memory(registration)?))
         });
@@ -397,7 +397,8 @@ impl<L: Threads> Window<L> {
         let what = what(&data); // the bytes in a box keep their address
         let mut data = Some(data);
         self.wait_until(|engine| {
-            // SAFETY: the memory is that of the box, which is kept until the operation is complete, or until the rails are dropped.
+            // SAFETY: the memory is that of the box, which is kept until the operation is complete, or until the rails are
+            // dropped.
             let begun = unsafe { self.begin(engine, rank, what, offset) }?;
             Some(begun.map(|operation| {
                 engine.rma_ops.add_detached(operation, self.id, rank, data.take().unwrap_or_default());

@@ -2,8 +2,8 @@
 
 use towline_core::rma::{AtomicFlags, AtomicOp};
 
-/// The types of words that the atomic operations of a [`Window`](crate::Window) work on: integers and floating-point numbers of 32
-/// and 64 bits. Words are in the byte order of the processor. The trait is sealed.
+/// The types of words that the atomic operations of a [`Window`](crate::Window) work on: integers and floating-point numbers of
+/// 32 and 64 bits. Words are in the byte order of the processor. The trait is sealed.
 ///
 /// Signed and floating-point words have a minimum and a maximum; bit operations are for integers.
 ///

@@ -1,8 +1,8 @@
 //! The choice among several connections between two ranks. One connection is used; the direction in which it was made does not
 //! matter.
 //!
-//! If both sides connect at the same time, the attempt of the lower rank is used. The lower rank lets the other's attempt wait, in
-//! case its own fails; the higher rank accepts the lower rank's attempt and drops its own. Until the acceptor's verdict a
+//! If both sides connect at the same time, the attempt of the lower rank is used. The lower rank lets the other's attempt wait,
+//! in case its own fails; the higher rank accepts the lower rank's attempt and drops its own. Until the acceptor's verdict a
 //! connection belongs to no peer, so its end is never the loss of a peer.
 
 use towline_core::rail::Lost;

@@ -1,8 +1,8 @@
 //! Hosts that do not answer while data is in flight to them.
 //!
-//! While no data is in flight, the kernel sends keepalive probes ([`options`](crate::system::options)). While data is in flight, it
-//! retransmits instead, for a quarter of an hour; so the rail looks at intervals how old the last acknowledgement is. The kernel
-//! of a rank that reads nothing acknowledges nevertheless, so such a rank is never lost.
+//! While no data is in flight, the kernel sends keepalive probes ([`options`](crate::system::options)). While data is in flight,
+//! it retransmits instead, for a quarter of an hour; so the rail looks at intervals how old the last acknowledgement is. The
+//! kernel of a rank that reads nothing acknowledges nevertheless, so such a rank is never lost.
 
 use std::os::fd::AsRawFd;
 

@@ -437,8 +437,8 @@ impl Rail {
         // SAFETY: the caller guarantees that the sink is valid.
         let done = unsafe { connection.inbox.deliver(skip, sink, cookie) };
         if !done || connection.records.as_ref().is_some_and(|records| records.holds_input()) {
-            // The rest of the frame is still missing; or the frame filled the staging buffer, and the bytes behind it lie in records
-            // that were read already, so that epoll does not report them.
+            // The rest of the frame is still missing; or the frame filled the staging buffer, and the bytes behind it lie in
+            // records that were read already, so that epoll does not report them.
             connection.inbox.more = true;
         }
         if connection.inbox.more || connection.inbox.has_staged() {

@@ -60,8 +60,8 @@ impl SplicePipe {
         counters.pipe_refused += 1;
     }
 
-    /// Moves a part of the `len` bytes from `base` on to a socket. The bytes in the pipe are the first of them. `None`: splicing does
-    /// not work here, and the bytes must be copied.
+    /// Moves a part of the `len` bytes from `base` on to a socket. The bytes in the pipe are the first of them. `None`: splicing
+    /// does not work here, and the bytes must be copied.
     ///
     /// # Safety
     /// The memory is readable for `len` bytes, and a receiver can tell whether the bytes have changed on their way.

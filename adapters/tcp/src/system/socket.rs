@@ -111,8 +111,8 @@ pub(crate) fn splice(pipe: RawFd, socket: RawFd, len: usize) -> Option<Transfer>
 /// Makes a call that raises SIGPIPE on a broken connection and has no flag against that, and takes the signal back. The process
 /// belongs to the user and may die of the signal.
 fn without_sigpipe(call: impl FnOnce() -> Transfer) -> Transfer {
-    // SAFETY: all zero is a valid set of signals. The calls read and write sets of this function. The signal that is taken back is
-    // one that this thread has raised, as no such signal was pending before.
+    // SAFETY: all zero is a valid set of signals. The calls read and write sets of this function. The signal that is taken back
+    // is one that this thread has raised, as no such signal was pending before.
     unsafe {
         let [mut pipe, mut before, mut pending]: [libc::sigset_t; 3] = std::mem::zeroed();
         libc::sigaddset(&mut pipe, libc::SIGPIPE);

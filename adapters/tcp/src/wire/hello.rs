@@ -25,8 +25,8 @@
 //! | 56..88 | nonce |
 //! | 88..136 | a message of the [handshake](towline_crypt::Handshake) if the connection is to be encrypted; else zero |
 //!
-//! Either both ends encrypt or neither does. Ends that differ refuse each other and report why. Both ends know whether they are on
-//! one host by the host numbers: the acceptor from the hello, the initiator from the card. Addresses cannot tell this, as a
+//! Either both ends encrypt or neither does. Ends that differ refuse each other and report why. Both ends know whether they are
+//! on one host by the host numbers: the acceptor from the hello, the initiator from the card. Addresses cannot tell this, as a
 //! forwarder may be between the two.
 
 use std::fmt;

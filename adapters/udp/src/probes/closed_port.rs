@@ -1,8 +1,8 @@
 //! Whether a port that a report (ICMP) says is closed is really closed.
 //!
-//! A report is only a hint: any process that can send raw datagrams can forge one, and a firewall may temporarily refuse datagrams
-//! that it accepts later. So the port is sent a random nonce at intervals. Only a report that quotes the nonce counts, as that
-//! nonce was on its way to the host. The peer is lost only if several such reports arrive in a row, for some time, and no
+//! A report is only a hint: any process that can send raw datagrams can forge one, and a firewall may temporarily refuse
+//! datagrams that it accepts later. So the port is sent a random nonce at intervals. Only a report that quotes the nonce counts,
+//! as that nonce was on its way to the host. The peer is lost only if several such reports arrive in a row, for some time, and no
 //! authenticated datagram of the peer arrives meanwhile.
 
 use towline_core::time::{Duration, Instant};

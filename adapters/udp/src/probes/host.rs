@@ -1,9 +1,9 @@
 //! Whether the host of a peer is alive, although the peer's process may be stopped.
 //!
-//! The probe is a TCP connection to a port where no process listens. The kernel of the host refuses it, with the sequence number of
-//! the probe, which only an observer can forge. Unlike reports of closed UDP ports, of which a kernel sends one per second to each
-//! address, refusals have no rate limit. One socket for probes is reserved from the beginning, so that a process without a free
-//! descriptor can still probe, one host after the other.
+//! The probe is a TCP connection to a port where no process listens. The kernel of the host refuses it, with the sequence number
+//! of the probe, which only an observer can forge. Unlike reports of closed UDP ports, of which a kernel sends one per second to
+//! each address, refusals have no rate limit. One socket for probes is reserved from the beginning, so that a process without a
+//! free descriptor can still probe, one host after the other.
 
 use std::net::SocketAddr;
 

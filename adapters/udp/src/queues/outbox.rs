@@ -1,5 +1,5 @@
-//! Frames that wait to be sent. They are staged one behind the other, so that frames to one peer are one piece of memory, which the
-//! kernel segments.
+//! Frames that wait to be sent. They are staged one behind the other, so that frames to one peer are one piece of memory, which
+//! the kernel segments.
 
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -155,8 +155,8 @@ impl Outbox {
         }
     }
 
-    /// Sends frames that wait, up to about `allowance` bytes. `to` returns the address of an endpoint. Returns the number of sent bytes
-    /// too.
+    /// Sends frames that wait, up to about `allowance` bytes. `to` returns the address of an endpoint. Returns the number of sent
+    /// bytes too.
     pub(crate) fn flush<'a>(
         &mut self,
         socket: RawFd,
@@ -194,8 +194,8 @@ impl Outbox {
         }
     }
 
-    /// Makes messages of the frames that wait. A message has as many frames to one peer as the kernel may segment; all of them but
-    /// the last have the same length. Stops before a frame whose endpoint has no address.
+    /// Makes messages of the frames that wait. A message has as many frames to one peer as the kernel may segment; all of them
+    /// but the last have the same length. Stops before a frame whose endpoint has no address.
     fn fill<'a>(&mut self, to: &impl Fn(u32) -> Option<&'a SockAddr>, allowance: usize) {
         self.batch.clear();
         self.runs.clear();

@@ -65,8 +65,8 @@ impl Rail {
         self.next_hello = Some(self.next_hello.map_or(next, |other| other.min(next)));
     }
 
-    /// Sends hellos to the peers whose session is renewed. The present session goes on, so there is no deadline: the link finds out
-    /// whether the peer is there.
+    /// Sends hellos to the peers whose session is renewed. The present session goes on, so there is no deadline: the link finds
+    /// out whether the peer is there.
     fn send_hellos_to_renew(&mut self) {
         let now = self.now;
         let mut at = 0;

@@ -1,7 +1,7 @@
 //! The end of a session: loss, goodbye, and the removal of a peer.
 //!
-//! A goodbye may be lost. So an end that goes on to send to an end which has removed it is sent the goodbye again. Otherwise it could
-//! wait forever for a process that is there, and whose host answers for it.
+//! A goodbye may be lost. So an end that goes on to send to an end which has removed it is sent the goodbye again. Otherwise it
+//! could wait forever for a process that is there, and whose host answers for it.
 
 use socket2::SockAddr;
 use towline_core::rail::{Event, Lost};

@@ -18,8 +18,8 @@ use crate::system::reports;
 
 /// Maximum number of reports that are taken at a time.
 const REPORTS: usize = 32;
-/// Receive calls that may find datagrams between the report of a closed port and the loss of the peer. The datagrams that the peer
-/// had sent are in the socket when the report arrives.
+/// Receive calls that may find datagrams between the report of a closed port and the loss of the peer. The datagrams that the
+/// peer had sent are in the socket when the report arrives.
 const CLOSING_RECEIVES: u32 = 1024;
 
 impl Rail {

@@ -108,8 +108,8 @@ pub struct Rail {
     counters: Counters,
 }
 
-/// Bytes of the kernel's buffers of a socket, as the kernel counts them: with its own bookkeeping, which may be most of the bytes of a
-/// short datagram.
+/// Bytes of the kernel's buffers of a socket, as the kernel counts them: with its own bookkeeping, which may be most of the bytes
+/// of a short datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Buffers {

@@ -119,8 +119,8 @@ fn attributes(config: &Config, datagram: u32, encrypts: bool) -> Attributes {
     }
 }
 
-/// The interface of this link. Interfaces that leave the host are preferred, unless the job is within the host; equally good ones are
-/// used by the links in turn.
+/// The interface of this link. Interfaces that leave the host are preferred, unless the job is within the host; equally good ones
+/// are used by the links in turn.
 fn choose_interface(config: &Config) -> Result<Interface, SetupError> {
     let allowed = interfaces::allowed(&config.filter, "udp", config.link)
         .map_err(|why| SetupError::System("list the interfaces", why))?;

@@ -55,16 +55,16 @@ impl Rail {
         self.send_retry_at = Some(self.now + RETRY);
     }
 
-    /// A call did not send the first frame: because an earlier datagram failed, whose report is taken now, or because the frame cannot
-    /// be sent as it is.
+    /// A call did not send the first frame: because an earlier datagram failed, whose report is taken now, or because the frame
+    /// cannot be sent as it is.
     #[cold]
     fn send_failed(&mut self, number: i32) {
         if self.handle_reports() {
             return;
         }
         match number {
-            // No device on the path can segment. Or the MTU of the path is smaller than that of the interface, and the kernel fragments
-            // datagrams but does not segment them.
+            // No device on the path can segment. Or the MTU of the path is smaller than that of the interface, and the kernel
+            // fragments datagrams but does not segment them.
             libc::EIO | libc::EINVAL | libc::EMSGSIZE if self.outbox.stop_segmentation() => {
                 log::warn!("udp link {}: the kernel does not segment datagrams on this path", self.config.link);
             }

@@ -219,8 +219,8 @@ impl Failover for Rail {}
 const MAX_SEALED: u64 = 1 << 24;
 
 impl Rail {
-    /// Reserves room for one more peer in all lists, so that nothing is allocated later. Each peer is in each list at most once, has
-    /// one silence event at a time, and is lost once.
+    /// Reserves room for one more peer in all lists, so that nothing is allocated later. Each peer is in each list at most once,
+    /// has one silence event at a time, and is lost once.
     fn reserve_lists(&mut self) {
         let peers = self.peers.endpoints() as usize;
         let Self { requested, connecting, renewing, closing, checked_ports, .. } = self;

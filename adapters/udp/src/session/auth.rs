@@ -1,9 +1,9 @@
 //! How the datagrams of a session are authenticated. No code here uses a socket.
 //!
-//! Each direction has a secret of its own: HMAC-SHA256 under the job's key over ranks, instances and nonces of sender and receiver, in
-//! this order, little-endian. The first eight bytes of the secret are the token of the direction. Or the secret is the key of a MAC
-//! over each datagram: the first eight bytes of HMAC-SHA256 over all of the datagram but the MAC. The hellos say which of the two is
-//! used: the MAC if either end wants it.
+//! Each direction has a secret of its own: HMAC-SHA256 under the job's key over ranks, instances and nonces of sender and
+//! receiver, in this order, little-endian. The first eight bytes of the secret are the token of the direction. Or the secret is
+//! the key of a MAC over each datagram: the first eight bytes of HMAC-SHA256 over all of the datagram but the MAC. The hellos say
+//! which of the two is used: the MAC if either end wants it.
 
 use std::fmt;
 

@@ -20,8 +20,8 @@ pub(crate) struct SessionHandshake {
     /// The other end's challenge, if the other end has answered `next`.
     answered: Option<Nonce>,
     keys: Keys,
-    /// The current session, under which frames are sent, is at index [`Self::current`]. Beside it may be another one. Both slots exist
-    /// from the beginning, so that nothing is allocated later.
+    /// The current session, under which frames are sent, is at index [`Self::current`]. Beside it may be another one. Both slots
+    /// exist from the beginning, so that nothing is allocated later.
     sessions: Box<[Option<Session>; 2]>,
     current: usize,
     /// The other session is a new one, and the other end has not proved yet that it has it. Otherwise the other session is an old
@@ -122,8 +122,8 @@ impl SessionHandshake {
         current.chain(other.iter_mut().map(|session| (Slot::Other, session)))
     }
 
-    /// A datagram has arrived under this session. If it is the new session, the other end has it, and does not use the old one any
-    /// more.
+    /// A datagram has arrived under this session. If it is the new session, the other end has it, and does not use the old one
+    /// any more.
     #[inline]
     pub(crate) fn received_under(&mut self, slot: Slot) {
         match slot {
@@ -164,8 +164,8 @@ impl SessionHandshake {
         self.renews || self.unconfirmed
     }
 
-    /// Whether this end has sent a challenge to which a challenge with this echo can be the answer. Otherwise that is the answer to an
-    /// old hello of this end that an attacker has replayed.
+    /// Whether this end has sent a challenge to which a challenge with this echo can be the answer. Otherwise that is the answer
+    /// to an old hello of this end that an attacker has replayed.
     fn has_challenged(&self, echo: Nonce) -> bool {
         self.session().is_none() || self.renews || self.unconfirmed().is_some_and(|session| session.own == echo)
     }
@@ -210,7 +210,8 @@ impl SessionHandshake {
         self.base.identity.from < self.base.identity.to
     }
 
-    /// The end that does not begin the key exchange has verified the sender of this hello, and answers its message. `false`: it cannot.
+    /// The end that does not begin the key exchange has verified the sender of this hello, and answers its message. `false`: it
+    /// cannot.
     fn answer_keys(&mut self, hello: &Hello, key: &JobKey) -> bool {
         if !self.base.encrypted || self.begins_keys() {
             return true;
@@ -226,8 +227,8 @@ impl SessionHandshake {
         true
     }
 
-    /// The cipher of a session with the sender of this hello, and this end's message. `None` where the key exchange failed; a cipher of
-    /// `None` where nothing is encrypted.
+    /// The cipher of a session with the sender of this hello, and this end's message. `None` where the key exchange failed; a
+    /// cipher of `None` where nothing is encrypted.
     fn take_keys(&mut self, hello: &Hello) -> Option<(Option<Cipher>, [u8; MESSAGE])> {
         match std::mem::replace(&mut self.keys, Keys::None) {
             _ if !self.base.encrypted => Some((None, [0; MESSAGE])),
@@ -237,7 +238,8 @@ impl SessionHandshake {
         }
     }
 
-    /// Handles a hello whose code is right and that [concerns](Self::concerns) this pair. `fresh` is drawn at random for each call.
+    /// Handles a hello whose code is right and that [concerns](Self::concerns) this pair. `fresh` is drawn at random for each
+    /// call.
     pub(crate) fn on_hello(&mut self, hello: &Hello, fresh: Nonce, key: &JobKey) -> Outcome {
         let answer = |answer: Hello| Outcome {
             answer: (hello.stage < Stage::Established).then_some(answer),
@@ -260,16 +262,16 @@ impl SessionHandshake {
         }
         let is_used = self.session().into_iter().chain(self.other()).any(|session| session.theirs == hello.nonce);
         if hello.echo != self.next {
-            // The hello may be old: its sender must answer a challenge of this end first. An end that has answered a challenge goes
-            // on with that one, so a challenge that is older than the session needs no answer.
+            // The hello may be old: its sender must answer a challenge of this end first. An end that has answered a challenge
+            // goes on with that one, so a challenge that is older than the session needs no answer.
             let echoes = hello.echo != [0; 16];
             if hello.stage == Stage::Challenge && (is_used || echoes && !self.has_challenged(hello.echo)) {
                 return Outcome::default();
             }
             return answer(self.hello(Stage::Challenge, hello.nonce, key));
         }
-        // A challenge makes one session, and the other end sent this hello before it had that session. An answer would replace the
-        // keys that are agreed on for the next one.
+        // A challenge makes one session, and the other end sent this hello before it had that session. An answer would replace
+        // the keys that are agreed on for the next one.
         if is_used || !self.answer_keys(hello, key) {
             return Outcome::default();
         }

@@ -1,5 +1,5 @@
-//! Batches of messages that are sent or received by one system call, with memory given by address. Each `unsafe` block here carries
-//! its argument.
+//! Batches of messages that are sent or received by one system call, with memory given by address. Each `unsafe` block here
+//! carries its argument.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -136,7 +136,8 @@ impl Batch {
         })
     }
 
-    /// The length of received message `at`, and the length of each datagram in it but the last. `None` if the message was truncated.
+    /// The length of received message `at`, and the length of each datagram in it but the last. `None` if the message was
+    /// truncated.
     #[inline]
     pub(crate) fn received(&self, at: usize) -> Option<(usize, usize)> {
         let message = self.messages.get(at)?;

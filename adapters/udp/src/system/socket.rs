@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 use libc::c_int;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
-/// Socket options of `linux/udp.h`: the segment size of datagrams that are sent by one call, and of those that are received by one.
+/// Socket options of `linux/udp.h`: the segment size of datagrams that are sent by one call, and of those that are received by
+/// one.
 pub(super) const UDP_SEGMENT: c_int = 103;
 pub(super) const UDP_GRO: c_int = 104;
 

@@ -16,8 +16,8 @@ use crate::wire::format::VERSION;
 const MAGIC: &[u8; 4] = b"twud";
 const FIXED: usize = 8;
 
-/// The card as it is published. `forwarded`: the address belongs to a forwarder, so the state of its host tells nothing about the host
-/// of this rail.
+/// The card as it is published. `forwarded`: the address belongs to a forwarder, so the state of its host tells nothing about the
+/// host of this rail.
 pub fn encode(card: &Card, forwarded: bool) -> Vec<u8> {
     let mut out = vec![0; FIXED];
     out[..4].copy_from_slice(MAGIC);

@@ -12,10 +12,10 @@
 //!
 //! The code of a hello is HMAC-SHA256 under the job's key over all bytes before it. A hello that echoes the receiver's latest
 //! challenge is fresh. Any other hello may be a replay, and its content is not used. It is answered by a challenge, as its sender
-//! may have forgotten its session. Two kinds are not answered: a challenge that echoes a challenge which the receiver has not sent
-//! (an end with a session sends none), and a hello whose nonce has made the present session already. Hellos from addresses other
-//! than the peer's own are answered once in a millisecond. A challenge is used for one session. An answer is as long as the hello
-//! that it answers.
+//! may have forgotten its session. Two kinds are not answered: a challenge that echoes a challenge which the receiver has not
+//! sent (an end with a session sends none), and a hello whose nonce has made the present session already. Hellos from addresses
+//! other than the peer's own are answered once in a millisecond. A challenge is used for one session. An answer is as long as the
+//! hello that it answers.
 //!
 //! # A new session
 //! An end with a session asks for another one, by the same four hellos, when its keys have sealed enough datagrams

@@ -1,15 +1,15 @@
 //! The BTL face of one rail: descriptors, active messages and completion callbacks, for consumers other than the engine.
 //!
-//! A [`Btl`] owns its rail. Only [`Btl::progress`] makes callbacks; a send never does. Callbacks get the module itself, so they may send,
-//! allocate and free.
+//! A [`Btl`] owns its rail. Only [`Btl::progress`] makes callbacks; a send never does. Callbacks get the module itself, so they
+//! may send, allocate and free.
 //!
 //! The module gives sends to one peer to the rail in the order in which they were made, except that sends with
 //! [`PRIORITY`](crate::btl::descriptor::DescriptorFlags::PRIORITY) go before sends that wait. Frames may overtake each other on
 //! a rail, so they may arrive in another order. A send with the [order](crate::btl::descriptor::ORDER) of a completion arrives
 //! after all frames that were sent to that peer before.
 //!
-//! Each module has its own table of active-message tags: a consumer registers with the module of each rail that it takes frames from,
-//! and a tag may have other consumers in other modules.
+//! Each module has its own table of active-message tags: a consumer registers with the module of each rail that it takes frames
+//! from, and a tag may have other consumers in other modules.
 //!
 //! ```
 //! use core::cell::Cell;

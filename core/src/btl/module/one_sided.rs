@@ -32,8 +32,8 @@ impl<R: FullRail> Routes for OneRail<'_, '_, R> {
 }
 
 impl<'m, R: FullRail> Btl<'m, R> {
-    /// The capabilities of the rail and those that the module adds: one-sided operations that the rail does not have are emulated, if
-    /// the module has slots for them (CONTRACTS B40, B43).
+    /// The capabilities of the rail and those that the module adds: one-sided operations that the rail does not have are
+    /// emulated, if the module has slots for them (CONTRACTS B40, B43).
     pub fn capabilities(&self) -> Capabilities {
         let emulated = Capabilities::PUT_AM
             | Capabilities::GET_AM
@@ -69,8 +69,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         if self.rma.used()[0][1] == 0 { 0 } else { HANDLE_BYTES }
     }
 
-    /// Registers memory for one endpoint, or with `None` (`MCA_BTL_ENDPOINT_ANY`) for all endpoints, including those that are added
-    /// later (CONTRACTS B27). [`remote_memory`](Self::remote_memory) returns the handle for peers.
+    /// Registers memory for one endpoint, or with `None` (`MCA_BTL_ENDPOINT_ANY`) for all endpoints, including those that are
+    /// added later (CONTRACTS B27). [`remote_memory`](Self::remote_memory) returns the handle for peers.
     ///
     /// # Errors
     /// [`RegisterMemoryError`].
@@ -123,7 +123,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// [`BeginError`]: nothing is done then, and no callback follows.
     ///
     /// # Safety
-    /// Until the operation is complete, the memory of `local` is readable and unchanging, and so is the layout that it may refer to.
+    /// Until the operation is complete, the memory of `local` is readable and unchanging, and so is the layout that it may refer
+    /// to.
     pub unsafe fn put(
         &mut self,
         to: EndpointId,
@@ -159,8 +160,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// `btl_atomic_cswap` in one).
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`BeginError::NotAvailable`] if the word is not aligned to its size, or if there is no such operation on
-    /// words of this type.
+    /// As [`put`](Self::put); [`BeginError::NotAvailable`] if the word is not aligned to its size, or if there is no such
+    /// operation on words of this type.
     pub fn atomic(
         &mut self,
         at: EndpointId,

@@ -22,8 +22,8 @@ const BURST: u32 = 64;
 
 impl<R: FullRail> Btl<'_, R> {
     /// Hands frames that have arrived to their consumers, gives waiting sends to the rail, and makes the callbacks that are due.
-    /// Returns the number of completions: complete sends, with or without a callback, complete one-sided operations, and frames that a
-    /// consumer got; 0 means idle. Within a callback it does nothing.
+    /// Returns the number of completions: complete sends, with or without a callback, complete one-sided operations, and frames
+    /// that a consumer got; 0 means idle. Within a callback it does nothing.
     pub fn progress(&mut self, now: Instant) -> u32 {
         if self.in_progress {
             return 0;

@@ -20,8 +20,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// given, bit `i` of it says whether process `i` is reachable. If `procs` and `endpoints` differ in length, only the first
     /// processes are added, as many as both have room for. Returns how many are reachable. It may be called again at any time.
     ///
-    /// A rail with [`SINGLE_ADD_PROCS`](crate::rail::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, including those that
-    /// it cannot reach. In a second call each process gets [`Unreachable::TooLate`] (CONTRACTS B41).
+    /// A rail with [`SINGLE_ADD_PROCS`](crate::rail::Capabilities::SINGLE_ADD_PROCS) takes all processes in one call, including
+    /// those that it cannot reach. In a second call each process gets [`Unreachable::TooLate`] (CONTRACTS B41).
     pub fn add_procs(
         &mut self,
         procs: &[Proc<'_>],
@@ -80,8 +80,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         count
     }
 
-    /// Registers the consumer of the frames of a tag that arrive by this module's rail. Frames of a tag without a consumer are dropped
-    /// and counted.
+    /// Registers the consumer of the frames of a tag that arrive by this module's rail. Frames of a tag without a consumer are
+    /// dropped and counted.
     ///
     /// # Errors
     /// [`RegisterError`] for tag 255, and if the tag has a consumer.
@@ -142,8 +142,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// [`AllocError`].
     ///
     /// # Safety
-    /// The memory of `data`, and the layout that it may refer to, is readable and unchanging until the descriptor is freed, or until all
-    /// of its sends are complete and no more follow.
+    /// The memory of `data`, and the layout that it may refer to, is readable and unchanging until the descriptor is freed, or
+    /// until all of its sends are complete and no more follow.
     pub unsafe fn prepare_src(
         &mut self,
         endpoint: EndpointId,
@@ -282,8 +282,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// Sends header and payload now, or does not send them.
     ///
     /// # Errors
-    /// [`ImmediateError`]. If the caller wants a descriptor and one is free, [`ImmediateError::Busy`] has one with a segment for header
-    /// and payload, which the caller fills and sends.
+    /// [`ImmediateError`]. If the caller wants a descriptor and one is free, [`ImmediateError::Busy`] has one with a segment for
+    /// header and payload, which the caller fills and sends.
     ///
     /// # Safety
     /// The memory of the payload is readable during the call, and is not the rail's own.
@@ -338,8 +338,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.rail.poll_at()
     }
 
-    /// Tells the rail that the caller is about to sleep; see [`Rail::arm`](crate::rail::Rail::arm). Returns `false` also while the module has
-    /// work of its own.
+    /// Tells the rail that the caller is about to sleep; see [`Rail::arm`](crate::rail::Rail::arm). Returns `false` also while
+    /// the module has work of its own.
     pub fn arm(&mut self) -> bool {
         let pending = self.pending.len();
         // A reply wakes this side.
@@ -348,8 +348,8 @@ impl<'m, R: FullRail> Btl<'m, R> {
         is_idle && self.rma.is_idle() && self.rail.arm()
     }
 
-    /// Sets whether only sends with [`DescriptorFlags::SIGNAL`] wake a sleeping peer. Before the first call, any send wakes it. This has
-    /// an effect on rails with [`Capabilities::SIGNALED`](crate::rail::Capabilities::SIGNALED); other rails ignore it.
+    /// Sets whether only sends with [`DescriptorFlags::SIGNAL`] wake a sleeping peer. Before the first call, any send wakes it.
+    /// This has an effect on rails with [`Capabilities::SIGNALED`](crate::rail::Capabilities::SIGNALED); other rails ignore it.
     pub fn wake_on_demand(&mut self, on: bool) {
         self.rail.wake_on_demand(on);
     }
@@ -369,14 +369,14 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.reachable(endpoint).is_some()
     }
 
-    /// The state of the module, and of an endpoint if one is given, for diagnosis. It may be called within a callback. `verbose` adds
-    /// more fields.
+    /// The state of the module, and of an endpoint if one is given, for diagnosis. It may be called within a callback. `verbose`
+    /// adds more fields.
     pub const fn dump(&self, endpoint: Option<EndpointId>, verbose: bool) -> Dump<'_, 'm, R> {
         Dump { btl: self, endpoint, verbose }
     }
 
-    /// Ends the module: removes all peers and makes the callbacks that are due. Returns the rail, and the number of descriptors that the
-    /// user did not free.
+    /// Ends the module: removes all peers and makes the callbacks that are due. Returns the rail, and the number of descriptors
+    /// that the user did not free.
     pub fn finalize(mut self) -> (R, u32) {
         for slot in 0..self.endpoints.capacity() {
             if let Some(handle) = self.endpoints.handle(slot) {

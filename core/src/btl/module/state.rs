@@ -61,8 +61,8 @@ pub(super) const fn longest(rail: &Attributes) -> u32 {
 
 /// Consumes the frames of the tags that it is registered for.
 ///
-/// The bytes of a frame can be read within the callback only; a consumer copies the bytes that it needs later. The borrow does not let
-/// them escape:
+/// The bytes of a frame can be read within the callback only; a consumer copies the bytes that it needs later. The borrow does
+/// not let them escape:
 ///
 /// ```compile_fail,E0521
 /// use core::cell::Cell;

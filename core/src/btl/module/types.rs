@@ -59,7 +59,8 @@ pub struct Immediate<'h> {
     pub header: &'h [u8],
     /// Packed after the header. It may be empty.
     pub payload: Span,
-    /// [`NO_ORDER`](crate::btl::descriptor::NO_ORDER), or the order of the sends that it follows. A descriptor that is returned gets it, too.
+    /// [`NO_ORDER`](crate::btl::descriptor::NO_ORDER), or the order of the sends that it follows. A descriptor that is returned
+    /// gets it, too.
     pub order: u8,
     /// As the flags of a descriptor. A descriptor that is returned gets them, too.
     pub flags: DescriptorFlags,

@@ -74,8 +74,8 @@ fn p3_b34_a_full_rail_below_is_tried_ever_less_often() {
     }
 }
 
-/// However long the link was idle, and however often the caller polls, a rail that has no room for a moment is tried again after a
-/// moment.
+/// However long the link was idle, and however often the caller polls, a rail that has no room for a moment is tried again after
+/// a moment.
 #[test]
 fn p3_b34_after_a_first_refusal_the_link_waits_for_a_moment() {
     let mut mesh = connected(2);
@@ -94,8 +94,8 @@ fn p3_b34_after_a_first_refusal_the_link_waits_for_a_moment() {
     mesh.check(0, 1, vec![0, 1]);
 }
 
-/// The rail below may make room when it is polled, as when a socket takes the bytes that were left over. The link uses the room at
-/// once, since the rail does not wake the caller a second time.
+/// The rail below may make room when it is polled, as when a socket takes the bytes that were left over. The link uses the room
+/// at once, since the rail does not wake the caller a second time.
 #[test]
 fn p3_b34_a_poll_uses_the_room_that_it_frees() {
     let mut mesh = connected(2);

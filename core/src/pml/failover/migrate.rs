@@ -135,7 +135,8 @@ impl<R: Rails> Pml<'_, R> {
     fn deliver_rest(&mut self, rail: usize, frame: &Frame, skip: usize, sink: Span, cookie: Cookie) {
         let delivery = if frame.is_whole() {
             let bytes = frame.head().get(skip..).unwrap_or_default();
-            // SAFETY: the caller of the first delivery guarantees that the sink is valid until the end of the delivery is reported.
+            // SAFETY: the caller of the first delivery guarantees that the sink is valid until the end of the delivery is
+            // reported.
             unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
             Delivery::Done
         } else if let Some(rail) = self.rails.rail_mut(rail) {

@@ -5,8 +5,8 @@ use zerocopy::FromZeros;
 /// In a pattern: any source, or any tag that is not internal.
 pub const ANY: u32 = u32::MAX;
 
-/// Tags from here on are internal (collectives and the like): [`ANY`] does not accept them. No pattern can name the last tag, which
-/// has the value of `ANY`.
+/// Tags from here on are internal (collectives and the like): [`ANY`] does not accept them. No pattern can name the last tag,
+/// which has the value of `ANY`.
 pub const INTERNAL_TAGS: u32 = 0x8000_0000;
 
 /// The triple by which an arrived message is matched.

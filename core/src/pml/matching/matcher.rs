@@ -127,8 +127,8 @@ impl<'m> Matcher<'m> {
         self.take_from_table(key)
     }
 
-    /// The slot of the receive that accepts `key`, if it is the only one and has no wildcard. Otherwise `None`, or a slot that does
-    /// not exist. The receive stays posted.
+    /// The slot of the receive that accepts `key`, if it is the only one and has no wildcard. Otherwise `None`, or a slot that
+    /// does not exist. The receive stays posted.
     #[inline(always)]
     pub(crate) const fn only_match(&self, key: &Key) -> Option<u32> {
         let pattern = &self.only_pattern;

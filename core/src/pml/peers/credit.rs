@@ -22,8 +22,8 @@ pub(crate) struct SendCredit {
     pub quota_envelopes: u16,
     /// All payload units that the peer grants to us.
     pub quota_units: u16,
-    /// Number of our last notice that messages are held back for lack of credit: the low half of the number on the wire. No notice
-    /// overtakes 2^15 others.
+    /// Number of our last notice that messages are held back for lack of credit: the low half of the number on the wire. No
+    /// notice overtakes 2^15 others.
     pub notice_out: u16,
 }
 

@@ -1,7 +1,7 @@
 //! Peers that failed, and receives that wait for any source.
 //!
-//! The engine cannot know whether the message for such a receive would have come from the failed peer. Floor 4 knows which peers a
-//! context has, so the engine reports the failure to floor 4, which decides.
+//! The engine cannot know whether the message for such a receive would have come from the failed peer. Floor 4 knows which peers
+//! a context has, so the engine reports the failure to floor 4, which decides.
 
 use crate::pml::engine::Pml;
 use crate::pml::matching::{ANY, Pattern};

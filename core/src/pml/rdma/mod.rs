@@ -7,8 +7,8 @@
 //! ([`Pipeline::gets`](crate::rail::native::Pipeline::gets)), the sender is the target.
 //!
 //! - **Pipelined**: while the first memory is registered, frames bring
-//!   [`Pipeline::by_frames`](crate::rail::native::Pipeline::by_frames) bytes. While a piece is moved, both sides register the next
-//!   one.
+//!   [`Pipeline::by_frames`](crate::rail::native::Pipeline::by_frames) bytes. While a piece is moved, both sides register the
+//!   next one.
 //! - **Shared**: frames bring as many bytes as the other links can carry meanwhile, by their bandwidth. The device of one rail
 //!   moves the pieces of a message; devices of other rails do not.
 //! - **Optional**: a side may be unable to go on (no slot, memory that is not contiguous, a device that refuses, a link that goes

@@ -174,8 +174,8 @@ fn p29_truncation_reports_both_counts_and_touches_nothing_else() {
     }
 }
 
-/// A flood of one tag comes before the message that is wanted. The receiver's memory stays within its bounds, the wanted message is
-/// asked for, and all messages come through in the end, in order.
+/// A flood of one tag comes before the message that is wanted. The receiver's memory stays within its bounds, the wanted message
+/// is asked for, and all messages come through in the end, in order.
 #[test]
 fn p27_a_flood_is_held_back_and_the_wanted_message_is_asked_for() {
     for (unexpected, units) in [(1, 1), (4, 1), (32, 32), (0, 0)] {

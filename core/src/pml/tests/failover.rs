@@ -465,8 +465,8 @@ pub(super) fn exchange<G: Topology>(
     }
 }
 
-/// With two and with three links, each link fails at every step of every exchange: with all kinds of failures if the build is fast,
-/// otherwise with one of them in turn.
+/// With two and with three links, each link fails at every step of every exchange: with all kinds of failures if the build is
+/// fast, otherwise with one of them in turn.
 fn fail_everywhere(names: &[&str], shuffle: bool) -> Counts {
     let mut all = Counts::default();
     for (name, config, cases) in exchanges().into_iter().filter(|(name, ..)| names.contains(name)) {
@@ -620,7 +620,8 @@ fn p14_frames_are_no_longer_than_the_least_rail_takes() {
     assert!(pair.engines[0].rails().0.iter().any(|link| link.longest[2] == 160));
 }
 
-/// One link reads bodies in place, the other copies them: the end of a body in place is reported when the other link has copied it.
+/// One link reads bodies in place, the other copies them: the end of a body in place is reported when the other link has copied
+/// it.
 #[test]
 fn p14_p17_a_body_sent_in_place_that_is_copied_when_it_migrates_ends() {
     let mut pair = Pair::<Cables>::new(WIDE, 2, None);

@@ -127,8 +127,8 @@ fn p22_p27_a_send_that_is_no_answer_is_not_sent_back() {
     assert!(matches!(engine.test(waiting), Some(Ok(_))));
 }
 
-/// Rails may let frames overtake each other: a short message waits for the earlier ones, even if its receive is posted and nothing
-/// else prevents the delivery.
+/// Rails may let frames overtake each other: a short message waits for the earlier ones, even if its receive is posted and
+/// nothing else prevents the delivery.
 #[test]
 fn m10_p25_a_short_message_waits_for_those_before_it() {
     let (mut engine, [_, mut honest]) = among_strangers();

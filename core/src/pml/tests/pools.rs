@@ -106,8 +106,8 @@ fn settle(engines: &mut [Engine], now: &mut u64) {
     }
 }
 
-/// Requests, envelopes, units, envelopes for probes, the link's window and the rail's slots are all in use at one side. The answer
-/// to a message that it takes now leaves nevertheless, without a poll of that side.
+/// Requests, envelopes, units, envelopes for probes, the link's window and the rail's slots are all in use at one side. The
+/// answer to a message that it takes now leaves nevertheless, without a poll of that side.
 #[test]
 fn b14_p15_a_control_frame_leaves_when_all_else_is_taken() {
     for (slots, raw) in [(1, 1), (1, 64), (64, 1), (64, 64)] {

@@ -186,8 +186,8 @@ impl Pair {
     }
 }
 
-/// Messages up to the least length go in frames, and so do the first bytes of longer ones. The other bytes are moved in pieces, the
-/// last one shorter.
+/// Messages up to the least length go in frames, and so do the first bytes of longer ones. The other bytes are moved in pieces,
+/// the last one shorter.
 #[test]
 fn b51_p23_which_bytes_go_in_frames_and_which_a_device_moves() {
     for (gets, mover) in [(false, 0), (true, 1)] {

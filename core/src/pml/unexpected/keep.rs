@@ -14,8 +14,8 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// Takes an envelope for a first fragment, and a unit for its payload. `None` if the sender has exceeded its credit: the frame
-    /// is dropped.
+    /// Takes an envelope for a first fragment, and a unit for its payload. `None` if the sender has exceeded its credit: the
+    /// frame is dropped.
     pub(in crate::pml) fn keep(
         &mut self,
         rail: usize,

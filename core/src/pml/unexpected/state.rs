@@ -49,8 +49,8 @@ pub(crate) struct Unexpected {
     pub body: u32,
     /// `OutOfOrder` or `Refused`: the next envelope in the list. `Claimed`: the request's slot.
     pub next: OptSlot,
-    /// The message's number, cut to 32 bits. `Refused`: the reason. A kept answer: [`Pml::missed_probes`](crate::pml::Pml) when it
-    /// came.
+    /// The message's number, cut to 32 bits. `Refused`: the reason. A kept answer: [`Pml::missed_probes`](crate::pml::Pml) when
+    /// it came.
     pub sequence: u32,
     pub total: u64,
     pub sender: u64,

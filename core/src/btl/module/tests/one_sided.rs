@@ -115,7 +115,8 @@ fn atomic(
     results.only()
 }
 
-/// The operations of three devices: none; those of a network device; all operations, with atomics that agree with the processor's.
+/// The operations of three devices: none; those of a network device; all operations, with atomics that agree with the
+/// processor's.
 const DEVICES: [OneSided; 3] = [
     OneSided::NONE,
     OneSided {
@@ -140,8 +141,8 @@ pub(super) fn small(window: u16) -> Config {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Any lengths and offsets, over rails that are full at any frame, read bodies in place, deliver them late, expose memory, and fail to
-    /// read exposed memory.
+    /// Any lengths and offsets, over rails that are full at any frame, read bodies in place, deliver them late, expose memory,
+    /// and fail to read exposed memory.
     #[test]
     fn b19_b43_put_and_get_bring_exactly_the_bytes(
         window in 1u16..4,
@@ -751,8 +752,8 @@ fn b40_b43_capabilities_include_emulation_and_its_tag_is_reserved() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Several initiators use atomics on one word, each one operation at a time. There is an order of all operations that explains all
-    /// results, and in which no operation comes before one that had ended when it began.
+    /// Several initiators use atomics on one word, each one operation at a time. There is an order of all operations that
+    /// explains all results, and in which no operation comes before one that had ended when it began.
     #[test]
     fn b20_atomics_of_several_initiators_are_linearizable(
         script in proptest::collection::vec((0usize..3, 0u8..4, 0u64..3, 0usize..4), 1..14),
