@@ -201,7 +201,7 @@ impl Job<'_> {
         if self.links.is_some() {
             return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().is_drained());
         }
-        if self.failures_expected { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
+        if self.failures_expected { self.net.next_at().is_some() } else { self.net.unreleased_frames() != 0 }
     }
 
     /// A number that grows with the progress of programs, but not with control traffic.

@@ -26,7 +26,7 @@ pub fn reliable(seed: u64) -> Setting {
     let faults = if random.chance(150) { Faults::default() } else { Faults::reliable(&mut random) };
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64, 256]).max(u32::from(nodes == 1) * 2);
     // Fragments may be small, so the number of fragments is limited.
-    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[0, 64, 1000, 10_000, 100_000, 300_000]).min(fragment * 300);
     let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: random.between(1, 3) as u32, wild: true };
     let config = config(nodes, window, &mut random);
@@ -46,7 +46,7 @@ fn with_windows(setting: Setting, random: &mut Random) -> Setting {
     if !random.chance(500) {
         return setting;
     }
-    let fragment = setting.rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = setting.rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let rma = Windows::config(random);
     let windows = Windows::any(setting.config.peers, fragment, random.fork());
     Setting { config: Config { rma, ..setting.config }, windows: Some(windows), ..setting }
@@ -59,7 +59,7 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
     }
     // A slow device moves large pieces, since otherwise a message would take seconds.
     let slow = random.chance(500);
-    for make in &mut setting.rail_params {
+    for params in &mut setting.rail_params {
         if random.chance(300) {
             continue;
         }
@@ -79,7 +79,7 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
             piece: random.pick(if slow { &[5000, 20_000] } else { &[64, 1000, 20_000] }),
             gets: random.chance(500),
         };
-        make.device = OneSided { put, get, pipeline, ..OneSided::NONE };
+        params.device = OneSided { put, get, pipeline, ..OneSided::NONE };
     }
     let mut chance = |of: &[u32]| if random.chance(500) { random.pick(of) } else { 0 };
     let faults = &mut setting.faults;
@@ -181,7 +181,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
         [(SingleFault::Hosts, 300), (SingleFault::MissingRails, 150)].map(|(fault, chance)| wants(fault, chance));
     faults.hosts_answer = links.is_some() && (hosts || stalls_out);
     if let Some(links) = links.as_mut().filter(|_| faults.hosts_answer) {
-        (links.patient, links.greetings) = (true, 6);
+        (links.patient, links.hello_attempts) = (true, 6);
         links.dead_after =
             if stalls_out || only.is_some() { links.dead_after.min(100_000_000) } else { links.dead_after };
         faults.false_refusals = random.pick(&[0, 5, 50]);
@@ -217,7 +217,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     let stall_timeout = stalls_out.then(|| choose_stall_timeout(&faults, &toggles, links));
     if let (Some(links), Some(stall)) = (links.as_mut(), stall_timeout) {
         // A peer that was never connected is not given up as stalled.
-        links.greetings = stall / links.dead_after + 1;
+        links.hello_attempts = stall / links.dead_after + 1;
         // With fewer slots, stalled nodes may hold all of them, and answers to other nodes wait.
         links.slots = links.slots.max(4 * nodes);
     }
@@ -230,7 +230,7 @@ fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
     let stalled_pairs = stalled_pairs(nodes, &faults, stall_timeout, &mut disconnected);
     let faults_end_at = calms.then(|| random.length(time));
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64]);
-    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[64, 1000, 10_000, 100_000]).min(fragment * 100);
     let comms = random.between(1, 3) as u32;
     let wild = deaths.is_empty() && disconnected.is_empty();
@@ -264,9 +264,9 @@ pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
     let nodes = random.between(2, 4) as u32;
     let mut rail_params = random_rails(&mut random);
     linkable(&mut rail_params, &mut random);
-    for make in &mut rail_params {
-        make.slots = if small(5) { 1 } else { 16 };
-        make.frames_kept = if small(6) { 1 } else { 8 };
+    for params in &mut rail_params {
+        params.slots = if small(5) { 1 } else { 16 };
+        params.frames_kept = if small(6) { 1 } else { 8 };
     }
     let dead_after = 100_000_000;
     let mut links = links(nodes, &mut random);
@@ -294,7 +294,7 @@ pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
         rma: towline_core::rma::Config::OFF,
         rdma: rdma::Config::OFF,
     };
-    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[64, 1000, 10_000]).min(fragment * 100);
     let shape = Shape { nodes, messages: MESSAGES / 4, window: config.requests, longest, comms: 2, wild: true };
     let plan = Plan::new(shape, &mut random);
