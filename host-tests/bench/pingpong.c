@@ -170,6 +170,27 @@ static void *shared_page(void) {
     return page;
 }
 
+/* The mode of an argument MODE:BYTES. */
+static int mode_of(const char *argument) {
+    size_t length = strcspn(argument, ":");
+    for (int mode = LATENCY; mode <= RATE; mode++)
+        if (strlen(NAMES[mode]) == length && strncmp(argument, NAMES[mode], length) == 0) return mode;
+    fprintf(stderr, "pingpong: unknown mode %.*s: use latency, bandwidth or rate\n", (int)length, argument);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+    return RATE;
+}
+
+/* The bytes of an argument MODE:BYTES. */
+static long bytes_of(const char *argument) {
+    const char *colon = strchr(argument, ':');
+    long bytes = colon ? atol(colon + 1) : 0;
+    if (bytes < 1 || bytes > 4 << 20) {
+        fprintf(stderr, "pingpong: %s: the number of bytes must be between 1 and %d\n", argument, 4 << 20);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    return bytes;
+}
+
 static double measure(int mode, long bytes, long count) {
     return mode == LATENCY ? latency(bytes, count) : stream(mode, bytes, count);
 }
@@ -203,11 +224,8 @@ int main(int argc, char **argv) {
 
     int repetitions = atoi(argv[2]);
     for (int i = 3; i < argc; i++) {
-        char *colon = strchr(argv[i], ':');
-        long bytes = colon ? atol(colon + 1) : 0;
-        int mode = LATENCY;
-        while (mode < RATE && strncmp(argv[i], NAMES[mode], strlen(NAMES[mode])) != 0) mode++;
-        if (bytes < 1 || bytes > 4 << 20) MPI_Abort(MPI_COMM_WORLD, 2);
+        int mode = mode_of(argv[i]);
+        long bytes = bytes_of(argv[i]);
         long count = calibrate(mode, bytes);
         for (int k = 0; k < repetitions; k++) {
             double before = bounce(), exchange_before = exchange();

@@ -107,6 +107,11 @@ need_verbs_binding() {
     need cmake=cmake cc=gcc "${libclang:-libclang.so}=libclang-dev"
 }
 
+# Installs the nightly toolchain, which fuzzing and the sanitizers need.
+need_nightly() {
+    cargo +nightly --version >/dev/null 2>&1 || rustup toolchain install nightly --profile minimal
+}
+
 # Installs the tools for bare-metal builds.
 need_bare_metal() {
     # The toolchain's own linker is preferred, since ld.lld before version 19 keeps unreferenced symbols.

@@ -65,7 +65,7 @@ impl Setup for Loopback {
 }
 
 struct Simulated {
-    make: RailParams,
+    params: RailParams,
     faults: Faults,
     now: u64,
 }
@@ -74,7 +74,7 @@ impl Setup for Simulated {
     type Rail = Link<'static, SimRail, Crc32c>;
 
     fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
-        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Random::new(1));
+        let net = Net::new(count as u32, vec![self.params], self.faults.clone(), Random::new(1));
         (0..count as u32).map(|node| link(net.rails(node).remove(0), node as u8)).collect()
     }
 
@@ -107,7 +107,7 @@ mod over_a_long_loopback {
 mod over_a_calm_network {
     use super::*;
     rail_suite!(Simulated {
-        make: RailParams::default(),
+        params: RailParams::default(),
         faults: Faults { late_body: 400, in_place: 500, staged: 300, ..Faults::default() },
         now: 0
     });
@@ -117,7 +117,7 @@ mod over_a_calm_network {
 mod over_a_bad_network {
     use super::*;
     rail_suite!(Simulated {
-        make: RailParams {
+        params: RailParams {
             slots: 8,
             frames_kept: 3,
             eager_limit: 100,

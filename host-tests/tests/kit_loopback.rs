@@ -45,7 +45,7 @@ mod large {
 /// The suite for matching transports.
 mod mtl {
     use super::*;
-    towline_host_tests::mtl_suite!(Loopback { slots: 16, frame: 4096 });
+    towline_host_tests::matching_suite!(Loopback { slots: 16, frame: 4096 });
 }
 
 /// The suite for one-sided operations, which are emulated.

@@ -12,7 +12,7 @@ use towline_host_tests::sim::network::faults::{Faults, RailParams};
 use towline_host_tests::{pattern::patterned, random::Random};
 
 struct Simulated {
-    make: RailParams,
+    params: RailParams,
     faults: Faults,
     now: u64,
 }
@@ -21,7 +21,7 @@ impl Setup for Simulated {
     type Rail = SimRail;
 
     fn rails(&mut self, count: usize) -> Vec<SimRail> {
-        let net = Net::new(count as u32, vec![self.make], self.faults.clone(), Random::new(1));
+        let net = Net::new(count as u32, vec![self.params], self.faults.clone(), Random::new(1));
         (0..count as u32).map(|node| net.rails(node).remove(0)).collect()
     }
 
@@ -37,11 +37,11 @@ impl Setup for Simulated {
 }
 
 fn plain() -> Simulated {
-    Simulated { make: RailParams::default(), faults: Faults::default(), now: 0 }
+    Simulated { params: RailParams::default(), faults: Faults::default(), now: 0 }
 }
 
 fn rough() -> Simulated {
-    let make =
+    let params =
         RailParams { slots: 3, frames_kept: 3, eager_limit: 100, rendezvous_eager_limit: 64, ..RailParams::default() };
     let faults = Faults {
         busy: 100,
@@ -53,7 +53,7 @@ fn rough() -> Simulated {
         expose: 1000,
         ..Faults::default()
     };
-    Simulated { make, faults, now: 0 }
+    Simulated { params, faults, now: 0 }
 }
 
 mod calm {
@@ -69,8 +69,8 @@ mod faulty {
 /// The suite for matching transports over rails that refuse, reorder and deliver late.
 mod mtl {
     use super::*;
-    towline_host_tests::mtl_suite!(Simulated {
-        make: RailParams { frames_kept: 2, ..RailParams::default() },
+    towline_host_tests::matching_suite!(Simulated {
+        params: RailParams { frames_kept: 2, ..RailParams::default() },
         ..rough()
     });
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant as Clock};
 
 use towline_core::time::Instant;
 use towline_host_tests::kit::mesh::Setup;
-use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
+use towline_host_tests::{matching_suite, one_sided_suite, rail_suite};
 use towline_sm::{Config, Rail};
 
 struct Shared {
@@ -74,17 +74,17 @@ mod tight {
 /// All bodies that need not be copied use the single copy.
 mod mtl {
     use super::*;
-    mtl_suite!(Shared::new(|config| (config.single_copy_bytes, config.single_copy_limit_bytes) = (1, 1 << 30)));
+    matching_suite!(Shared::new(|config| (config.single_copy_bytes, config.single_copy_limit_bytes) = (1, 1 << 30)));
 }
 
 mod mtl_copied {
     use super::*;
-    mtl_suite!(Shared::new(|config| config.single_copy_bytes = 0));
+    matching_suite!(Shared::new(|config| config.single_copy_bytes = 0));
 }
 
 mod mtl_tight {
     use super::*;
-    mtl_suite!(Shared { links: 2, ..Shared::new(small) });
+    matching_suite!(Shared { links: 2, ..Shared::new(small) });
 }
 
 /// One-sided operations on memory that is not a shared window: long bodies use the single copy.

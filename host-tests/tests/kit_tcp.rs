@@ -91,7 +91,7 @@ mod uncopied_tight {
 /// Matching transports with two links for each pair.
 mod mtl_uncopied {
     use super::*;
-    towline_host_tests::mtl_suite!(summed(2, |_| {}));
+    towline_host_tests::matching_suite!(summed(2, |_| {}));
 }
 
 /// All connections encrypted, with small buffers.
@@ -111,7 +111,7 @@ mod sealed {
 /// Matching transports with three encrypted connections for each pair.
 mod mtl_sealed {
     use super::*;
-    towline_host_tests::mtl_suite!(links(3, |config| config.encrypt = Encrypt::Always));
+    towline_host_tests::matching_suite!(links(3, |config| config.encrypt = Encrypt::Always));
 }
 
 /// IPv6 only.
@@ -123,13 +123,13 @@ mod ipv6 {
 /// Matching transports with one connection for each pair.
 mod mtl {
     use super::*;
-    towline_host_tests::mtl_suite!(links(1, |_| {}));
+    towline_host_tests::matching_suite!(links(1, |_| {}));
 }
 
 /// Matching transports with three connections for each pair.
 mod mtl_three_links {
     use super::*;
-    towline_host_tests::mtl_suite!(links(3, |_| {}));
+    towline_host_tests::matching_suite!(links(3, |_| {}));
 }
 
 /// One-sided operations, emulated.

@@ -14,7 +14,7 @@ use towline_host_tests::kit::lossy_network::{Faults, LossyNetwork};
 use towline_host_tests::kit::mesh::{Mesh, Setup};
 use towline_host_tests::kit::socket_setup::SocketSetup;
 use towline_host_tests::pattern::patterned;
-use towline_host_tests::{mtl_suite, rail_suite};
+use towline_host_tests::{matching_suite, rail_suite};
 use towline_net::{Encrypt, JobKey};
 use towline_udp::{Config, Rail};
 
@@ -158,10 +158,10 @@ fn sessions_are_established_over_a_bad_network() {
                 let sent = mesh.try_send(from, to, shape, &bytes);
                 assert!(matches!(sent, Ok(_) | Err(SendError::Busy)), "seed {seed}: {sent:?}");
             }
-            mesh.ends.iter().all(|end| !end.got.is_empty())
+            mesh.ends.iter().all(|end| !end.received.is_empty())
         });
         assert!(
-            mesh.ends.iter().flat_map(|end| &end.got).all(|got| got.bytes == bytes),
+            mesh.ends.iter().flat_map(|end| &end.received).all(|got| got.bytes == bytes),
             "seed {seed}: a corrupt frame was delivered"
         );
         assert!(relay.borrow().done.iter().all(|done| *done > 0), "seed {seed}: a kind of fault did not happen");
@@ -197,10 +197,10 @@ mod link_sealed {
 
 mod mtl {
     use super::*;
-    mtl_suite!(links(1, |_| {}));
+    matching_suite!(links(1, |_| {}));
 }
 
 mod mtl_lossy_three_links {
     use super::*;
-    mtl_suite!(links_through(3, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 7));
+    matching_suite!(links_through(3, Faults { lose: 50, duplicate: 20, delay: 50, corrupt: 20 }, 7));
 }

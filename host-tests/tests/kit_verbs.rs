@@ -17,7 +17,7 @@ use towline_host_tests::kit::mesh::{Mesh, Setup, peer};
 use towline_host_tests::kit::nodes::{CONFIG, Engine, World};
 use towline_host_tests::kit::one_sided::{Memory, Modules, What};
 use towline_host_tests::kit::socket_setup::SocketSetup;
-use towline_host_tests::{mtl_suite, one_sided_suite, rail_suite};
+use towline_host_tests::{matching_suite, one_sided_suite, rail_suite};
 use towline_net::JobKey;
 use towline_verbs::{Config, Counters, Rail};
 
@@ -113,12 +113,12 @@ fn small_direct(config: &mut Config) {
 
 mod mtl {
     use super::*;
-    mtl_suite!(verbs(puts));
+    matching_suite!(verbs(puts));
 }
 
 mod mtl_two_links {
     use super::*;
-    mtl_suite!(links(2, small_direct));
+    matching_suite!(links(2, small_direct));
 }
 
 /// Long messages of many lengths, in both directions at once. The device of one side moves all but the first bytes,
@@ -220,15 +220,15 @@ fn b51_p14_messages_survive_the_queue_pair_of_the_device_that_moves_them() {
 fn a_queue_pair_that_fails_is_lost_at_both_ends_and_is_replaced() {
     let mut mesh = Mesh::new(verbs(|_| {}), 3);
     let exchange = |mesh: &mut Mesh<_>, from: usize, to: usize| {
-        mesh.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.ends.iter_mut().for_each(|end| end.received.clear());
         mesh.send(from, to, Lane::Eager, 0x80, 8, b"in order");
-        mesh.until("a frame", |mesh| !mesh.ends[to].got.is_empty());
+        mesh.until("a frame", |mesh| !mesh.ends[to].received.is_empty());
     };
     for turn in 0..3 {
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {
             exchange(&mut mesh, from, to);
         }
-        let to = mesh.ends[0].to[1];
+        let to = mesh.ends[0].endpoints[1];
         mesh.ends[0].rail.inject_connection_error(to);
         mesh.until("both ends report the loss", |mesh| mesh.ends[..2].iter().all(|end| !end.lost.is_empty()));
         mesh.run_until_idle();
@@ -239,7 +239,7 @@ fn a_queue_pair_that_fails_is_lost_at_both_ends_and_is_replaced() {
         exchange(&mut mesh, 0, 2);
         exchange(&mut mesh, 2, 1);
         assert!(mesh.ends[2].lost.is_empty());
-        let (one, other) = (mesh.ends[0].to[1], mesh.ends[1].to[0]);
+        let (one, other) = (mesh.ends[0].endpoints[1], mesh.ends[1].endpoints[0]);
         mesh.ends[0].rail.del_peer(one);
         mesh.ends[1].rail.del_peer(other);
         mesh.introduce(0, 1);
@@ -265,19 +265,19 @@ fn a_link_carries_each_frame_once_over_queue_pairs_that_fail() {
             }
         }
         // The only peer of a rail is its first endpoint.
-        if mesh.ends[1].got.len() as u64 > 150 * (broken + 1) && broken < 3 {
+        if mesh.ends[1].received.len() as u64 > 150 * (broken + 1) && broken < 3 {
             mesh.ends[0].rail.raw().inject_connection_error(Endpoint(0));
             broken += 1;
         }
         sent == [count; 2]
     });
-    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.got.len() as u64 >= count));
+    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.received.len() as u64 >= count));
     mesh.run_until_idle();
     assert_eq!(broken, 3);
     assert!(mesh.ends.iter().all(|end| end.rail.raw().counters().lost >= 3), "the queue pairs did not fail");
     for end in &mut mesh.ends {
         let mut seen: Vec<u64> = vec![];
-        for got in &end.got {
+        for got in &end.received {
             let number = u64::from_le_bytes(got.bytes[..8].try_into().unwrap());
             assert!(
                 got.bytes.len() == 3000 && got.bytes[8..].iter().all(|byte| *byte == number as u8),
@@ -375,27 +375,27 @@ fn short_frames_are_inline_and_few_are_signaled() {
     for _ in 0..160 {
         mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 64]);
         mesh.send(0, 1, Lane::Eager, 0x80, 8, &[7; 65]);
-        mesh.until("both", |mesh| mesh.ends[1].got.len() >= 2);
-        mesh.ends[1].got.clear();
+        mesh.until("both", |mesh| mesh.ends[1].received.len() >= 2);
+        mesh.ends[1].received.clear();
     }
     let counters = *mesh.ends[0].rail.counters();
     assert_eq!((counters.inline, counters.signaled + counters.unsignaled), (160, 320));
     assert!(counters.signaled <= 320 / 8 + 1, "{counters:?}");
-    let to = mesh.ends[0].to[1];
+    let to = mesh.ends[0].endpoints[1];
     mesh.until("the rail asks for the completions that were not signaled", |mesh| mesh.ends[0].rail.drained(to));
 }
 
 /// Ends the connection of the first two ends at both sides, and introduces them again.
 fn meet_anew<S: Setup>(mesh: &mut Mesh<S>) {
     for (one, other) in [(0, 1), (1, 0)] {
-        let to = mesh.ends[one].to[other];
+        let to = mesh.ends[one].endpoints[other];
         mesh.ends[one].rail.del_peer(to);
     }
     mesh.introduce(0, 1);
     mesh.introduce(1, 0);
     for end in &mut mesh.ends {
         end.lost.clear();
-        end.got.clear();
+        end.received.clear();
     }
 }
 
@@ -410,7 +410,7 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
         for _ in 0..3 {
             mesh.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
         }
-        let to = mesh.ends[0].to[1];
+        let to = mesh.ends[0].endpoints[1];
         mesh.ends[0].rail.inject_connection_error(to);
         mesh.until("both ends report the loss", |mesh| mesh.ends.iter().all(|end| !end.lost.is_empty()));
         meet_anew(&mut mesh);
@@ -418,7 +418,7 @@ fn connections_that_end_in_the_middle_of_a_frame_cost_no_buffers() {
     for _ in 0..20 {
         mesh.send(0, 1, Lane::Bulk, 0x80, 8, &frame);
     }
-    mesh.until("all have arrived", |mesh| mesh.ends[1].got.len() == 20);
+    mesh.until("all have arrived", |mesh| mesh.ends[1].received.len() == 20);
 }
 
 /// Hellos use a queue pair of their own. If it fails, it is set up again, and pending connections are made.
@@ -429,8 +429,8 @@ fn a_queue_pair_of_hellos_that_fails_is_replaced() {
         mesh.ends[0].rail.inject_hello_error();
         mesh.ends[to].rail.inject_hello_error();
         mesh.send(from, to, Lane::Eager, 0x80, 8, b"in order");
-        mesh.until("a frame", |mesh| !mesh.ends[to].got.is_empty());
-        mesh.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.until("a frame", |mesh| !mesh.ends[to].received.is_empty());
+        mesh.ends.iter_mut().for_each(|end| end.received.clear());
     }
     assert!(mesh.ends.iter().all(|end| end.lost.is_empty()));
 }
@@ -442,8 +442,8 @@ fn a_child_that_is_forked_disturbs_nothing() {
     let exchange = |mesh: &mut Mesh<_>| {
         for (from, to) in [(0, 1), (1, 0)] {
             mesh.send(from, to, Lane::Eager, 0x80, 8, &[0x5a; 3000]);
-            mesh.until("a frame", |mesh: &mut Mesh<_>| !mesh.ends[to].got.is_empty());
-            assert_eq!(mesh.ends[to].got.pop().unwrap().bytes, [0x5a; 3000]);
+            mesh.until("a frame", |mesh: &mut Mesh<_>| !mesh.ends[to].received.is_empty());
+            assert_eq!(mesh.ends[to].received.pop().unwrap().bytes, [0x5a; 3000]);
         }
     };
     exchange(&mut mesh);

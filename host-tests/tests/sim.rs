@@ -155,7 +155,7 @@ fn flood(setting: Setting) -> Setting {
     let message = Message { from: 0, to: 1, comm: 0, tag: 1, len: 24, mode: Mode::Standard };
     let plan = Plan {
         messages: vec![message; 50],
-        receives: vec![Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: 24 }; 50],
+        receives: vec![Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), buffer: 24 }; 50],
         comms: vec![Comm { context: 1, table: None, style: Style::NamedSources }],
         permanent: 1,
         programs: vec![

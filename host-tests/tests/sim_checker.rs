@@ -38,7 +38,7 @@ fn ideal(seed: u64) -> History {
                 comm: message.comm,
                 source: (!wild).then_some(message.from),
                 tag: (!random.chance(300)).then_some(message.tag),
-                room: if random.chance(100) { message.len - 1 } else { message.len + random.below(20) },
+                buffer: if random.chance(100) { message.len - 1 } else { message.len + random.below(20) },
             };
             take(&mut history, &mut queued[at as usize], receive, &mut scratch);
             if !all || first % 7 == 0 {
@@ -49,11 +49,11 @@ fn ideal(seed: u64) -> History {
     for at in 0..NODES {
         while let Some((_, message)) = queued[at as usize].front().copied() {
             let receive =
-                Receive { at, comm: message.comm, source: Some(message.from), tag: Some(message.tag), room: 1000 };
+                Receive { at, comm: message.comm, source: Some(message.from), tag: Some(message.tag), buffer: 1000 };
             take(&mut history, &mut queued[at as usize], receive, &mut scratch);
         }
     }
-    let cancelled = history.recv(Receive { at: 0, comm: 9, source: None, tag: None, room: 1 });
+    let cancelled = history.recv(Receive { at: 0, comm: 9, source: None, tag: None, buffer: 1 });
     history.note(Record::Received(cancelled, Outcome::Cancelled));
     history.note(Record::Level { node: 0, what: "requests", before: 0, after: 0 });
     history
@@ -68,13 +68,13 @@ fn take(history: &mut History, queue: &mut VecDeque<(u32, Message)>, receive: Re
     };
     let at = queue.iter().position(fits).expect("the history has a message for each receive");
     let (message, what) = queue.remove(at).expect("just found");
-    let delivered = what.len.min(receive.room);
+    let delivered = what.len.min(receive.buffer);
     let outcome = Outcome::Received {
         source: what.from,
         tag: what.tag,
         received: what.len,
         delivered,
-        truncated: what.len > receive.room,
+        truncated: what.len > receive.buffer,
         digest: digest_of(message, delivered, scratch),
     };
     history.note(Record::Received(number, outcome));
@@ -308,7 +308,7 @@ fn a_synchronous_send_that_did_not_wait_is_found() {
 #[test]
 fn a_receive_before_its_message_is_found() {
     let mut history = History::default();
-    let receive = history.recv(Receive { at: 1, comm: 0, source: Some(0), tag: Some(5), room: 8 });
+    let receive = history.recv(Receive { at: 1, comm: 0, source: Some(0), tag: Some(5), buffer: 8 });
     let outcome = Outcome::Received {
         source: 0,
         tag: 5,
@@ -336,7 +336,7 @@ fn stream(sent: u32, got: &[Option<u32>], dies: bool) -> Result<(), Violation> {
         history.note(Record::Died(0));
     }
     for got in got {
-        let receive = history.recv(Receive { at: 1, comm: 0, source: Some(0), tag: Some(5), room: 20 });
+        let receive = history.recv(Receive { at: 1, comm: 0, source: Some(0), tag: Some(5), buffer: 20 });
         let digest = |message| digest_of(message, 20, &mut vec![]);
         let outcome = got.map_or(Outcome::PeerFailed(0), |message| Outcome::Received {
             source: 0,
@@ -399,7 +399,7 @@ fn a_synchronous_send_to_a_node_that_died_unmatched_is_found() {
     let unmatched = |posted: bool| {
         let mut history = History::default();
         if posted {
-            history.recv(Receive { at: 1, comm: 0, source: None, tag: Some(5), room: 20 });
+            history.recv(Receive { at: 1, comm: 0, source: None, tag: Some(5), buffer: 20 });
         }
         let what = Message { from: 0, to: 1, comm: 0, tag: 5, len: 20, mode: Mode::Synchronous };
         let number = history.send(what);
@@ -420,7 +420,7 @@ fn failed_receives_may_have_taken_any_consistent_set_of_messages() {
         history.note(Record::Sent(number, None));
     }
     for tag in [None, Some(0), Some(0), None] {
-        history.recv(Receive { at: 0, comm: 0, source: Some(1), tag, room: 9 });
+        history.recv(Receive { at: 0, comm: 0, source: Some(1), tag, buffer: 9 });
     }
     for (number, tag) in [(2, 0), (3, 1)] {
         let digest = digest_of(number, 9, &mut vec![]);

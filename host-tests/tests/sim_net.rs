@@ -16,9 +16,9 @@ fn traffic(faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
     traffic_by(RailParams::default(), faults)
 }
 
-fn traffic_by(make: RailParams, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
-    let make = RailParams { slots: 1000, ..make };
-    let net = Net::new(2, vec![make], faults, Random::new(5));
+fn traffic_by(params: RailParams, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Counts) {
+    let params = RailParams { slots: 1000, ..params };
+    let net = Net::new(2, vec![params], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     let to = one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");
@@ -36,7 +36,7 @@ fn traffic_by(make: RailParams, faults: Faults) -> (Vec<Vec<u8>>, Vec<Event>, Co
         }
         rest.extend(one.poll(now));
     }
-    assert_eq!(net.under_way(), 0);
+    assert_eq!(net.unreleased_frames(), 0);
     (got, rest, net.counts())
 }
 
@@ -148,8 +148,8 @@ fn a_body_left_in_place_is_read_late_and_not_after_the_peer_is_deleted() {
 }
 
 /// Two ends that know each other, on a network with the given faults.
-fn pair(make: RailParams, faults: Faults) -> (Net, SimRail, SimRail) {
-    let net = Net::new(2, vec![make], faults, Random::new(5));
+fn pair(params: RailParams, faults: Faults) -> (Net, SimRail, SimRail) {
+    let net = Net::new(2, vec![params], faults, Random::new(5));
     let (mut one, mut other) = (net.rails(0).remove(0), net.rails(1).remove(0));
     one.add_peer(Peer(1), other.card()).expect("reachable");
     other.add_peer(Peer(0), one.card()).expect("reachable");

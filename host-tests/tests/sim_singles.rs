@@ -9,7 +9,7 @@ use towline_host_tests::sim::seeds::{self, SingleFault};
 const SEEDS: u64 = 16;
 
 /// Runs jobs with this fault only, which must pass. Returns the counts.
-fn bear(fault: SingleFault) -> Counts {
+fn run_all(fault: SingleFault) -> Counts {
     let mut counts = Counts::default();
     for seed in 0..SEEDS {
         let report =
@@ -20,12 +20,17 @@ fn bear(fault: SingleFault) -> Counts {
 }
 
 /// Runs the same jobs with a planted bug. At least one must fail with the expected error.
-fn notice(fault: SingleFault, bug: PlantedBug, is_named: fn(&JobError) -> bool) {
-    notice_among(fault, bug, |_| true, is_named);
+fn expect_noticed(fault: SingleFault, bug: PlantedBug, is_named: fn(&JobError) -> bool) {
+    expect_noticed_among(fault, bug, |_| true, is_named);
 }
 
 /// The same, with only those settings for which `such` holds.
-fn notice_among(fault: SingleFault, bug: PlantedBug, such: fn(&Setting) -> bool, is_named: fn(&JobError) -> bool) {
+fn expect_noticed_among(
+    fault: SingleFault,
+    bug: PlantedBug,
+    such: fn(&Setting) -> bool,
+    is_named: fn(&JobError) -> bool,
+) {
     let mut others = vec![];
     for setting in (0..SEEDS).map(|seed| seeds::only(seed, fault)).filter(such) {
         let faults = Faults { planted: Some(bug), ..setting.faults };
@@ -47,46 +52,62 @@ fn is_false_loss(trouble: &JobError) -> bool {
 
 #[test]
 fn p9_rails_are_disabled_and_enabled_during_traffic() {
-    let counts = bear(SingleFault::Toggles);
+    let counts = run_all(SingleFault::Toggles);
     assert!(counts.disabled > SEEDS && counts.enabled > SEEDS / 2, "{counts:?}");
-    notice(SingleFault::Toggles, PlantedBug::RailStaysDisabled, |trouble| matches!(trouble, JobError::Stuck(_)));
+    expect_noticed(SingleFault::Toggles, PlantedBug::RailStaysDisabled, |trouble| {
+        matches!(trouble, JobError::Stuck(_))
+    });
     let trespassed = |trouble: &JobError| matches!(trouble, JobError::DisabledRailUsed(_));
-    notice_among(SingleFault::Toggles, PlantedBug::DisabledRailUsed, |setting| setting.links.is_none(), trespassed);
-    notice_among(SingleFault::Toggles, PlantedBug::DisabledRailUsed, |setting| setting.links.is_some(), trespassed);
+    expect_noticed_among(
+        SingleFault::Toggles,
+        PlantedBug::DisabledRailUsed,
+        |setting| setting.links.is_none(),
+        trespassed,
+    );
+    expect_noticed_among(
+        SingleFault::Toggles,
+        PlantedBug::DisabledRailUsed,
+        |setting| setting.links.is_some(),
+        trespassed,
+    );
 }
 
 #[test]
 fn p14_a_rail_that_loses_half_its_frames_blocks_no_node() {
-    let counts = bear(SingleFault::LossyRail);
+    let counts = run_all(SingleFault::LossyRail);
     assert!(counts.lossy_rail_losses > SEEDS, "{counts:?}");
-    notice(SingleFault::LossyRail, PlantedBug::FalseLoss, is_false_loss);
+    expect_noticed(SingleFault::LossyRail, PlantedBug::FalseLoss, is_false_loss);
 }
 
 #[test]
 fn p15_a_stall_time_out_gives_up_only_nodes_that_are_stalled_for_longer() {
-    let counts = bear(SingleFault::NodeStalls);
+    let counts = run_all(SingleFault::NodeStalls);
     assert!(counts.given_up_stalled > SEEDS / 4 && counts.kept_below_timeout > SEEDS / 4, "{counts:?}");
-    notice(SingleFault::NodeStalls, PlantedBug::NoStallTimeout, |trouble| matches!(trouble, JobError::NotGivenUp(..)));
-    notice(SingleFault::NodeStalls, PlantedBug::ShortStallTimeout, is_false_loss);
+    expect_noticed(SingleFault::NodeStalls, PlantedBug::NoStallTimeout, |trouble| {
+        matches!(trouble, JobError::NotGivenUp(..))
+    });
+    expect_noticed(SingleFault::NodeStalls, PlantedBug::ShortStallTimeout, is_false_loss);
 }
 
 #[test]
 fn p15_a_stalled_node_at_a_live_host_is_kept_and_a_lost_host_is_noticed() {
-    let counts = bear(SingleFault::Hosts);
+    let counts = run_all(SingleFault::Hosts);
     assert!(
         counts.kept_by_host > SEEDS / 4 && counts.hosts_lost > SEEDS / 8 && counts.false_refusals > SEEDS,
         "{counts:?}"
     );
     assert!(counts.hosts_asked > 0 && counts.hosts_silent > 0 && counts.refused > 0, "{counts:?}");
-    notice(SingleFault::Hosts, PlantedBug::HostsSilent, is_false_loss);
-    notice(SingleFault::Hosts, PlantedBug::LostHostsAnswer, |trouble| matches!(trouble, JobError::LossNotNoticed(..)));
+    expect_noticed(SingleFault::Hosts, PlantedBug::HostsSilent, is_false_loss);
+    expect_noticed(SingleFault::Hosts, PlantedBug::LostHostsAnswer, |trouble| {
+        matches!(trouble, JobError::LossNotNoticed(..))
+    });
 }
 
 #[test]
 fn p15_nodes_without_a_common_rail_are_reported_as_unreachable() {
-    let counts = bear(SingleFault::MissingRails);
+    let counts = run_all(SingleFault::MissingRails);
     assert!(counts.unlinked > SEEDS / 4 && counts.fewer_rails > counts.unlinked, "{counts:?}");
-    notice(SingleFault::MissingRails, PlantedBug::MissingRailUsed, |trouble| {
+    expect_noticed(SingleFault::MissingRails, PlantedBug::MissingRailUsed, |trouble| {
         matches!(trouble, JobError::NotUnreachable(..))
     });
 }

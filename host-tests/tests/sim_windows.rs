@@ -38,7 +38,7 @@ fn ideal() -> History {
     };
     for turn in 0..40u32 {
         let (at, len) = (u64::from(turn), u64::from(turn + 1));
-        let deed = match turn % 5 {
+        let kind = match turn % 5 {
             0 => RmaKind::Put { at, len },
             1 => RmaKind::Get { at: at - 1, len: len - 1 },
             2 => RmaKind::Add(turn as usize / 5 % 2),
@@ -46,9 +46,9 @@ fn ideal() -> History {
             // Every other operation fails.
             _ => RmaKind::CompareSwap(if turn % 2 == 0 { cell } else { 0 }),
         };
-        let number = history.rma_op(RmaOp { from: 0, window, deed, forgery: Forgery::None });
+        let number = history.rma_op(RmaOp { from: 0, window, kind, forgery: Forgery::None });
         let area = what.area_of(0);
-        let ended = match deed {
+        let ended = match kind {
             RmaKind::Put { at, len } => {
                 let from = (area + at) as usize;
                 memory[from..from + len as usize].copy_from_slice(&bytes(number, len));
@@ -62,7 +62,7 @@ fn ideal() -> History {
             }
             RmaKind::Swap | RmaKind::CompareSwap(_) => {
                 let old = cell;
-                if deed == RmaKind::Swap || deed == RmaKind::CompareSwap(old) {
+                if kind == RmaKind::Swap || kind == RmaKind::CompareSwap(old) {
                     cell = own(number);
                 }
                 put_word(&mut memory, CELL, cell);
@@ -73,7 +73,7 @@ fn ideal() -> History {
     }
     history.note(Record::WindowClosed(window));
     history.note(Record::Memory(window, memory.clone()));
-    let late = history.rma_op(RmaOp { from: 0, window, deed: RmaKind::Add(0), forgery: Forgery::None });
+    let late = history.rma_op(RmaOp { from: 0, window, kind: RmaKind::Add(0), forgery: Forgery::None });
     history.note(Record::RmaEnded(late, RmaOutcome::Denied(Denied::NoMemory)));
     history.note(Record::Memory(window, memory));
     history
@@ -97,12 +97,12 @@ fn falsified(plant: impl Fn(&mut History, usize) -> bool, is_named: impl Fn(&Rma
     assert!(planted > 0, "it could not be planted");
 }
 
-fn deed(history: &History, number: u32) -> RmaKind {
-    let asks = history.records.iter().filter_map(|record| match record {
-        Record::RmaBegun(ask) => Some(ask.deed),
+fn kind_of(history: &History, number: u32) -> RmaKind {
+    let ops = history.records.iter().filter_map(|record| match record {
+        Record::RmaBegun(op) => Some(op.kind),
         _ => None,
     });
-    asks.into_iter().nth(number as usize).expect("it was asked")
+    ops.into_iter().nth(number as usize).expect("it was begun")
 }
 
 /// Changes the outcomes of operations of the given kinds.
@@ -112,7 +112,7 @@ fn ended(
 ) -> impl Fn(&mut History, usize) -> bool {
     move |history, at| {
         let Record::RmaEnded(number, mut ended) = history.records[at].clone() else { return false };
-        if !which(deed(history, number)) || !matches!(ended, RmaOutcome::Done(_)) {
+        if !which(kind_of(history, number)) || !matches!(ended, RmaOutcome::Done(_)) {
             return false;
         }
         change(number, &mut ended);
@@ -141,8 +141,8 @@ fn a_correct_history_passes() {
 
 #[test]
 fn operations_done_twice_or_not_at_all_are_detected() {
-    let is_add = |deed| matches!(deed, RmaKind::Add(_));
-    let is_swap = |deed| matches!(deed, RmaKind::Swap);
+    let is_add = |kind| matches!(kind, RmaKind::Add(_));
+    let is_swap = |kind| matches!(kind, RmaKind::Swap);
     for which in COUNTERS {
         falsified(left(which, 1), |wrong| matches!(wrong, RmaViolation::Sum(..)));
         falsified(left(which, 255), |wrong| matches!(wrong, RmaViolation::Sum(..)));
@@ -165,7 +165,7 @@ fn operations_done_twice_or_not_at_all_are_detected() {
     falsified(left(CELL, 100), |wrong| matches!(wrong, RmaViolation::Cell(..)));
     falsified(left(CELL + 8, 1), |wrong| matches!(wrong, RmaViolation::Memory(..)));
     falsified(left(AREAS, 1), |wrong| matches!(wrong, RmaViolation::Memory(..)));
-    falsified(ended(|deed| matches!(deed, RmaKind::Get { .. }), |_, ended| *ended = RmaOutcome::Done(7)), |wrong| {
+    falsified(ended(|kind| matches!(kind, RmaKind::Get { .. }), |_, ended| *ended = RmaOutcome::Done(7)), |wrong| {
         matches!(wrong, RmaViolation::Bytes(..))
     });
 }

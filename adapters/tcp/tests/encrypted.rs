@@ -92,7 +92,11 @@ impl Relayed {
             }
             self.relay();
         }
-        panic!("waited in vain: {what}; observed {:?}, {:?}", self.world.observed, self.world.rails[1].counters());
+        panic!(
+            "this did not happen in time: {what}; observed {:?}, {:?}",
+            self.world.observed,
+            self.world.rails[1].counters()
+        );
     }
 
     /// Sends a frame from rail 0, while everything is relayed.

@@ -2,7 +2,7 @@
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
-use towline_core::mtl::{Group, Mtl, Source, Tag};
+use towline_core::mtl::{Comm, Group, Mtl, Source, Tag};
 use towline_core::pml::matching::Pattern;
 use towline_core::pml::{Config, Mode, Pml, Pool, Rails, Request, Sending, SetUpError};
 use towline_core::pool::Handle;
@@ -105,86 +105,124 @@ fn add(rail: &mut impl FullRail) -> Result<Endpoint, Unreachable> {
 
 /// Calls every operation of the transport, in any order, with any arguments.
 pub fn transport<R: Rails>(mut mtl: Mtl<'_, R>) {
-    let mut buffer = [0; 256];
-    let mut other = [0; 256];
     let Ok(mut comm) = mtl.add_comm(any(0), Group::World { size: any(0) }, any(0)) else { return };
     loop {
-        let source = if any(true) { Source::Any } else { Source::Rank(any(0)) };
-        let tag = if any(true) { Tag::Any } else { Tag::Is(any(0)) };
-        let idle = || Instant::from_nanos(any(0));
-        let request = Request::from_bits(any(0));
         match any(0) {
-            0 => keep(mtl.params()),
-            1 => match mtl.add_peer(Peer(any(0)), bytes(&mut buffer), |_, rail| add(rail)) {
-                Ok(()) => {}
-                Err(why) => format(why),
-            },
-            2 => {
-                let peers = [Peer(any(0)); 3];
-                keep(mtl.add_peers(any(&peers), |_| any(&buffer), |_, _, rail| add(rail)));
-            }
-            3 => mtl.del_peer(Peer(any(0))),
-            4 => {
-                let group = if any(true) { Group::World { size: any(0) } } else { Group::Table(any(&[])) };
-                let made = if any(true) {
-                    mtl.add_comm(any(0), group, any(0))
-                } else {
-                    mtl.add_lasting_comm(any(0), group, any(0))
-                };
-                match made {
-                    Ok(new) => comm = new,
-                    Err(error) => format(error),
-                }
-            }
-            5 => mtl.del_comm(any(comm)),
-            6 => keep((mtl.excluded(any(comm), source), mtl.rank(any(comm)), mtl.rank_of(any(comm), Peer(any(0))))),
-            // SAFETY: never run; for the linker only.
-            7 => match unsafe { mtl.isend(any(comm), any(0), any(0), any(Mode::Standard), span()) } {
-                Ok(Sending::Pending(request)) => keep(request.to_bits()),
-                Ok(Sending::Complete) => {}
-                Err(refusal) => {
-                    keep(refusal.blame());
-                    format(refusal);
-                }
-            },
-            // SAFETY: never run; for the linker only.
-            8 => keep(unsafe { mtl.irecv(any(comm), source, tag, span()) }),
-            // SAFETY: never run; for the linker only.
-            9 => keep(unsafe { mtl.send(any(comm), any(0), any(0), any(Mode::Standard), bytes(&mut buffer), idle) }),
-            // SAFETY: never run; for the linker only.
-            10 => keep(unsafe { mtl.recv(any(comm), source, tag, bytes(&mut other), idle) }),
-            11 => keep(mtl.wait(request, idle)),
-            12 => keep(mtl.iprobe(any(comm), source, tag)),
-            13 => {
-                if let Ok(Some((message, envelope))) = mtl.improbe(any(comm), source, tag) {
-                    keep(envelope);
-                    // SAFETY: never run; for the linker only.
-                    keep(unsafe { mtl.imrecv(any(message), span()) });
-                }
-            }
-            14 => keep(mtl.cancel(request)),
-            15 => match mtl.test(request) {
-                Some(Err(failure)) => {
-                    keep(failure.blame());
-                    format(failure);
-                }
-                outcome => keep(outcome),
-            },
-            16 => keep(mtl.progress(idle())),
-            17 => keep(*mtl.counters()),
-            18 => engine(mtl.pml()),
-            19 => {
-                if let Err(error) = mtl.enable_rail(any(0), any(true)) {
-                    keep(error.blame());
-                    format(error);
-                }
-            }
-            20 => keep((mtl.failed(any(comm), source), mtl.broken(any(comm)))),
-            21 => mtl.acknowledge(any(comm)),
+            0 => peers(&mut mtl),
+            1 => communicators(&mut mtl, &mut comm),
+            2 => messages(&mut mtl, any(comm)),
+            3 => probes(&mut mtl, any(comm)),
+            4 => requests(&mut mtl),
+            5 => engine(mtl.pml()),
             _ => break,
         }
     }
     keep(mtl.finalize().count());
+}
+
+fn source() -> Source {
+    if any(true) { Source::Any } else { Source::Rank(any(0)) }
+}
+
+fn tag() -> Tag {
+    if any(true) { Tag::Any } else { Tag::Is(any(0)) }
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(any(0))
+}
+
+/// Peers and rails.
+fn peers<R: Rails>(mtl: &mut Mtl<'_, R>) {
+    let mut buffer = [0; 256];
+    match any(0) {
+        0 => keep(mtl.params()),
+        1 => match mtl.add_peer(Peer(any(0)), bytes(&mut buffer), |_, rail| add(rail)) {
+            Ok(()) => {}
+            Err(why) => format(why),
+        },
+        2 => {
+            let peers = [Peer(any(0)); 3];
+            keep(mtl.add_peers(any(&peers), |_| any(&buffer), |_, _, rail| add(rail)));
+        }
+        3 => mtl.del_peer(Peer(any(0))),
+        _ => {
+            if let Err(error) = mtl.enable_rail(any(0), any(true)) {
+                keep(error.blame());
+                format(error);
+            }
+        }
+    }
+}
+
+fn communicators<R: Rails>(mtl: &mut Mtl<'_, R>, comm: &mut Comm) {
+    match any(0) {
+        0 => {
+            let group = if any(true) { Group::World { size: any(0) } } else { Group::Table(any(&[])) };
+            let made = if any(true) {
+                mtl.add_comm(any(0), group, any(0))
+            } else {
+                mtl.add_lasting_comm(any(0), group, any(0))
+            };
+            match made {
+                Ok(new) => *comm = new,
+                Err(error) => format(error),
+            }
+        }
+        1 => mtl.del_comm(any(*comm)),
+        2 => keep((mtl.excluded(any(*comm), source()), mtl.rank(any(*comm)), mtl.rank_of(any(*comm), Peer(any(0))))),
+        3 => keep((mtl.failed(any(*comm), source()), mtl.broken(any(*comm)))),
+        _ => mtl.acknowledge(any(*comm)),
+    }
+}
+
+fn messages<R: Rails>(mtl: &mut Mtl<'_, R>, comm: Comm) {
+    let mut buffer = [0; 256];
+    match any(0) {
+        // SAFETY: never run; for the linker only.
+        0 => match unsafe { mtl.isend(comm, any(0), any(0), any(Mode::Standard), span()) } {
+            Ok(Sending::Pending(request)) => keep(request.to_bits()),
+            Ok(Sending::Complete) => {}
+            Err(refusal) => {
+                keep(refusal.blame());
+                format(refusal);
+            }
+        },
+        // SAFETY: never run; for the linker only.
+        1 => keep(unsafe { mtl.irecv(comm, source(), tag(), span()) }),
+        // SAFETY: never run; for the linker only.
+        2 => keep(unsafe { mtl.send(comm, any(0), any(0), any(Mode::Standard), bytes(&mut buffer), now) }),
+        // SAFETY: never run; for the linker only.
+        _ => keep(unsafe { mtl.recv(comm, source(), tag(), bytes(&mut buffer), now) }),
+    }
+}
+
+fn probes<R: Rails>(mtl: &mut Mtl<'_, R>, comm: Comm) {
+    if any(true) {
+        keep(mtl.iprobe(comm, source(), tag()));
+    } else if let Ok(Some((message, envelope))) = mtl.improbe(comm, source(), tag()) {
+        keep(envelope);
+        // SAFETY: never run; for the linker only.
+        keep(unsafe { mtl.imrecv(any(message), span()) });
+    }
+}
+
+/// Requests and progress.
+fn requests<R: Rails>(mtl: &mut Mtl<'_, R>) {
+    let request = Request::from_bits(any(0));
+    match any(0) {
+        0 => keep(mtl.wait(request, now)),
+        1 => keep(mtl.cancel(request)),
+        2 => match mtl.test(request) {
+            Some(Err(failure)) => {
+                keep(failure.blame());
+                format(failure);
+            }
+            outcome => keep(outcome),
+        },
+        3 => keep(mtl.progress(now())),
+        _ => keep(*mtl.counters()),
+    }
 }
 
 /// Calls the operations of the engine that the transport does not use.

@@ -63,9 +63,9 @@ pub struct End<R> {
     /// The rail itself.
     pub rail: R,
     /// Its endpoints, by the number of the other end. The one for itself is never used.
-    pub to: Vec<Endpoint>,
+    pub endpoints: Vec<Endpoint>,
     /// Received frames, in the order of their completion.
-    pub got: Vec<Received>,
+    pub received: Vec<Received>,
     /// Cookies of [`Event::Sent`].
     pub sent: Vec<Cookie>,
     /// Peers that were lost.
@@ -94,8 +94,8 @@ impl<S: Setup> Mesh<S> {
         assert_eq!(rails.len(), count, "the setup made another number of rails than was asked for");
         let ends = rails.into_iter().map(|rail| End {
             rail,
-            to: vec![Endpoint(u32::MAX); count],
-            got: vec![],
+            endpoints: vec![Endpoint(u32::MAX); count],
+            received: vec![],
             sent: vec![],
             lost: vec![],
             pending: HashMap::new(),
@@ -115,7 +115,7 @@ impl<S: Setup> Mesh<S> {
     pub fn introduce(&mut self, one: usize, other: usize) {
         let card = self.ends[other].rail.card().to_vec();
         let added = self.ends[one].rail.add_peer(peer(other), &card);
-        self.ends[one].to[other] = added.expect("rails of one setup reach each other");
+        self.ends[one].endpoints[other] = added.expect("rails of one setup reach each other");
     }
 
     /// The attributes of the rails.
@@ -182,7 +182,7 @@ impl<S: Setup> Mesh<S> {
     /// The error of the rail.
     pub fn try_send(&mut self, from: usize, to: usize, shape: Shape, bytes: &[u8]) -> Result<Sent, SendError> {
         let end = &mut self.ends[from];
-        let endpoint = end.to[to];
+        let endpoint = end.endpoints[to];
         let mut grant = end.rail.reserve(endpoint, shape)?;
         assert_eq!(grant.room(), shape.len as usize, "a grant has the room that was asked for");
         let (header, body) = bytes.split_at(usize::from(shape.header));
@@ -255,7 +255,7 @@ impl<R: FullRail> End<R> {
                     .pending
                     .remove(&cookie.0)
                     .expect("a delivery is reported only once, and only if it was pending");
-                self.got.push(received);
+                self.received.push(received);
             }
             Event::Lost(peer, why) | Event::Down(peer, why) => self.lost.push((peer, why)),
             Event::Up(peer) => self.lost.retain(|(lost, _)| *lost != peer),
@@ -273,7 +273,7 @@ impl<R: FullRail> End<R> {
         let mut received = Received { from: frame.from, tag: frame.tag, valid, bytes };
         if frame.is_whole() {
             assert_eq!(valid, len, "a frame as short as a head comes whole");
-            self.got.push(received);
+            self.received.push(received);
             return;
         }
         let cookie = self.cookie();
@@ -281,7 +281,7 @@ impl<R: FullRail> End<R> {
         let sink = Span::contiguous(rest.as_mut_ptr(), rest.len());
         // SAFETY: the sink is in the vector's heap memory, which stays put and untouched in `pending` until `Delivered`.
         match unsafe { self.rail.deliver(frame.id, valid, sink, cookie) } {
-            Delivery::Done => self.got.push(received),
+            Delivery::Done => self.received.push(received),
             Delivery::Pending => drop(self.pending.insert(cookie.0, received)),
         }
     }

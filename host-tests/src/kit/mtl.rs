@@ -1,5 +1,5 @@
 //! The suite for any matching transport over any rails. Each check takes a fresh [`Setup`], and panics if the contract
-//! is broken. [`mtl_suite!`](crate::mtl_suite) makes tests of the checks.
+//! is broken. [`matching_suite!`](crate::matching_suite) makes tests of the checks.
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Mtl, Refusal, Request, Sending, Source, Tag};
@@ -15,12 +15,12 @@ use crate::pattern::patterned;
 /// Makes one test of each check of the suite, over rails of the given setup.
 ///
 /// ```text
-/// towline_host_tests::mtl_suite!(MySetup::new());
+/// towline_host_tests::matching_suite!(MySetup::new());
 /// ```
 #[macro_export]
-macro_rules! mtl_suite {
+macro_rules! matching_suite {
     ($setup:expr) => {
-        $crate::mtl_suite! { @each $setup;
+        $crate::matching_suite! { @each $setup;
             m1_m2_nothing_is_sent_before_peers_are_added
             m4_an_engine_without_peers_releases_everything
             m5_one_unreachable_peer_undoes_the_whole_call

@@ -93,7 +93,7 @@ pub fn p24_b40_unsupported_device_operations_are_refused<S: Setup>(setup: S) {
     says(Capabilities::GET, can.get.limit != 0);
     says(Capabilities::ATOMIC_OPS, !can.atomics.is_empty());
     says(Capabilities::ATOMIC_FOPS, !can.atomics.is_empty());
-    let (to, mut byte) = (mesh.ends[0].to[1], 0u8);
+    let (to, mut byte) = (mesh.ends[0].endpoints[1], 0u8);
     let local = Local { base: &raw mut byte, len: 1, region: None };
     let add = Work::Atomic(Atomic::Op(AtomicOp::Add, 1), AtomicFlags::empty());
     let atomics = u64::from(!can.atomics.is_empty());
@@ -120,12 +120,13 @@ pub fn p6_b1_endpoints_lead_to_their_peer<S: Setup>(setup: S) {
             mesh.send(from, to, Lane::Eager, TAG + to as u8, 8, &patterned(name(from, to), 40));
         }
     }
-    mesh.until("two frames at each end", |mesh| mesh.ends.iter().all(|end| end.got.len() >= 2));
+    mesh.until("two frames at each end", |mesh| mesh.ends.iter().all(|end| end.received.len() >= 2));
     mesh.run_until_idle();
     for to in 0..3 {
-        assert_eq!(mesh.ends[to].got.len(), 2);
+        assert_eq!(mesh.ends[to].received.len(), 2);
         for from in (0..3).filter(|from| *from != to) {
-            let frame = mesh.ends[to].got.iter().find(|got| got.from == peer(from)).expect("one frame from each end");
+            let frame =
+                mesh.ends[to].received.iter().find(|got| got.from == peer(from)).expect("one frame from each end");
             assert_eq!((frame.tag, &frame.bytes), (TAG + to as u8, &patterned(name(from, to), 40)));
         }
     }
@@ -152,14 +153,14 @@ pub fn p34_b50_frames_of_boundary_sizes_arrive_whole<S: Setup>(setup: S) {
             let bytes = patterned(len as u64, len);
             let header = [0, len.min(longest), len.min(24)][turn % 3];
             mesh.send(0, 1, lane, TAG + turn as u8, header, &bytes);
-            mesh.until("a frame of boundary size", |mesh| !mesh.ends[1].got.is_empty());
-            let got = mesh.ends[1].got.remove(0);
+            mesh.until("a frame of boundary size", |mesh| !mesh.ends[1].received.is_empty());
+            let got = mesh.ends[1].received.remove(0);
             assert_eq!((got.from, got.tag, got.bytes.len()), (peer(0), TAG + turn as u8, len), "{lane:?}");
             assert!(got.bytes == bytes, "{lane:?} frame of {len} bytes differs");
         }
     }
     mesh.run_until_idle();
-    assert!(mesh.ends[1].got.is_empty());
+    assert!(mesh.ends[1].received.is_empty());
 }
 
 /// A frame above the limit of its lane, or a header longer than a head, is the caller's error and sends nothing.
@@ -168,7 +169,7 @@ pub fn p34_b50_frames_above_the_limit_are_refused<S: Setup>(setup: S) {
     exchange(&mut mesh, 0, 1); // so that the rail is connected, and not only busy
     for lane in LANES {
         let limit = mesh.limit(lane) as u32;
-        let to = mesh.ends[0].to[1];
+        let to = mesh.ends[0].endpoints[1];
         let longest = mesh.setup.longest_header() as u8;
         for (header, len) in [(0, limit + 1), (longest, limit + 1), (0, u32::MAX), (longest + 1, limit)] {
             let answer = mesh.ends[0].rail.reserve(to, Shape { tag: TAG, lane, header, len });
@@ -176,7 +177,7 @@ pub fn p34_b50_frames_above_the_limit_are_refused<S: Setup>(setup: S) {
         }
     }
     mesh.run_until_idle();
-    assert!(mesh.ends[1].got.is_empty());
+    assert!(mesh.ends[1].received.is_empty());
 }
 
 /// Memory that a rail exposes can be read by the peer, in any part from its start, until the owner deletes the peer or
@@ -186,7 +187,7 @@ pub fn p28_exposed_memory_can_be_read_until_the_peer_is_deleted<S: Setup>(setup:
     exchange(&mut mesh, 0, 1); // some rails must connect first
     exchange(&mut mesh, 1, 0);
     let (data, mut into) = (patterned(5, 20_000), vec![0xee; 20_001]);
-    let ([to, from], unknown) = ([mesh.ends[0].to[1], mesh.ends[1].to[0]], Endpoint(u32::MAX));
+    let ([to, from], unknown) = ([mesh.ends[0].endpoints[1], mesh.ends[1].endpoints[0]], Endpoint(u32::MAX));
     assert_eq!(
         mesh.ends[0].rail.expose(unknown, &Span::of(&data)),
         None,
@@ -234,8 +235,8 @@ pub fn p26_headers_of_every_length_come_with_the_event<S: Setup>(setup: S) {
             assert!(usize::from(frame.valid) >= header, "{} of a header of {header} bytes", frame.valid);
             assert_eq!(frame.head(), &bytes[..usize::from(frame.valid)]);
             mesh.ends[1].take_frame(&frame);
-            mesh.until("the rest of a frame", |mesh| !mesh.ends[1].got.is_empty());
-            assert_eq!(mesh.ends[1].got.remove(0).bytes, bytes, "header {header} body {body}");
+            mesh.until("the rest of a frame", |mesh| !mesh.ends[1].received.is_empty());
+            assert_eq!(mesh.ends[1].received.remove(0).bytes, bytes, "header {header} body {body}");
         }
     }
 }
@@ -246,7 +247,7 @@ pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
     for lane in LANES {
         exchange(&mut mesh, 0, 1);
         for len in [1, HEAD + 1, mesh.limit(lane)] {
-            let to = mesh.ends[0].to[1];
+            let to = mesh.ends[0].endpoints[1];
             for _ in 0..100 {
                 let shape = Shape { tag: TAG + 1, lane, header: 0, len: len as u32 };
                 mesh.until("an abandoned grant keeps no room", |mesh| match mesh.ends[0].rail.reserve(to, shape) {
@@ -261,12 +262,12 @@ pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
                 });
             }
             mesh.send(0, 1, lane, TAG, 0, b"whole");
-            mesh.until("the frame behind", |mesh| !mesh.ends[1].got.is_empty());
+            mesh.until("the frame behind", |mesh| !mesh.ends[1].received.is_empty());
         }
         mesh.run_until_idle();
-        assert!(mesh.ends[1].got.iter().all(|got| got.tag == TAG && got.bytes == b"whole"));
-        assert_eq!(mesh.ends[1].got.len(), 3);
-        mesh.ends[1].got.clear();
+        assert!(mesh.ends[1].received.iter().all(|got| got.tag == TAG && got.bytes == b"whole"));
+        assert_eq!(mesh.ends[1].received.len(), 3);
+        mesh.ends[1].received.clear();
     }
 }
 
@@ -278,9 +279,9 @@ pub fn b16_busy_reaches_the_sender_and_ends_with_polling<S: Setup>(setup: S) {
         let len = mesh.limit(lane);
         let accepted = fill_lane(&mut mesh, lane, len);
         mesh.send(0, 1, lane, TAG, 8, &numbered(accepted, len));
-        mesh.until("all that was accepted", |mesh| mesh.ends[1].got.len() as u64 > accepted);
+        mesh.until("all that was accepted", |mesh| mesh.ends[1].received.len() as u64 > accepted);
         mesh.run_until_idle();
-        check_numbered(&mut mesh.ends[1].got, accepted + 1);
+        check_numbered(&mut mesh.ends[1].received, accepted + 1);
     }
 }
 
@@ -296,9 +297,9 @@ pub fn control_frames_are_sent_while_bulk_is_full<S: Setup>(setup: S) {
     let left = try_for_a_while(&mut mesh, |mesh| mesh.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
     assert!(left, "bulk data keeps control frames from leaving");
     let all = accepted + eager_accepted + 1;
-    mesh.until("all that was accepted", |mesh| mesh.ends[1].got.len() as u64 >= all);
+    mesh.until("all that was accepted", |mesh| mesh.ends[1].received.len() as u64 >= all);
     mesh.run_until_idle();
-    let mut got = std::mem::take(&mut mesh.ends[1].got);
+    let mut got = std::mem::take(&mut mesh.ends[1].received);
     assert_eq!(
         got.extract_if(.., |got| got.tag == TAG + 2).map(|got| got.bytes).collect::<Vec<_>>(),
         [patterned(3, 24)]
@@ -363,9 +364,9 @@ pub fn b9_held_frames_can_be_released_in_any_order<S: Setup>(setup: S) {
     for frame in held {
         mesh.ends[1].take_frame(&frame);
     }
-    mesh.until("the rest", |mesh| mesh.ends[1].got.len() + seen.len() >= sent as usize);
+    mesh.until("the rest", |mesh| mesh.ends[1].received.len() + seen.len() >= sent as usize);
     mesh.run_until_idle();
-    seen.append(&mut mesh.ends[1].got);
+    seen.append(&mut mesh.ends[1].received);
     check_numbered(&mut seen, sent);
 }
 
@@ -442,7 +443,7 @@ pub fn b14_b17_b33_a_body_left_in_place_is_reported_once<S: Setup>(setup: S) {
         let mut bytes = numbered(sent, len + 8);
         let mut body = bytes.split_off(8);
         let cookie = mesh.ends[0].cookie();
-        let to = mesh.ends[0].to[1];
+        let to = mesh.ends[0].endpoints[1];
         let shape = Shape { tag: TAG, lane: Lane::Bulk, header: 8, len: len as u32 + 8 };
         let mut answer = Err(SendError::Busy);
         mesh.until("a frame is accepted", |mesh| {
@@ -469,13 +470,13 @@ pub fn b14_b17_b33_a_body_left_in_place_is_reported_once<S: Setup>(setup: S) {
         scribble(&mut bodies, &mesh.ends[0].sent);
         bodies.is_empty()
     });
-    mesh.until("every frame", |mesh| mesh.ends[1].got.len() as u64 >= sent);
+    mesh.until("every frame", |mesh| mesh.ends[1].received.len() as u64 >= sent);
     mesh.run_until_idle();
     let mut cookies = mesh.ends[0].sent.clone();
     cookies.sort_by_key(|cookie| cookie.0);
     cookies.dedup();
     assert_eq!((cookies.len(), mesh.ends[0].sent.len()), (in_place, in_place), "one event for each body in place");
-    check_numbered(&mut mesh.ends[1].got, sent);
+    check_numbered(&mut mesh.ends[1].received, sent);
 
     fn scribble(bodies: &mut Vec<(Cookie, Vec<u8>)>, sent: &[Cookie]) {
         for (_, mut body) in bodies.extract_if(.., |(cookie, _)| sent.contains(cookie)) {
@@ -495,8 +496,8 @@ pub fn b17_copied_buffers_can_be_reused<S: Setup>(setup: S) {
             mesh.send(0, 1, lane, TAG, 8, &buffer);
             buffer.fill(0xee);
         }
-        mesh.until("all frames", |mesh| mesh.ends[1].got.len() as u64 >= count);
-        check_numbered(&mut mesh.ends[1].got, count);
+        mesh.until("all frames", |mesh| mesh.ends[1].received.len() as u64 >= count);
+        check_numbered(&mut mesh.ends[1].received, count);
     }
 }
 
@@ -504,7 +505,7 @@ pub fn b17_copied_buffers_can_be_reused<S: Setup>(setup: S) {
 /// drained.
 pub fn b17_a_rail_drains<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
-    let to = mesh.ends[0].to[1];
+    let to = mesh.ends[0].endpoints[1];
     let len = mesh.limit(Lane::Bulk);
     for number in 0..40 {
         mesh.send(0, 1, Lane::Bulk, TAG, 8, &numbered(number, len));
@@ -515,11 +516,11 @@ pub fn b17_a_rail_drains<S: Setup>(setup: S) {
         if !mesh.step(1) {
             thread::yield_now();
         }
-        if mesh.ends[1].got.len() == 40 {
+        if mesh.ends[1].received.len() == 40 {
             break;
         }
     }
-    check_numbered(&mut mesh.ends[1].got, 40);
+    check_numbered(&mut mesh.ends[1].received, 40);
 }
 
 /// A receiver answers each frame before it releases that frame.
@@ -537,10 +538,10 @@ pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
         assert!(answered, "no room for an answer while a frame is held");
         mesh.ends[1].take_frame(&frame);
     }
-    mesh.until("all frames and answers", |mesh| mesh.ends.iter().all(|end| end.got.len() >= 50));
+    mesh.until("all frames and answers", |mesh| mesh.ends.iter().all(|end| end.received.len() >= 50));
     mesh.run_until_idle();
-    check_numbered(&mut mesh.ends[0].got, 50);
-    check_numbered(&mut mesh.ends[1].got, 50);
+    check_numbered(&mut mesh.ends[0].received, 50);
+    check_numbered(&mut mesh.ends[1].received, 50);
 }
 
 /// Two ends send frames of all sizes on all lanes, as fast as they can.
@@ -570,15 +571,15 @@ pub fn p7_b5_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
             let frame = mesh.frame(0);
             assert_eq!(frame.from, peer(1));
         }
-        let (one, other) = (mesh.ends[0].to[1], mesh.ends[1].to[0]);
+        let (one, other) = (mesh.ends[0].endpoints[1], mesh.ends[1].endpoints[0]);
         mesh.ends[0].rail.del_peer(one);
         mesh.ends[1].rail.del_peer(other);
         mesh.run_until_idle();
-        mesh.ends.iter_mut().for_each(|end| end.got.clear());
+        mesh.ends.iter_mut().for_each(|end| end.received.clear());
         exchange(&mut mesh, 0, 2);
         exchange(&mut mesh, 2, 0);
         assert!(
-            mesh.ends[0].got.iter().chain(&mesh.ends[1].got).all(|got| got.from == peer(2)),
+            mesh.ends[0].received.iter().chain(&mesh.ends[1].received).all(|got| got.from == peer(2)),
             "a frame of a deleted peer arrived"
         );
         mesh.introduce(0, 1);
@@ -597,13 +598,13 @@ pub fn p6_b14_unknown_endpoints_are_unreachable<S: Setup>(setup: S) {
     exchange(&mut mesh, 0, 1);
     let shape = Shape { tag: TAG, lane: Lane::Eager, header: 0, len: 4 };
     for to in [Endpoint(u32::MAX), Endpoint(12_345), Endpoint(2)] {
-        if to != mesh.ends[0].to[1] {
+        if to != mesh.ends[0].endpoints[1] {
             assert_eq!(mesh.ends[0].rail.reserve(to, shape).err(), Some(SendError::Unreachable), "{to:?}");
             mesh.ends[0].rail.del_peer(to);
             let _ = mesh.ends[0].rail.drained(to);
         }
     }
-    let gone = mesh.ends[0].to[1];
+    let gone = mesh.ends[0].endpoints[1];
     mesh.ends[0].rail.del_peer(gone);
     assert_eq!(mesh.ends[0].rail.reserve(gone, shape).err(), Some(SendError::Unreachable), "a deleted peer");
     mesh.ends[0].rail.del_peer(gone);
@@ -659,7 +660,7 @@ pub fn b2_p10_an_idle_rail_reports_nothing<S: Setup>(setup: S) {
         exchange(&mut mesh, 1, 0);
         mesh.run_until_idle();
     }
-    assert!(mesh.ends.iter().all(|end| end.got.is_empty() && end.lost.is_empty()));
+    assert!(mesh.ends.iter().all(|end| end.received.is_empty() && end.lost.is_empty()));
 }
 
 /// After `arm`, a frame that arrives is there for the next poll, and makes the wait handle ready if there is one.
@@ -685,22 +686,23 @@ pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
         assert!(sent, "an idle rail accepts a frame");
         try_for_a_while(&mut mesh, |mesh| mesh.setup.ready(&mesh.ends[1].rail) == Some(true));
         assert_ne!(mesh.setup.ready(&mesh.ends[1].rail), Some(false), "the sleeper is not woken");
-        mesh.until("the frame", |mesh| !mesh.ends[1].got.is_empty());
-        assert!(mesh.ends[1].got.remove(0).bytes == bytes);
+        mesh.until("the frame", |mesh| !mesh.ends[1].received.is_empty());
+        assert!(mesh.ends[1].received.remove(0).bytes == bytes);
     }
 }
 
 /// Sends a few frames from one end to the other, and removes them.
 fn exchange<S: Setup>(mesh: &mut Mesh<S>, from: usize, to: usize) {
-    let already = mesh.ends[to].got.len();
+    let already = mesh.ends[to].received.len();
     let sizes = [8, HEAD + 1, mesh.limit(Lane::Eager)];
     for (number, len) in sizes.into_iter().enumerate() {
         mesh.send(from, to, Lane::Eager, 0xc0, 8, &numbered(number as u64, len));
     }
     mesh.until("three frames", |mesh| {
-        mesh.ends[to].got[already..].iter().filter(|got| got.tag == 0xc0 && got.from == peer(from)).count() >= 3
+        mesh.ends[to].received[already..].iter().filter(|got| got.tag == 0xc0 && got.from == peer(from)).count() >= 3
     });
-    let mut mine = mesh.ends[to].got.extract_if(already.., |got| got.tag == 0xc0 && got.from == peer(from)).collect();
+    let mut mine =
+        mesh.ends[to].received.extract_if(already.., |got| got.tag == 0xc0 && got.from == peer(from)).collect();
     check_numbered(&mut mine, 3);
 }
 
@@ -807,12 +809,12 @@ fn flood<S: Setup>(mut mesh: Mesh<S>, count: u64) {
         next.iter().sum::<u64>() == count * (ends * (ends - 1)) as u64
     });
     let all = count as usize * (ends - 1);
-    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.got.len() >= all));
+    mesh.until("all have arrived", |mesh| mesh.ends.iter().all(|end| end.received.len() >= all));
     mesh.run_until_idle();
     for to in 0..ends {
         for from in (0..ends).filter(|from| *from != to) {
             let of = |got: &mut Received| got.from == peer(from);
-            let mut got: Vec<_> = mesh.ends[to].got.extract_if(.., of).collect();
+            let mut got: Vec<_> = mesh.ends[to].received.extract_if(.., of).collect();
             for frame in &mut got {
                 assert_eq!(usize::from(frame.tag), to, "a frame for another end");
                 let named = u64::from_le_bytes(frame.bytes[..8].try_into().expect("frames with a number"));
@@ -822,6 +824,6 @@ fn flood<S: Setup>(mut mesh: Mesh<S>, count: u64) {
             }
             check_numbered(&mut got, count);
         }
-        assert!(mesh.ends[to].got.is_empty() && mesh.ends[to].pending() == 0 && mesh.ends[to].lost.is_empty());
+        assert!(mesh.ends[to].received.is_empty() && mesh.ends[to].pending() == 0 && mesh.ends[to].lost.is_empty());
     }
 }

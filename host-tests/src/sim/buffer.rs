@@ -45,11 +45,11 @@ impl Buffer {
         let block = if len / block > 500 { len / 8 } else { block };
         let (count, stride) = (len / block, block + random.between(1, 9) as usize);
         let count = if count * block == len { count } else { return Self::plain(len) };
-        let mut room = Self::plain(count * stride);
-        room.runs = (0..count).map(|at| (FENCE + at * stride, block)).collect();
-        room.len = len;
-        room.layout = Layout::vector(count as u64, block as u64, stride as i64).ok().map(Box::new);
-        room
+        let mut buffer = Self::plain(count * stride);
+        buffer.runs = (0..count).map(|at| (FENCE + at * stride, block)).collect();
+        buffer.len = len;
+        buffer.layout = Layout::vector(count as u64, block as u64, stride as i64).ok().map(Box::new);
+        buffer
     }
 
     fn nest(len: usize) -> Self {
@@ -57,16 +57,16 @@ impl Buffer {
             return Self::plain(len);
         }
         let count = len / 6;
-        let mut room = Self::plain(count * 13);
+        let mut buffer = Self::plain(count * 13);
         // Pairs of blocks of 3 bytes at distance 5. The pairs are at distance 13.
-        room.runs = (0..count).flat_map(|at| [(FENCE + at * 13, 3), (FENCE + at * 13 + 5, 3)]).collect();
-        room.len = len;
+        buffer.runs = (0..count).flat_map(|at| [(FENCE + at * 13, 3), (FENCE + at * 13 + 5, 3)]).collect();
+        buffer.len = len;
         let inner = NonNull::from(Box::leak(Box::new(Layout::vector(2, 3, 5).expect("a small layout"))));
-        room.inner = Some(inner);
+        buffer.inner = Some(inner);
         // SAFETY: the inner layout is freed in `drop` alone, after the outer one can have no user.
         let inner = unsafe { &*inner.as_ptr() };
-        room.layout = Layout::strided(count as u64, 13, inner).ok().map(Box::new);
-        room
+        buffer.layout = Layout::strided(count as u64, 13, inner).ok().map(Box::new);
+        buffer
     }
 
     fn scattered(len: usize, random: &mut Random) -> Self {
@@ -85,16 +85,16 @@ impl Buffer {
             starts[piece] = at;
             at += lens[piece];
         }
-        let mut room = Self::plain(at - FENCE);
-        room.runs = starts.iter().copied().zip(lens).collect();
-        room.len = len;
-        let pieces = room.runs.iter().map(|(at, len)| Piece::bytes((at - FENCE) as i64, *len as u64));
+        let mut buffer = Self::plain(at - FENCE);
+        buffer.runs = starts.iter().copied().zip(lens).collect();
+        buffer.len = len;
+        let pieces = buffer.runs.iter().map(|(at, len)| Piece::bytes((at - FENCE) as i64, *len as u64));
         let pieces = NonNull::from(Box::leak(pieces.collect::<Box<[_]>>()));
-        room.pieces = Some(pieces);
+        buffer.pieces = Some(pieces);
         // SAFETY: the pieces are freed in `drop` alone, after the layout can have no user.
         let pieces = unsafe { &mut *pieces.as_ptr() };
-        room.layout = Layout::pieces(pieces).ok().map(Box::new);
-        room
+        buffer.layout = Layout::pieces(pieces).ok().map(Box::new);
+        buffer
     }
 
     /// Number of data bytes.
@@ -112,7 +112,7 @@ impl Buffer {
         let base = self.memory.as_mut_ptr().wrapping_add(FENCE);
         match &self.layout {
             None => Span::contiguous(base, self.len),
-            // SAFETY: the layout is boxed and lives as long as the room.
+            // SAFETY: the layout is boxed and lives as long as the buffer.
             Some(layout) => unsafe { Span::laid_out(base, layout) },
         }
     }
@@ -175,18 +175,18 @@ mod tests {
     fn buffers_agree_with_the_convertor() {
         let mut random = Random::new(3);
         for len in 0..400 {
-            let mut room = Buffer::any(len, &mut random);
+            let mut buffer = Buffer::any(len, &mut random);
             let bytes = patterned(len as u64, len);
-            let span = room.span();
-            assert_eq!((room.len(), span.len()), (len, len as u64));
-            // SAFETY: the room lives and is not accessed otherwise.
+            let span = buffer.span();
+            assert_eq!((buffer.len(), span.len()), (len, len as u64));
+            // SAFETY: the buffer lives and is not accessed otherwise.
             assert_eq!(unsafe { span.unpack(bytes.as_ptr(), len) }, len);
             let mut back = vec![];
-            room.take(len, &mut back);
+            buffer.take(len, &mut back);
             assert_eq!(back, bytes);
-            assert!(room.intact(len));
-            room.fill(&vec![1; len]);
-            assert!(len == 0 || !room.intact(len - 1));
+            assert!(buffer.intact(len));
+            buffer.fill(&vec![1; len]);
+            assert!(len == 0 || !buffer.intact(len - 1));
         }
     }
 }

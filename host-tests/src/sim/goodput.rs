@@ -53,7 +53,7 @@ pub fn measure(loss: u32) -> Result<Goodput, JobError> {
 
 fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
     let message = Message { from: 0, to: 1, comm: 0, tag: 1, len: MESSAGE, mode: Mode::Standard };
-    let receive = Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), room: MESSAGE };
+    let receive = Receive { at: 1, comm: 0, source: Some(0), tag: Some(1), buffer: MESSAGE };
     let plan = Plan {
         messages: vec![message; MESSAGES as usize],
         receives: vec![receive; MESSAGES as usize],
@@ -64,7 +64,7 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
             (0..MESSAGES).map(|index| Step::Recv(index, Cancel::Never)).collect(),
         ],
     };
-    let make = RailParams {
+    let params = RailParams {
         latency: LATENCY,
         bandwidth: BANDWIDTH,
         eager_limit: FRAME,
@@ -80,8 +80,8 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
     let faults = Faults { drop: loss, ..Faults::default() };
     let report = run(Setting {
         config,
-        rail_params: vec![make],
-        links: Some(LinkParams::USUAL),
+        rail_params: vec![params],
+        links: Some(LinkParams::DEFAULTS),
         faults,
         deaths: vec![],
         disconnected: vec![],

@@ -121,7 +121,7 @@ impl World {
         self.idle = 0;
         while !done(self) {
             self.round();
-            assert!(self.idle < PATIENCE, "waited in vain: {what}; observed {:?}", self.observed);
+            assert!(self.idle < PATIENCE, "this did not happen in time: {what}; observed {:?}", self.observed);
         }
     }
 

@@ -114,7 +114,7 @@ impl Pair {
         while !done(self) {
             let any = self.poll(0) | self.poll(1);
             idle = if any { 0 } else { idle + 1 };
-            assert!(idle < PATIENCE, "waited in vain: {what}");
+            assert!(idle < PATIENCE, "this did not happen in time: {what}");
             if idle > 100 {
                 thread::yield_now();
             }

@@ -94,7 +94,7 @@ impl Relayed {
                 std::thread::yield_now();
             }
         }
-        panic!("waited in vain: {what}: {:?}", self.pair.rails[1].counters());
+        panic!("this did not happen in time: {what}: {:?}", self.pair.rails[1].counters());
     }
 
     pub fn send(&mut self, from: usize, bytes: &[u8]) {

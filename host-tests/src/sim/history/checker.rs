@@ -39,7 +39,7 @@ struct Checker {
     /// By receive.
     outcomes: Vec<Option<Outcome>>,
     /// By receive: the digest of its buffer, and whether the bytes around the message are intact.
-    rooms: HashMap<u32, (u64, bool)>,
+    buffers: HashMap<u32, (u64, bool)>,
     incarnations: Incarnations,
     /// Number of operations that failed with reason.
     failed: u64,
@@ -75,11 +75,11 @@ impl Checker {
             }
             Record::Window(window) => self.rma.open(*window),
             Record::WindowClosed(window) => self.rma.close(*window),
-            Record::Memory(window, memory) => self.rma.look(*window, memory)?,
-            Record::RmaBegun(ask) => self.rma.ask(*ask),
+            Record::Memory(window, memory) => self.rma.check_memory(*window, memory)?,
+            Record::RmaBegun(op) => self.rma.begin(*op),
             Record::RmaEnded(number, outcome) => self.rma_ended(*number, *outcome)?,
             Record::Buffer(receive, digest, intact) => {
-                self.rooms.insert(*receive, (*digest, *intact));
+                self.buffers.insert(*receive, (*digest, *intact));
             }
             Record::Level { node, what, before, after } => {
                 if before != after {
@@ -126,7 +126,7 @@ impl Checker {
 
     /// The operations that a node has in progress when it dies end without an outcome.
     fn died(&mut self, at: usize, node: u32) {
-        self.rma.forget(node);
+        self.rma.node_died(node);
         let life = self.incarnations.of(node);
         self.incarnations.died.insert(life);
         self.incarnations.now.insert(node, life.1 + 1);
@@ -156,7 +156,7 @@ impl Checker {
         all_ended(&self.sends, "send")?;
         all_ended(&self.receives, "receive")?;
         let matching = Matching::new(&self.sends, &self.incarnations);
-        let mut summary = matching.check(&self.receives, &self.outcomes, &self.rooms)?;
+        let mut summary = matching.check(&self.receives, &self.outcomes, &self.buffers)?;
         self.rma.check()?;
         [summary.one_sided, summary.denied] = self.rma.counts;
         summary.failed = self.failed;

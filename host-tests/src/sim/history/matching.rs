@@ -54,7 +54,7 @@ impl<'h> Matching<'h> {
         mut self,
         receives: &[Posted<Receive>],
         outcomes: &[Option<Outcome>],
-        rooms: &HashMap<u32, (u64, bool)>,
+        buffers: &HashMap<u32, (u64, bool)>,
     ) -> Result<Summary, Violation> {
         for (number, (posted, outcome)) in receives.iter().zip(outcomes).enumerate() {
             let number = number as u32;
@@ -80,7 +80,7 @@ impl<'h> Matching<'h> {
                 return Err(Violation::NotSynchronous(message, number));
             }
             self.compare(number, posted, outcome, message)?;
-            match rooms.get(&number) {
+            match buffers.get(&number) {
                 Some((late, _)) if *late != digest => return Err(Violation::WrittenAfterEnd(number)),
                 Some((_, false)) => return Err(Violation::Overrun(number)),
                 _ => {}
@@ -180,7 +180,7 @@ impl<'h> Matching<'h> {
         let receive = posted.what;
         let Outcome::Received { received, delivered, truncated, digest, .. } = outcome else { return Ok(()) };
         let sent = self.sends[message as usize].what;
-        let lengths_fit = delivered == sent.len.min(receive.room) && truncated == (sent.len > receive.room);
+        let lengths_fit = delivered == sent.len.min(receive.buffer) && truncated == (sent.len > receive.buffer);
         if received == sent.len && lengths_fit && digest_of(message, delivered, &mut self.scratch) == digest {
             self.summary.messages += 1;
             let mode = MODES.iter().position(|mode| *mode == sent.mode).unwrap_or_default();

@@ -47,7 +47,7 @@ pub struct Receive {
     /// The tag, or `None` for any tag below [`RESERVED`].
     pub tag: Option<u32>,
     /// Bytes of the buffer.
-    pub room: u64,
+    pub buffer: u64,
 }
 
 /// Tags from here on are not matched by a receive of any tag.

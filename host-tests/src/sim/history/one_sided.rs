@@ -107,14 +107,14 @@ pub struct RmaOp {
     /// The window.
     pub window: u32,
     /// The kind.
-    pub deed: RmaKind,
+    pub kind: RmaKind,
     /// The forgery of its handle, if any.
     pub forgery: Forgery,
 }
 
 impl RmaOp {
     pub(super) const fn needs(&self) -> Access {
-        match self.deed {
+        match self.kind {
             RmaKind::Put { .. } => Access::REMOTE_WRITE,
             RmaKind::Get { .. } => Access::REMOTE_READ,
             _ => Access::REMOTE_ATOMIC,

@@ -12,13 +12,13 @@ use super::violation::RmaViolation;
 #[derive(Default)]
 pub(super) struct RmaChecker {
     windows: Vec<WindowState>,
-    asks: Vec<Pending>,
+    ops: Vec<Pending>,
     /// Number of operations that were done, and of denied ones.
     pub counts: [u64; 2],
 }
 
 struct Pending {
-    what: RmaOp,
+    op: RmaOp,
     is_over: bool,
     /// Its window was already closed when it began.
     is_late: bool,
@@ -66,79 +66,79 @@ impl RmaChecker {
         self.windows[window as usize].is_closed = true;
     }
 
-    pub fn ask(&mut self, what: RmaOp) {
-        let window_state = &self.windows[what.window as usize];
-        let floor = match what.deed {
+    pub fn begin(&mut self, op: RmaOp) {
+        let window_state = &self.windows[op.window as usize];
+        let floor = match op.kind {
             RmaKind::Add(which) => window_state.counters[which].found.last().map_or(0, |last| last.saturating_add(1)),
             _ => 0,
         };
-        self.asks.push(Pending { what, is_over: false, is_late: window_state.is_closed, floor });
+        self.ops.push(Pending { op, is_over: false, is_late: window_state.is_closed, floor });
     }
 
     /// The initiator and the target of an operation.
     pub fn target(&self, number: u32) -> Option<[u32; 2]> {
-        let what = self.asks.get(number as usize)?.what;
-        Some([what.from, self.windows[what.window as usize].what.node])
+        let op = self.ops.get(number as usize)?.op;
+        Some([op.from, self.windows[op.window as usize].what.node])
     }
 
     /// The violation that an operation was lost although its target was alive.
     pub fn false_loss(&self, number: u32) -> RmaViolation {
-        RmaViolation::WrongOutcome(number, self.asks[number as usize].what, RmaOutcome::Lost)
+        RmaViolation::WrongOutcome(number, self.ops[number as usize].op, RmaOutcome::Lost)
     }
 
     /// Ends an operation. The caller has checked whether the target may be lost.
     pub fn end(&mut self, number: u32, ended: RmaOutcome) -> Result<(), RmaViolation> {
-        let open = &mut self.asks[number as usize];
-        let what = open.what;
+        let open = &mut self.ops[number as usize];
+        let op = open.op;
         if std::mem::replace(&mut open.is_over, true) {
-            return Err(RmaViolation::NotCompletedOnce(number, what));
+            return Err(RmaViolation::NotCompletedOnce(number, op));
         }
         let (floor, is_late) = (open.floor, open.is_late);
-        let window_state = &mut self.windows[what.window as usize];
-        let may = window_state.what.access.contains(what.needs());
+        let window_state = &mut self.windows[op.window as usize];
+        let may = window_state.what.access.contains(op.needs());
         let is_right = match ended {
             RmaOutcome::Lost => true,
-            RmaOutcome::Done(_) => may && !is_late && what.forgery == Forgery::None,
-            RmaOutcome::Denied(Denied::NoMemory) => window_state.is_closed || what.forgery == Forgery::Handle,
+            RmaOutcome::Done(_) => may && !is_late && op.forgery == Forgery::None,
+            RmaOutcome::Denied(Denied::NoMemory) => window_state.is_closed || op.forgery == Forgery::Handle,
             RmaOutcome::Denied(Denied::NoRight) => !may,
-            RmaOutcome::Denied(Denied::OutOfBounds) => what.forgery == Forgery::Length,
-            RmaOutcome::Denied(Denied::NotAvailable) => what.forgery == Forgery::Base,
+            RmaOutcome::Denied(Denied::OutOfBounds) => op.forgery == Forgery::Length,
+            RmaOutcome::Denied(Denied::NotAvailable) => op.forgery == Forgery::Base,
             RmaOutcome::Denied(_) => false,
         };
         if !is_right {
-            return Err(RmaViolation::WrongOutcome(number, what, ended));
+            return Err(RmaViolation::WrongOutcome(number, op, ended));
         }
         match ended {
             RmaOutcome::Done(found) => {
                 self.counts[0] += 1;
-                window_state.done(number, &what, found, floor)
+                window_state.done(number, &op, found, floor)
             }
             RmaOutcome::Denied(why) => {
                 self.counts[1] += 1;
                 // A part of it may have been done before its window was closed.
-                if matches!(what.deed, RmaKind::Put { .. }) && why == Denied::NoMemory {
-                    window_state.mark_uncertain(number, &what);
+                if matches!(op.kind, RmaKind::Put { .. }) && why == Denied::NoMemory {
+                    window_state.mark_uncertain(number, &op);
                 }
                 Ok(())
             }
             RmaOutcome::Lost => {
-                window_state.mark_uncertain(number, &what);
+                window_state.mark_uncertain(number, &op);
                 Ok(())
             }
         }
     }
 
     /// A node died. It is unknown whether its operations were done.
-    pub fn forget(&mut self, node: u32) {
-        for (number, open) in (0..).zip(&mut self.asks) {
-            if open.what.from == node && !std::mem::replace(&mut open.is_over, true) {
-                self.windows[open.what.window as usize].mark_uncertain(number, &open.what);
+    pub fn node_died(&mut self, node: u32) {
+        for (number, open) in (0..).zip(&mut self.ops) {
+            if open.op.from == node && !std::mem::replace(&mut open.is_over, true) {
+                self.windows[open.op.window as usize].mark_uncertain(number, &open.op);
             }
         }
     }
 
-    /// Records the content of a closed window, or of a window at the end of the job.
-    pub fn look(&mut self, window: u32, memory: &[u8]) -> Result<(), RmaViolation> {
+    /// Records the content of a closed window, or of a window at the end of the job. Once recorded, it must not change.
+    pub fn check_memory(&mut self, window: u32, memory: &[u8]) -> Result<(), RmaViolation> {
         let window_state = &mut self.windows[window as usize];
         match &window_state.memory {
             None => window_state.memory = Some(memory.to_vec()),
@@ -152,8 +152,8 @@ impl RmaChecker {
 
     /// Checks everything at the end of the job.
     pub fn check(&self) -> Result<(), RmaViolation> {
-        if let Some((number, open)) = (0..).zip(&self.asks).find(|(_, open)| !open.is_over) {
-            return Err(RmaViolation::NotCompletedOnce(number, open.what));
+        if let Some((number, open)) = (0..).zip(&self.ops).find(|(_, open)| !open.is_over) {
+            return Err(RmaViolation::NotCompletedOnce(number, open.op));
         }
         (0..).zip(&self.windows).try_for_each(|(number, window_state)| window_state.check(number))
     }
@@ -165,17 +165,17 @@ impl WindowState {
         self.areas.entry(node).or_insert_with(|| AreaState { bytes: vec![0; len], is_sure: true })
     }
 
-    fn done(&mut self, number: u32, ask: &RmaOp, found: u64, floor: u64) -> Result<(), RmaViolation> {
-        let wrong = Err(RmaViolation::Found(number, *ask, found));
-        match ask.deed {
+    fn done(&mut self, number: u32, op: &RmaOp, found: u64, floor: u64) -> Result<(), RmaViolation> {
+        let wrong = Err(RmaViolation::Found(number, *op, found));
+        match op.kind {
             RmaKind::Put { at, len } => {
                 let put = bytes(number, len);
-                self.area(ask.from).bytes[at as usize..(at + len) as usize].copy_from_slice(&put);
+                self.area(op.from).bytes[at as usize..(at + len) as usize].copy_from_slice(&put);
             }
             RmaKind::Get { at, len } => {
-                let area = self.area(ask.from);
+                let area = self.area(op.from);
                 if area.is_sure && digest(&area.bytes[at as usize..(at + len) as usize]) != found {
-                    return Err(RmaViolation::Bytes(number, *ask));
+                    return Err(RmaViolation::Bytes(number, *op));
                 }
             }
             RmaKind::Add(which) => {
@@ -185,7 +185,7 @@ impl WindowState {
             }
             RmaKind::Swap | RmaKind::CompareSwap(_) => {
                 let own = own(number);
-                let swapped = ask.deed == RmaKind::Swap || ask.deed == RmaKind::CompareSwap(found);
+                let swapped = op.kind == RmaKind::Swap || op.kind == RmaKind::CompareSwap(found);
                 if found == own || (swapped && !self.cell.gone.insert(found)) {
                     return wrong;
                 }
@@ -198,12 +198,12 @@ impl WindowState {
     }
 
     /// Marks an operation as uncertain: it may have been done or not.
-    fn mark_uncertain(&mut self, number: u32, ask: &RmaOp) {
-        if ask.forgery != Forgery::None {
+    fn mark_uncertain(&mut self, number: u32, op: &RmaOp) {
+        if op.forgery != Forgery::None {
             return;
         }
-        match ask.deed {
-            RmaKind::Put { .. } => self.area(ask.from).is_sure = false,
+        match op.kind {
+            RmaKind::Put { .. } => self.area(op.from).is_sure = false,
             RmaKind::Get { .. } => {}
             RmaKind::Add(which) => self.counters[which].uncertain += 1,
             RmaKind::Swap | RmaKind::CompareSwap(_) => drop(self.cell.uncertain.insert(own(number))),

@@ -176,13 +176,13 @@ pub enum RmaViolation {
 impl fmt::Display for RmaViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotCompletedOnce(number, ask) => write!(f, "operation {number}, {ask:?}, did not end once"),
-            Self::WrongOutcome(number, ask, ended) => write!(f, "operation {number}, {ask:?}, ended with {ended:?}"),
-            Self::Bytes(number, ask) => {
-                write!(f, "operation {number}, {ask:?}, returned other bytes than the last put wrote")
+            Self::NotCompletedOnce(number, op) => write!(f, "operation {number}, {op:?}, did not end once"),
+            Self::WrongOutcome(number, op, ended) => write!(f, "operation {number}, {op:?}, ended with {ended:?}"),
+            Self::Bytes(number, op) => {
+                write!(f, "operation {number}, {op:?}, returned other bytes than the last put wrote")
             }
-            Self::Found(number, ask, old) => {
-                write!(f, "operation {number}, {ask:?}, returned {old}: an operation was done twice, or not at all")
+            Self::Found(number, op, old) => {
+                write!(f, "operation {number}, {op:?}, returned {old}: an operation was done twice, or not at all")
             }
             Self::Sum(window, sum, done, uncertain) => {
                 write!(

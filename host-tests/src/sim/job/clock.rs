@@ -5,6 +5,7 @@
 
 use towline_core::time::Instant;
 
+use super::standstill::Standstill;
 use super::state::Job;
 
 /// How often, per mille of rounds, a node is woken although nothing has arrived.
@@ -64,13 +65,14 @@ impl Job<'_> {
     }
 
     /// Advances the clock: by a little after activity, otherwise to the next event. Without an event the steps grow.
-    pub fn advance_clock(&mut self, active: bool, idle: u32, still: u32) {
+    pub fn advance_clock(&mut self, active: bool, standstill: &Standstill) {
+        let Standstill { idle_rounds, still_rounds, .. } = *standstill;
         let step = if active {
-            (1 + self.random.below(self.pace)) << (still / 600).min(3)
+            (1 + self.random.below(self.pace)) << (still_rounds / 600).min(3)
         } else {
-            100 << (idle / 100).min(16)
+            100 << (idle_rounds / 100).min(16)
         };
-        let step = step.max(self.links.filter(|_| still > 600).map_or(0, |links| links.dead_after / 2000));
+        let step = step.max(self.links.filter(|_| still_rounds > 600).map_or(0, |links| links.dead_after / 2000));
         // The stall time-out is checked several times within its duration. With longer steps, one check would follow the
         // other before any peer could answer. While events keep arriving, the check comes after a thousand polls; a real
         // program makes that many in far less than its time-out.
@@ -93,7 +95,7 @@ impl Job<'_> {
         }
         self.now = match next {
             u64::MAX => self.now + step,
-            next if !awake || (!active && (idle < 50 || timed)) => next,
+            next if !awake || (!active && (idle_rounds < 50 || timed)) => next,
             _ => self.now + step,
         };
     }

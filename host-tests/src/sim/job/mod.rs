@@ -11,6 +11,7 @@ mod run;
 mod setting;
 mod silent_node;
 mod stalls;
+mod standstill;
 mod state;
 mod steps;
 mod window_state;

@@ -25,7 +25,7 @@ pub(super) struct PendingOp {
     /// Its number in the history.
     pub number: u32,
     pub request: Request,
-    pub room: Buffer,
+    pub buffer: Buffer,
     pub kind: OpKind,
 }
 
@@ -161,9 +161,9 @@ impl<'m> Node<'m> {
 
     /// Records the buffers of completed receives.
     pub fn record_buffers(&mut self, history: &mut History, scratch: &mut Vec<u8>) {
-        for (number, mut room, delivered) in std::mem::take(&mut self.finished_receives) {
-            room.take(delivered as usize, scratch);
-            history.note(Record::Buffer(number, digest(scratch), room.intact(delivered as usize)));
+        for (number, mut buffer, delivered) in std::mem::take(&mut self.finished_receives) {
+            buffer.take(delivered as usize, scratch);
+            history.note(Record::Buffer(number, digest(scratch), buffer.intact(delivered as usize)));
         }
     }
 

@@ -21,7 +21,7 @@ use crate::sim::network::SimRail;
 #[derive(Clone, Copy, Debug)]
 pub struct LinkParams {
     /// Use the defaults of the link, whatever the other fields say.
-    pub usual: bool,
+    pub defaults: bool,
     /// Time after which a silent peer is down.
     pub dead_after: u64,
     /// Least time after which a frame is resent.
@@ -37,7 +37,7 @@ pub struct LinkParams {
     /// Number of the first frame.
     pub first_number: u64,
     /// A peer that does not answer a hello is down after this many times `dead_after`.
-    pub greetings: u64,
+    pub hello_attempts: u64,
     /// The rails below report lost peers, so silence does not mean a loss.
     pub patient: bool,
 }
@@ -47,8 +47,8 @@ impl LinkParams {
     pub const ATTEMPTS: u64 = 40;
 
     /// The defaults of the link.
-    pub const USUAL: Self = Self {
-        usual: true,
+    pub const DEFAULTS: Self = Self {
+        defaults: true,
         dead_after: 5_000_000_000,
         least_timeout: 0,
         ack_delay: 0,
@@ -56,20 +56,20 @@ impl LinkParams {
         slots: 0,
         deliveries: 0,
         first_number: 0,
-        greetings: 2,
+        hello_attempts: 2,
         patient: false,
     };
 
     /// Nanoseconds after which a link that was down is up again, after its fault has ended.
     pub const fn slack(&self) -> u64 {
-        self.dead_after * if self.greetings > 2 { 8 } else { 2 }
+        self.dead_after * if self.hello_attempts > 2 { 8 } else { 2 }
     }
 
     fn config(&self, link: u8, incarnation: u64, peers: u32, raw: &SimRail) -> Config {
         let nanos = Duration::from_nanos;
         let often = self.dead_after / Self::ATTEMPTS;
         let default = Config { peers, ..Config::new(link, incarnation, raw.attributes()) };
-        if self.usual {
+        if self.defaults {
             return default;
         }
         Config {
@@ -84,7 +84,7 @@ impl LinkParams {
             initial_timeout: nanos(self.least_timeout * 4),
             most_timeout: nanos(often),
             dead_after: nanos(self.dead_after),
-            hello_within: nanos(self.dead_after * self.greetings),
+            hello_within: nanos(self.dead_after * self.hello_attempts),
             patient: self.patient && default.heartbeat == Duration::ZERO,
             heartbeat: if default.heartbeat == Duration::ZERO { Duration::ZERO } else { nanos(often) },
             probe: nanos(often / 4),
@@ -287,15 +287,25 @@ impl<'m> NodeRails<'m> {
     }
 }
 
+/// A link's counters, with their names after `link_`.
 fn named(counters: &Counters) -> [(&'static str, u64); 13] {
     macro_rules! named {
-        ($($name:ident as $text:literal,)*) => { [$(($text, counters.$name)),*] };
+        ($($name:ident),*) => { [$((concat!("link_", stringify!($name)), counters.$name)),*] };
     }
     named!(
-        resent as "link_resent", timeouts as "link_timeouts", duplicates as "link_doubles", bad_headers as "link_bad_heads",
-        bad_bodies as "link_bad_bodies", no_room as "link_shed", before_handshake as "link_early",
-        probes as "link_probes", downs as "link_downs", ups as "link_ups", migrated as "link_rehomed",
-        claims as "link_claims", hellos as "link_hellos",
+        resent,
+        timeouts,
+        duplicates,
+        bad_headers,
+        bad_bodies,
+        no_room,
+        before_handshake,
+        probes,
+        downs,
+        ups,
+        migrated,
+        claims,
+        hellos
     )
 }
 

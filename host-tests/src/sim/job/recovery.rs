@@ -55,10 +55,10 @@ impl Job<'_> {
 
     /// Receives that match any message to a node.
     pub fn wildcard_receives(&self, at: usize) -> Vec<Receive> {
-        let room = self.plan.messages.iter().map(|message| message.len).max().unwrap_or(0);
+        let buffer = self.plan.messages.iter().map(|message| message.len).max().unwrap_or(0);
         let tags = [None, Some(RESERVED), Some(u32::MAX - 1)];
         let comms = (0..self.plan.permanent).flat_map(|comm| tags.map(|tag| (comm, tag)));
-        comms.map(|(comm, tag)| Receive { at: at as u32, comm, source: None, tag, room }).collect()
+        comms.map(|(comm, tag)| Receive { at: at as u32, comm, source: None, tag, buffer }).collect()
     }
 
     /// Posts receives for some time, for messages that are held back by their senders.

@@ -9,6 +9,7 @@ use super::counts::{add, faults, transitions};
 use super::node::Node;
 use super::report::{JobError, Report};
 use super::setting::Setting;
+use super::standstill::Standstill;
 use super::state::Job;
 use super::steps::Progress;
 use super::window_state::NodeWindows;
@@ -118,82 +119,89 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
 impl Job<'_> {
     /// Runs all nodes in turn, in random order, until all are done and nothing is in flight.
     fn run(&mut self) -> Result<(), JobError> {
-        let (mut idle, mut quiet, mut still, mut tries) = (0u32, 0u32, 0u32, 0u32);
-        let (mut work, mut since, mut known_at, mut worked_in) = (0, 0, 0, 0);
-        let (mut deaths, mut done, mut moved) = (self.deaths.len(), false, true);
+        let mut standstill = Standstill::default();
+        let (mut work, mut deaths, mut done, mut moved) = (0, self.deaths.len(), false, true);
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        let mut round = 0u64;
         loop {
-            round += 1;
-            if round.is_multiple_of(4) {
+            if standstill.begin_round().is_multiple_of(4) {
                 self.random.shuffle(&mut order);
             }
-            let frames = self.net.counts().frames;
-            let mut active = self.apply_due_events()?;
-            self.wake_one_without_cause();
-            moved |= active;
-            for node in order.iter().copied() {
-                if self.is_due(node) {
-                    moved = true;
-                    active |= self.turn(node)?;
-                }
-            }
-            active |= self.links.is_none() && self.net.counts().frames != frames;
+            let (active, moved_now) = self.round(&order)?;
             let before = work;
-            if std::mem::take(&mut moved) {
+            if std::mem::take(&mut moved) || moved_now {
                 (work, done) = (self.work(), self.nodes.iter().all(Node::done));
             }
-            if done && !active && !self.frames_left() {
-                quiet += 1;
-                if quiet > 50 {
-                    moved = self.failures_expected && self.receive_everything();
-                    if !moved {
-                        return Ok(());
-                    }
+            if done && !active && !self.frames_left() && standstill.count_done() {
+                moved = self.failures_expected && self.receive_everything();
+                if !moved {
+                    return Ok(());
                 }
             }
-            idle = if active { 0 } else { idle + 1 };
-            still += 1;
+            standstill.count(active);
             if work != before {
-                (self.last_work_at, worked_in) = (self.now, round);
+                self.last_work_at = self.now;
+                standstill.progressed(self.now);
             }
-            let mishap = self.next_event_at().is_some() || self.deaths.len() != deaths;
-            if work != before || mishap {
-                (still, tries, since) = (0, 0, self.now);
-            }
-            if mishap {
+            if self.next_event_at().is_some() || self.deaths.len() != deaths {
                 deaths = self.deaths.len();
-                // By then every node that waits for a lost node has noticed the loss.
-                known_at = self.now + self.links.map_or(0, |links| links.slack() * 2);
+                standstill.disturbed(self.now, self.links.map_or(0, |links| links.slack() * 2));
             }
-            let waited = match self.links {
-                None if let Some(stall) = self.stall_timeout => self.now - since > stall * 3,
-                None => still % QUIET_ROUNDS == QUIET_ROUNDS - 1 || idle % 300 == 299,
-                Some(links) => self.now > known_at && self.now - since > links.slack() / 8,
-            };
-            if waited && (self.failures_expected || self.links.is_some()) {
+            if self.must_recover(&standstill) {
                 if self.failures_expected {
-                    self.recover(tries)?;
+                    self.recover(standstill.recoveries)?;
                     moved = true;
                 }
-                (idle, since, tries) = (0, self.now, tries + 1);
+                standstill.recovered(self.now);
             }
-            if tries > MAX_RECOVERIES {
-                return Err(JobError::Stuck(format!("recovery has no effect, {}", self.situation())));
-            }
-            let longest_timeout =
-                self.links.map(|links| links.dead_after).max(self.stall_timeout.map(|stall| stall * 3));
-            let bound = 1 + longest_timeout.unwrap_or(0) / 10_000_000; // these time-outs need time
-            let late = self.faults_end_at.is_some_and(|at| self.now > at + LIVENESS * bound);
-            let idles = longest_timeout.is_none() && idle > MAX_IDLE_ROUNDS;
-            if idles || self.now > TIME_LIMIT * bound || late {
-                return Err(JobError::Stuck(self.situation()));
-            }
-            if round - worked_in > MAX_ROUNDS {
-                return Err(JobError::Stuck(format!("it makes no progress, {}", self.situation())));
-            }
-            self.advance_clock(active, idle, still);
+            self.check_progress(&standstill)?;
+            self.advance_clock(active, &standstill);
         }
+    }
+
+    /// Applies the events that are due, and gives each node that is due a turn. Returns whether anything happened, and
+    /// whether there was an event or a turn.
+    fn round(&mut self, order: &[usize]) -> Result<(bool, bool), JobError> {
+        let frames = self.net.counts().frames;
+        let mut active = self.apply_due_events()?;
+        self.wake_one_without_cause();
+        let mut moved = active;
+        for node in order.iter().copied() {
+            if self.is_due(node) {
+                moved = true;
+                active |= self.turn(node)?;
+            }
+        }
+        active |= self.links.is_none() && self.net.counts().frames != frames;
+        Ok((active, moved))
+    }
+
+    /// Whether programs have waited for so long that they must recover.
+    fn must_recover(&self, standstill: &Standstill) -> bool {
+        let lasted = standstill.lasted(self.now);
+        let waited = match self.links {
+            None if let Some(stall) = self.stall_timeout => lasted > stall * 3,
+            None => standstill.still_rounds % QUIET_ROUNDS == QUIET_ROUNDS - 1 || standstill.idle_rounds % 300 == 299,
+            Some(links) => standstill.losses_noticed(self.now) && lasted > links.slack() / 8,
+        };
+        waited && (self.failures_expected || self.links.is_some())
+    }
+
+    /// Fails if the job is stuck or too slow.
+    fn check_progress(&mut self, standstill: &Standstill) -> Result<(), JobError> {
+        if standstill.recoveries > MAX_RECOVERIES {
+            return Err(JobError::Stuck(format!("recovery has no effect, {}", self.situation())));
+        }
+        let longest_timeout = self.links.map(|links| links.dead_after).max(self.stall_timeout.map(|stall| stall * 3));
+        let bound = 1 + longest_timeout.unwrap_or(0) / 10_000_000; // these time-outs need time
+        let late = self.faults_end_at.is_some_and(|at| self.now > at + LIVENESS * bound);
+        let is_idle = longest_timeout.is_none() && standstill.idle_rounds > MAX_IDLE_ROUNDS;
+        if is_idle || self.now > TIME_LIMIT * bound || late {
+            return Err(JobError::Stuck(self.situation()));
+        }
+        if standstill.rounds_without_progress() > MAX_ROUNDS {
+            return Err(JobError::Stuck(format!("it makes no progress, {}", self.situation())));
+        }
+        Ok(())
     }
 
     /// Whether frames are in flight that a node waits for.
@@ -201,7 +209,7 @@ impl Job<'_> {
         if self.links.is_some() {
             return !self.nodes.iter_mut().all(|node| !node.alive || node.engine.pml().is_drained());
         }
-        if self.failures_expected { self.net.next_at().is_some() } else { self.net.under_way() != 0 }
+        if self.failures_expected { self.net.next_at().is_some() } else { self.net.unreleased_frames() != 0 }
     }
 
     /// A number that grows with the progress of programs, but not with control traffic.

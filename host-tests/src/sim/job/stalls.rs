@@ -47,10 +47,9 @@ impl Job<'_> {
         let (met, unmet) =
             waiting.into_iter().partition(|(other, _)| self.nodes[*other as usize].engine.rails().have_met(Peer(node)));
         // A link that is not connected yet sends hellos for the time of one handshake.
-        let usual = links.dead_after * 2;
-        let greeting = links.dead_after * links.greetings;
-        for (waiting, within) in [(met, usual), (unmet, links.slack().max(links.dead_after + greeting + greeting / 16))]
-        {
+        let silence = links.dead_after * 2;
+        let hello = links.dead_after * links.hello_attempts;
+        for (waiting, within) in [(met, silence), (unmet, links.slack().max(links.dead_after + hello + hello / 16))] {
             let due = Some(self.now + within + links.dead_after / 8);
             self.silent_nodes.push(SilentNode { node, lost: true, since: self.now, due, waiting });
         }

@@ -157,6 +157,6 @@ impl<'m> Job<'m> {
             format!("\nnode {} next {step:?}\n  has {ops:?}\n  {windows}\n  used {used:?}, {counters:?}", node.me)
         });
         let nodes: Vec<_> = nodes.collect();
-        format!("at {} ns, {} frames in flight or held{}", self.now, self.net.under_way(), nodes.concat())
+        format!("at {} ns, {} frames in flight or held{}", self.now, self.net.unreleased_frames(), nodes.concat())
     }
 }

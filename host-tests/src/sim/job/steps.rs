@@ -56,7 +56,7 @@ impl Job<'_> {
             Step::Probe(planned) => self.probe(at, *planned)?,
             Step::MatchedProbe(planned) => self.matched_probe(at, *planned),
             Step::CancelledRecv(comm) => {
-                let receive = Receive { at: node.me, comm: *comm, source: None, tag: Some(NEVER), room: 4 };
+                let receive = Receive { at: node.me, comm: *comm, source: None, tag: Some(NEVER), buffer: 4 };
                 let cancel = Some(self.random.below(100) as u32);
                 self.recv(at, receive, UNPLANNED, cancel, None)?
             }
@@ -96,11 +96,11 @@ impl Job<'_> {
             message.mode = Mode::Standard; // its receive may have failed
         }
         let dest = rank(self.plan, message.comm, message.to);
-        let mut room = Buffer::any(message.len as usize, &mut self.random);
+        let mut buffer = Buffer::any(message.len as usize, &mut self.random);
         // The pattern of the bytes is that of the send's number.
         let number = self.history.next_send();
-        room.fill(&patterned(number.into(), message.len as usize));
-        let (comm, span) = (node.comm(message.comm), room.span());
+        buffer.fill(&patterned(number.into(), message.len as usize));
+        let (comm, span) = (node.comm(message.comm), buffer.span());
         // SAFETY: the buffer stays unchanged in `ops` until the outcome is taken.
         let sent = unsafe { node.engine.isend(comm, dest, message.tag, mode_of(message.mode), span) };
         match sent {
@@ -110,12 +110,12 @@ impl Job<'_> {
                 match sending {
                     Sending::Complete => {
                         self.history.note(Record::Sent(number, None));
-                        room.scribble();
-                        node.finished_sends.push(room);
+                        buffer.scribble();
+                        node.finished_sends.push(buffer);
                     }
                     Sending::Pending(request) => {
                         let kind = OpKind::Send { to: message.to };
-                        node.ops.push(PendingOp { number, request, room, kind });
+                        node.ops.push(PendingOp { number, request, buffer, kind });
                     }
                 }
                 Ok(Progress::Advanced)
@@ -139,8 +139,8 @@ impl Job<'_> {
         found: Option<Envelope>,
     ) -> Result<Progress, JobError> {
         let node = &mut self.nodes[at];
-        let mut room = Buffer::any(receive.room as usize, &mut self.random);
-        let (comm, span) = (node.comm(receive.comm), room.span());
+        let mut buffer = Buffer::any(receive.buffer as usize, &mut self.random);
+        let (comm, span) = (node.comm(receive.comm), buffer.span());
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
         // SAFETY: the buffer is not accessed in `ops` until the outcome is taken.
         let request = match unsafe { node.engine.irecv(comm, source, tag, span) } {
@@ -151,7 +151,7 @@ impl Job<'_> {
         let number = self.history.recv(receive);
         self.net.trace(at as u32, || format!("irecv {number} {receive:?}: {request:?}"));
         let kind = OpKind::Recv { receive, planned, cancel, found };
-        let mut op = PendingOp { number, request, room, kind };
+        let mut op = PendingOp { number, request, buffer, kind };
         if cancel == Some(0) {
             op.kind = OpKind::Recv { receive, planned, cancel: None, found };
             if node.engine.cancel(request) {
@@ -193,7 +193,7 @@ impl Job<'_> {
         let (source, tag) = (source_of(self.plan, &receive), tag_of(&receive));
         let Ok(Some((message, found))) = node.engine.improbe(comm, source, tag) else { return Progress::Blocked };
         if planned == UNPLANNED {
-            receive.room = found.len;
+            receive.buffer = found.len;
         }
         let number = self.history.recv(receive);
         self.net.trace(at as u32, || format!("improbe {number} {receive:?}: {found:?}"));
@@ -214,12 +214,12 @@ impl Job<'_> {
                 continue;
             }
             let Taken { number, message, found, receive, planned, .. } = taken;
-            let mut room = Buffer::any(receive.room as usize, &mut self.random);
+            let mut buffer = Buffer::any(receive.buffer as usize, &mut self.random);
             // SAFETY: the buffer is not accessed in `ops` until the outcome is taken.
-            match unsafe { node.engine.imrecv(message, room.span()) } {
+            match unsafe { node.engine.imrecv(message, buffer.span()) } {
                 Ok(request) => {
                     let kind = OpKind::Recv { receive, planned, cancel: None, found: Some(found) };
-                    node.ops.push(PendingOp { number, request, room, kind });
+                    node.ops.push(PendingOp { number, request, buffer, kind });
                     any = true;
                 }
                 Err((Refusal::Busy, message)) => {
@@ -264,7 +264,7 @@ impl Job<'_> {
             match op.kind {
                 OpKind::Send { .. } => {
                     if self.planted == Some(PlantedBug::RequestLeaked) {
-                        let receive = Receive { at: at as u32, comm: 0, source: None, tag: Some(NEVER), room: 0 };
+                        let receive = Receive { at: at as u32, comm: 0, source: None, tag: Some(NEVER), buffer: 0 };
                         let comm = self.nodes[at].comm(receive.comm);
                         let span = towline_core::convertor::Span::of(&[]);
                         // SAFETY: no bytes are given.
@@ -300,8 +300,8 @@ impl Job<'_> {
             failure => SendFailure::Other(failure.to_string()),
         });
         self.history.note(Record::Sent(op.number, failed));
-        op.room.scribble();
-        self.nodes[at].finished_sends.push(op.room);
+        op.buffer.scribble();
+        self.nodes[at].finished_sends.push(op.buffer);
     }
 
     /// Records the outcome of a receive. Returns whether it was cancelled.
@@ -321,12 +321,12 @@ impl Job<'_> {
             Err(Failure::Truncated(status)) => (status, true),
             Err(Failure::Cancelled) => {
                 self.history.note(Record::Received(op.number, Outcome::Cancelled));
-                self.nodes[at].finished_receives.push((op.number, op.room, 0));
+                self.nodes[at].finished_receives.push((op.number, op.buffer, 0));
                 return Ok(true);
             }
             Err(Failure::PeerFailed(peer)) if self.failures_expected => {
                 self.history.note(Record::Received(op.number, Outcome::PeerFailed(peer.0)));
-                self.nodes[at].finished_sends.push(op.room);
+                self.nodes[at].finished_sends.push(op.buffer);
                 return Ok(false);
             }
             Err(failure) => return Err(JobError::Refused(at as u32, format!("{receive:?}: {failure}"))),
@@ -336,8 +336,8 @@ impl Job<'_> {
         {
             return Err(JobError::ProbeDiffers(at as u32, format!("{found:?}, {status:?}")));
         }
-        let delivered = status.delivered.min(receive.room);
-        op.room.take(delivered as usize, &mut self.scratch);
+        let delivered = status.delivered.min(receive.buffer);
+        op.buffer.take(delivered as usize, &mut self.scratch);
         let outcome = Outcome::Received {
             source: status.peer.0,
             tag: status.tag,
@@ -347,7 +347,7 @@ impl Job<'_> {
             digest: digest(&self.scratch),
         };
         self.history.note(Record::Received(op.number, outcome));
-        self.nodes[at].finished_receives.push((op.number, op.room, delivered));
+        self.nodes[at].finished_receives.push((op.number, op.buffer, delivered));
         Ok(false)
     }
 }

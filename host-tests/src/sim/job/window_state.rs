@@ -65,7 +65,8 @@ pub(super) struct OwnWindow {
 }
 
 impl OwnWindow {
-    pub fn look(&self, history: &mut History) {
+    /// Records its content in the history.
+    pub fn record_memory(&self, history: &mut History) {
         let words = self.memory.iter().flat_map(|word| word.to_ne_bytes());
         history.note(Record::Memory(self.number, words.take(self.len).collect()));
     }
@@ -77,8 +78,8 @@ pub(super) struct OpenOperation {
     pub operation: Operation,
     pub target: u32,
     pub window: u32,
-    pub deed: RmaKind,
-    pub room: Option<Buffer>,
+    pub kind: RmaKind,
+    pub buffer: Option<Buffer>,
 }
 
 /// The windows and operations of a node. Must be dropped after its engine.
@@ -111,7 +112,7 @@ impl NodeWindows {
     /// Describes the remaining operations, for the report of a job that is stuck.
     pub fn situation(&self) -> String {
         let open =
-            self.open.iter().map(|open| format!("operation {} on {}: {:?}", open.number, open.target, open.deed));
+            self.open.iter().map(|open| format!("operation {} on {}: {:?}", open.number, open.target, open.kind));
         format!("{} operations not begun, {:?}", self.left, open.collect::<Vec<_>>())
     }
 }

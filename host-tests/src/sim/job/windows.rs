@@ -101,7 +101,7 @@ impl Job<'_> {
             match engine.pml().deregister(registration) {
                 Ok(()) => {
                     held.registration = None;
-                    held.look(&mut self.history);
+                    held.record_memory(&mut self.history);
                 }
                 Err(DeregisterError::InUse) => {}
                 Err(why) => return Err(JobError::Refused(*me, why.to_string())),
@@ -133,17 +133,17 @@ impl Job<'_> {
             .node_windows
             .open
             .iter()
-            .any(|open| open.window == window && matches!(open.deed, RmaKind::Put { .. } | RmaKind::Get { .. }));
+            .any(|open| open.window == window && matches!(open.kind, RmaKind::Put { .. } | RmaKind::Get { .. }));
         let len = 1 + random.length(area - 1);
         let place = random.below(area - len + 1);
-        let deed = match random.below(10) {
+        let kind = match random.below(10) {
             0..3 if !at_area => RmaKind::Put { at: place, len },
             3..6 if !at_area => RmaKind::Get { at: place, len },
             6 => RmaKind::Swap,
             7 => RmaKind::CompareSwap(node.node_windows.found.get(&window).copied().unwrap_or(0)),
             other => RmaKind::Add(usize::from(other % 2 == 0)),
         };
-        let forgery = match (random.below(40), deed) {
+        let forgery = match (random.below(40), kind) {
             (0, _) => Forgery::Handle,
             (1, _) => Forgery::Length,
             (2, RmaKind::Add(0) | RmaKind::Swap | RmaKind::CompareSwap(_)) => Forgery::Base,
@@ -153,20 +153,20 @@ impl Job<'_> {
         let forgery = if known.what.access == Access::ANY && !known.is_closed { forgery } else { Forgery::None };
         let (remote, shift) = forge(known, forgery);
         let number = self.history.next_rma_op();
-        let (what, offset, room) = transfer(&known.what, me, deed, number, random);
-        let mut room = room;
-        let what = room.as_mut().map_or(what, |room| match deed {
-            RmaKind::Put { .. } => Transfer::Put(room.span()),
-            _ => Transfer::Get(room.span()),
+        let (what, offset, buffer) = transfer(&known.what, me, kind, number, random);
+        let mut buffer = buffer;
+        let what = buffer.as_mut().map_or(what, |buffer| match kind {
+            RmaKind::Put { .. } => Transfer::Put(buffer.span()),
+            _ => Transfer::Get(buffer.span()),
         });
         // SAFETY: the buffer stays unchanged in `open` until the operation is complete.
         match unsafe { node.engine.pml().begin(Peer(target), what, &remote, offset + shift) } {
             Ok(operation) => {
-                let number = self.history.rma_op(RmaOp { from: me, window, deed, forgery });
+                let number = self.history.rma_op(RmaOp { from: me, window, kind, forgery });
                 self.net.trace(me, || {
-                    format!("begins operation {number} {deed:?} of window {window} of {target}, {forgery:?}")
+                    format!("begins operation {number} {kind:?} of window {window} of {target}, {forgery:?}")
                 });
-                node.node_windows.open.push(OpenOperation { number, operation, target, window, deed, room });
+                node.node_windows.open.push(OpenOperation { number, operation, target, window, kind, buffer });
                 node.node_windows.left -= 1;
                 Ok(true)
             }
@@ -176,7 +176,7 @@ impl Job<'_> {
                 node.node_windows.left -= 1;
                 Ok(true)
             }
-            Err(why) => Err(JobError::Refused(me, format!("{deed:?}: {why}"))),
+            Err(why) => Err(JobError::Refused(me, format!("{kind:?}: {why}"))),
         }
     }
 
@@ -190,30 +190,30 @@ impl Job<'_> {
             let Some(place) = node_windows.open.iter().position(|open| open.operation == operation) else {
                 return Err(JobError::Refused(at as u32, format!("{operation:?} ended, but is not in progress")));
             };
-            let OpenOperation { number, deed, room, window, .. } = node_windows.open.remove(place);
+            let OpenOperation { number, kind, buffer, window, .. } = node_windows.open.remove(place);
             self.net.trace(at as u32, || format!("operation {number} is over: {result:?}"));
             let mut ended = match result {
                 Ok(found) => RmaOutcome::Done(found),
                 Err(Failure::Denied(why)) => RmaOutcome::Denied(why),
                 Err(_) => RmaOutcome::Lost,
             };
-            if let (RmaKind::Swap | RmaKind::CompareSwap(_), RmaOutcome::Done(found)) = (deed, ended) {
-                node_windows.found.insert(window, if deed == RmaKind::Swap { own(number) } else { found });
+            if let (RmaKind::Swap | RmaKind::CompareSwap(_), RmaOutcome::Done(found)) = (kind, ended) {
+                node_windows.found.insert(window, if kind == RmaKind::Swap { own(number) } else { found });
             }
-            match (deed, room) {
-                (RmaKind::Get { len, .. }, Some(mut room)) => {
-                    room.take(len as usize, &mut self.scratch);
+            match (kind, buffer) {
+                (RmaKind::Get { len, .. }, Some(mut buffer)) => {
+                    buffer.take(len as usize, &mut self.scratch);
                     if let RmaOutcome::Done(found) = &mut ended {
                         *found = digest(&self.scratch);
                     }
-                    if !room.intact(len as usize) {
+                    if !buffer.intact(len as usize) {
                         return Err(JobError::Overrun(at as u32, number));
                     }
-                    node_windows.late.push(room);
+                    node_windows.late.push(buffer);
                 }
-                (_, Some(mut room)) => {
-                    room.scribble();
-                    self.nodes[at].finished_sends.push(room);
+                (_, Some(mut buffer)) => {
+                    buffer.scribble();
+                    self.nodes[at].finished_sends.push(buffer);
                 }
                 _ => {}
             }
@@ -249,18 +249,18 @@ fn forge(known: &KnownWindow, forgery: Forgery) -> (RemoteMemory, u64) {
 fn transfer(
     window: &Window,
     me: u32,
-    deed: RmaKind,
+    kind: RmaKind,
     number: u32,
     random: &mut Random,
 ) -> (Transfer, u64, Option<Buffer>) {
     let area = window.area_of(me);
     let none = Transfer::Put(Span::EMPTY);
     let wide = AtomicFlags::empty();
-    match deed {
+    match kind {
         RmaKind::Put { at, len } => {
-            let mut room = Buffer::any(len as usize, random);
-            room.fill(&bytes(number, len));
-            (none, area + at, Some(room))
+            let mut buffer = Buffer::any(len as usize, random);
+            buffer.fill(&bytes(number, len));
+            (none, area + at, Some(buffer))
         }
         RmaKind::Get { at, len } => (none, area + at, Some(Buffer::any(len as usize, random))),
         RmaKind::Add(which) => {
@@ -278,13 +278,13 @@ pub(super) fn check_windows(
     history: &mut History,
     failures_expected: bool,
 ) -> Result<(), JobError> {
-    for room in &mut node.node_windows.late {
-        if !room.intact(0) {
+    for buffer in &mut node.node_windows.late {
+        if !buffer.intact(0) {
             return Err(JobError::Overrun(node.me, u32::MAX));
         }
     }
     for held in &mut node.node_windows.held {
-        held.look(history);
+        held.record_memory(history);
         // A body of a lost node may never finish arriving, if the loss was not reported.
         if let Some(registration) = held.registration.take()
             && node.engine.pml().deregister(registration).is_err()

@@ -17,7 +17,7 @@ pub(super) struct Exposed {
     /// The connection. When it has changed, the buffer is void.
     pub session: u32,
     pub body: Span,
-    pub recalled: bool,
+    pub revoked: bool,
 }
 
 /// One rail of one node.
@@ -43,7 +43,7 @@ pub(super) struct HostState {
     /// A request in flight: when it was sent, when its reply arrives, and whether there is a reply.
     pub question: Option<(u64, u64, bool)>,
     /// When the latest answered request was sent.
-    pub there: Option<u64>,
+    pub answered_at: Option<u64>,
 }
 
 /// A peer that an end knows.

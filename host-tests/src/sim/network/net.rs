@@ -73,8 +73,8 @@ impl Net {
         self.0.borrow_mut().wakes_at[node as usize] = at;
     }
 
-    /// Number of frames in flight or held.
-    pub fn under_way(&self) -> usize {
+    /// Number of frames that are in flight or held.
+    pub fn unreleased_frames(&self) -> usize {
         let state = self.0.borrow();
         state.packets.len() - state.free.len()
     }

@@ -513,7 +513,7 @@ impl SingleCopy for SimRail {
         let epoch = state.end(self.node, self.rail).epochs[to.0 as usize];
         let session = state.path(self.node, to.0, self.rail).session;
         let (from, rail) = (self.node, self.rail);
-        state.exposed_buffers.push(Exposed { from, to: to.0, rail, epoch, session, body: *body, recalled: false });
+        state.exposed_buffers.push(Exposed { from, to: to.0, rail, epoch, session, body: *body, revoked: false });
         let mut buffer = [0x55; REMOTE_BUFFER_BYTES];
         buffer[..8].copy_from_slice(&(state.exposed_buffers.len() as u64).to_le_bytes());
         Some(RemoteBuffer(buffer))
@@ -525,7 +525,7 @@ impl SingleCopy for SimRail {
         let exposed =
             (number as usize).checked_sub(1).and_then(|at| state.exposed_buffers.get(at).copied()).filter(|exposed| {
                 let between = (exposed.from, exposed.to, exposed.rail) == (from.0, self.node, self.rail);
-                between && !exposed.recalled && sink.len() <= exposed.body.len()
+                between && !exposed.revoked && sink.len() <= exposed.body.len()
             });
         let refuses = state.faults.unreadable;
         let refused = refuses != 0 && state.random.chance(refuses);
@@ -559,7 +559,7 @@ impl SingleCopy for SimRail {
     fn revoke_exposed(&mut self) {
         let mut state = self.net.0.borrow_mut();
         let own = |exposed: &&mut Exposed| (exposed.from, exposed.rail) == (self.node, self.rail);
-        state.exposed_buffers.iter_mut().filter(own).for_each(|exposed| exposed.recalled = true);
+        state.exposed_buffers.iter_mut().filter(own).for_each(|exposed| exposed.revoked = true);
     }
 }
 

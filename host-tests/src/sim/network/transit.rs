@@ -171,7 +171,7 @@ impl NetworkState {
         let mut host = self.end(from, rail).hosts[of as usize];
         if let Some((asked, _, answers)) = host.question.filter(|(_, at, _)| *at <= now) {
             host.question = None;
-            host.there = if answers { Some(asked.max(host.there.unwrap_or(0))) } else { host.there };
+            host.answered_at = if answers { Some(asked.max(host.answered_at.unwrap_or(0))) } else { host.answered_at };
         }
         if host.question.is_none() {
             let undead = self.hosts_lost[of as usize] && self.faults.planted == Some(PlantedBug::LostHostsAnswer);
@@ -180,7 +180,7 @@ impl NetworkState {
             host.question = Some((now, now + latency * 2, answers));
         }
         self.end(from, rail).hosts[of as usize] = host;
-        host.there
+        host.answered_at
     }
 
     /// Corrupts a frame in flight.

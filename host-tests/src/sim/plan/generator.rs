@@ -254,12 +254,12 @@ impl<'p> Block<'p> {
     }
 
     fn receive(&mut self, at: u32, comm: u32, source: Option<u32>, tag: Option<u32>, len: u64) -> u32 {
-        let room = if len > 0 && self.random.chance(100) {
+        let buffer = if len > 0 && self.random.chance(100) {
             self.random.below(len)
         } else {
             len + self.random.pick(&[0, 0, 1, 90])
         };
-        self.plan.receives.push(Receive { at, comm, source, tag, room });
+        self.plan.receives.push(Receive { at, comm, source, tag, buffer });
         self.plan.receives.len() as u32 - 1
     }
 

@@ -5,9 +5,6 @@ use std::collections::BTreeSet;
 use crate::sim::job::LinkParams;
 use crate::sim::network::faults::{Faults, RailParams, Window};
 
-/// Whether frames of a link that is down are sent over other links.
-pub(super) const FAILOVER: bool = true;
-
 /// The pairs of nodes that may lose each other because of faults of their rails, and since when.
 pub(super) fn disconnected(
     nodes: u32,
@@ -19,14 +16,15 @@ pub(super) fn disconnected(
     for (one, other) in (0..nodes).flat_map(|one| (one..nodes).map(move |other| (one, other))) {
         let missing = |rail| faults.missing.iter().any(|missing| missing.holds(one, other, rail));
         let rails = (0u32..).zip(rail_params).filter(|(rail, _)| !missing(*rail));
-        let out: Vec<Vec<Window>> = rails.map(|(rail, make)| out(one, other, rail, *make, links, faults)).collect();
+        let out: Vec<Vec<Window>> = rails.map(|(rail, params)| out(one, other, rail, *params, links, faults)).collect();
         if out.is_empty() {
             disconnected.push((one, other, 0));
             continue;
         }
         let starts = out.iter().flatten().map(|window| window.0);
         let within = |at: u64| move |window: &Window| (window.0..window.1).contains(&at);
-        let since = if links.is_some() && FAILOVER {
+        // Frames of a link that is down are sent over other links.
+        let since = if links.is_some() {
             starts.filter(|at| out.iter().all(|out| out.iter().any(within(*at)))).min()
         } else {
             starts.min()
@@ -41,7 +39,7 @@ pub(super) fn out(
     one: u32,
     other: u32,
     rail: u32,
-    make: RailParams,
+    params: RailParams,
     links: Option<LinkParams>,
     faults: &Faults,
 ) -> Vec<Window> {
@@ -60,7 +58,7 @@ pub(super) fn out(
         parts.map(|part| part.window).chain(stalls.map(|stall| stall.2)).chain(node_stalls.map(|stall| stall.1));
     let mut silent: Vec<Window> = silent.chain(lossy_rail).collect();
     let mut out = vec![];
-    (if make.datagrams { &mut silent } else { &mut out }).extend(outages);
+    (if params.datagrams { &mut silent } else { &mut out }).extend(outages);
     // Links survive short silences, but several may follow each other.
     if silent.iter().map(|window| window.1 - window.0).fold(0, u64::saturating_add) >= links.dead_after / 2 {
         out.extend(silent);

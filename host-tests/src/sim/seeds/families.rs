@@ -1,14 +1,11 @@
-//! The families of jobs. Each seed gives one job of each family.
+//! The families of jobs, besides those with random faults. Each seed gives one job of each family.
 
 use std::collections::BTreeSet;
 
 use towline_core::pml::{Config, Pool, rdma};
 use towline_core::rail::native::{OneSided, Pipeline, Reach};
 
-use super::disconnections::{disconnected, stalled_pairs};
-use super::faults::{
-    TIME, choose_stall_timeout, death, loss, missing, node, node_stall, one_to_four, outage, partition, toggle, window,
-};
+use super::faults::{TIME, loss, node, one_to_four, partition, toggle, window};
 use super::limits::{config, linkable, links, random_rails};
 use crate::random::Random;
 use crate::sim::job::{Setting, Windows};
@@ -26,7 +23,7 @@ pub fn reliable(seed: u64) -> Setting {
     let faults = if random.chance(150) { Faults::default() } else { Faults::reliable(&mut random) };
     let window = random.pick(&[1, 2, 3, 4, 8, 16, 64, 256]).max(u32::from(nodes == 1) * 2);
     // Fragments may be small, so the number of fragments is limited.
-    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[0, 64, 1000, 10_000, 100_000, 300_000]).min(fragment * 300);
     let shape = Shape { nodes, messages: MESSAGES, window, longest, comms: random.between(1, 3) as u32, wild: true };
     let config = config(nodes, window, &mut random);
@@ -41,12 +38,12 @@ pub fn reliable(seed: u64) -> Setting {
 
 /// Adds windows to half of the jobs, and independently of that devices to half of them. The random choices made before stay
 /// the same.
-fn with_windows(setting: Setting, random: &mut Random) -> Setting {
+pub(super) fn with_windows(setting: Setting, random: &mut Random) -> Setting {
     let setting = with_devices(setting, &mut random.clone().fork());
     if !random.chance(500) {
         return setting;
     }
-    let fragment = setting.rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = setting.rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let rma = Windows::config(random);
     let windows = Windows::any(setting.config.peers, fragment, random.fork());
     Setting { config: Config { rma, ..setting.config }, windows: Some(windows), ..setting }
@@ -59,7 +56,7 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
     }
     // A slow device moves large pieces, since otherwise a message would take seconds.
     let slow = random.chance(500);
-    for make in &mut setting.rail_params {
+    for params in &mut setting.rail_params {
         if random.chance(300) {
             continue;
         }
@@ -79,7 +76,7 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
             piece: random.pick(if slow { &[5000, 20_000] } else { &[64, 1000, 20_000] }),
             gets: random.chance(500),
         };
-        make.device = OneSided { put, get, pipeline, ..OneSided::NONE };
+        params.device = OneSided { put, get, pipeline, ..OneSided::NONE };
     }
     let mut chance = |of: &[u32]| if random.chance(500) { random.pick(of) } else { 0 };
     let faults = &mut setting.faults;
@@ -96,7 +93,7 @@ fn with_devices(mut setting: Setting, random: &mut Random) -> Setting {
 }
 
 /// A job in which no node or rail is lost.
-fn fault_free(
+pub(super) fn fault_free(
     config: Config,
     rail_params: Vec<RailParams>,
     faults: Faults,
@@ -124,124 +121,6 @@ fn fault_free(
     }
 }
 
-/// Faults that [`only`] can cause without any other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SingleFault {
-    /// Rails are disabled and enabled.
-    Toggles,
-    /// One rail loses half of its frames, for longer than links tolerate.
-    LossyRail,
-    /// Nodes are stalled, with a stall time-out.
-    NodeStalls,
-    /// Nodes are stalled at hosts that answer, for longer than a link tolerates silence. Others are lost with their
-    /// host.
-    Hosts,
-    /// Nodes without a common rail.
-    MissingRails,
-}
-
-/// The job of a seed with a random set of faults.
-pub fn faulty(seed: u64) -> Setting {
-    with_windows(random_faults(Random::new(seed ^ 0xfa17), None), &mut Random::new(seed ^ 0x0ab1))
-}
-
-/// A job with this fault only, besides the faults of frames that links tolerate.
-pub fn only(seed: u64, fault: SingleFault) -> Setting {
-    random_faults(Random::new(seed ^ 0x0417), Some(fault))
-}
-
-fn random_faults(mut random: Random, only: Option<SingleFault>) -> Setting {
-    let nodes = match random.below(10) {
-        0 => random.between(9, 16),
-        1..4 => random.between(4, 8),
-        _ => random.between(2, 4),
-    } as u32;
-    let mut rail_params = random_rails(&mut random);
-    if only == Some(SingleFault::LossyRail) && rail_params.len() == 1 {
-        rail_params.push(rail_params[0]);
-    }
-    let linked = match only {
-        None => random.chance(700),
-        Some(SingleFault::Toggles) => random.chance(500),
-        Some(fault) => matches!(fault, SingleFault::LossyRail | SingleFault::Hosts),
-    };
-    let mut links = linked.then(|| links(nodes, &mut random));
-    let mut faults = if random.chance(300) { Faults::default() } else { Faults::reliable(&mut random) };
-    if links.is_some() {
-        linkable(&mut rail_params, &mut random);
-        loss(&mut faults, &mut random);
-    } else if faults.expose != 0 {
-        faults.unreadable = faults.unreadable.max(300); // few rails expose bodies
-    }
-    let mut wants = |fault: SingleFault, permille| only.map_or_else(|| random.chance(permille), |one| one == fault);
-    let [toggled, halved, stalls_out] =
-        [(SingleFault::Toggles, 250), (SingleFault::LossyRail, 150), (SingleFault::NodeStalls, 200)]
-            .map(|(fault, chance)| wants(fault, chance));
-    let [hosts, misses] =
-        [(SingleFault::Hosts, 300), (SingleFault::MissingRails, 150)].map(|(fault, chance)| wants(fault, chance));
-    faults.hosts_answer = links.is_some() && (hosts || stalls_out);
-    if let Some(links) = links.as_mut().filter(|_| faults.hosts_answer) {
-        (links.patient, links.greetings) = (true, 6);
-        links.dead_after =
-            if stalls_out || only.is_some() { links.dead_after.min(100_000_000) } else { links.dead_after };
-        faults.false_refusals = random.pick(&[0, 5, 50]);
-    }
-    // The longest faults last as long as links tolerate, and longer.
-    let time = links.map_or(TIME, |links| links.dead_after.max(TIME));
-    let mut mishap = |permille| random.chance(permille) && only.is_none();
-    let [parts, stalls, outages, dies, calms] = [400, 400, 300, 400, 500].map(&mut mishap);
-    let rails = rail_params.len() as u32;
-    if parts {
-        faults.partitions = one_to_four(&mut random, |random| partition(nodes, rails, time, random));
-    }
-    if stalls {
-        faults.rail_stalls =
-            one_to_four(&mut random, |random| (node(nodes, random), node(rails, random), window(time, random)));
-    }
-    if outages {
-        faults.outages = one_to_four(&mut random, |random| outage(nodes, rails, time, random));
-    }
-    let dies = dies || only == Some(SingleFault::Hosts);
-    let deaths = if dies { one_to_four(&mut random, |random| death(nodes, random)) } else { vec![] };
-    let toggles = if toggled { one_to_four(&mut random, |random| toggle(nodes, rails, time, random)) } else { vec![] };
-    if halved && rails > 1 && links.is_some() {
-        let rail = node(rails, &mut random);
-        rail_params[rail as usize].datagrams = true;
-        let at = random.length(time);
-        faults.lossy_rail = Some((rail, (at, at + random.pick(&[1, 2, 4]) * time)));
-    }
-    if misses {
-        faults.missing = one_to_four(&mut random, |random| missing(nodes, rails, random));
-        faults.missing.retain(|missing| missing.one != missing.other);
-    }
-    let stall_timeout = stalls_out.then(|| choose_stall_timeout(&faults, &toggles, links));
-    if let (Some(links), Some(stall)) = (links.as_mut(), stall_timeout) {
-        // A peer that was never connected is not given up as stalled.
-        links.greetings = stall / links.dead_after + 1;
-        // With fewer slots, stalled nodes may hold all of them, and answers to other nodes wait.
-        links.slots = links.slots.max(4 * nodes);
-    }
-    let rests = stalls_out || (faults.hosts_answer && links.is_some()) || random.chance(200);
-    if rests && only.is_none_or(|only| matches!(only, SingleFault::NodeStalls | SingleFault::Hosts)) {
-        let dead_after = links.filter(|_| faults.hosts_answer).map(|links| links.dead_after);
-        faults.node_stalls = one_to_four(&mut random, |random| node_stall(nodes, dead_after, stall_timeout, random));
-    }
-    let mut disconnected = disconnected(nodes, &rail_params, links, &faults);
-    let stalled_pairs = stalled_pairs(nodes, &faults, stall_timeout, &mut disconnected);
-    let faults_end_at = calms.then(|| random.length(time));
-    let window = random.pick(&[1, 2, 3, 4, 8, 16, 64]);
-    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
-    let longest = random.pick(&[64, 1000, 10_000, 100_000]).min(fragment * 100);
-    let comms = random.between(1, 3) as u32;
-    let wild = deaths.is_empty() && disconnected.is_empty();
-    let shape = Shape { nodes, messages: MESSAGES / 2, window, longest, comms, wild };
-    let config = config(nodes, window, &mut random);
-    let plan = Plan::new(shape, &mut random);
-    let pace = random.pick(&[50, 500, 5000, 20_000]);
-    let quiet = fault_free(config, rail_params, faults, plan, pace, random);
-    Setting { links, deaths, disconnected, stalled_pairs, toggles, stall_timeout, faults_end_at, ..quiet }
-}
-
 /// The pools of a job over links. [`smallest_pools`] can make each of them as small as possible.
 pub const POOLS: [&str; 10] = [
     "requests",
@@ -264,9 +143,9 @@ pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
     let nodes = random.between(2, 4) as u32;
     let mut rail_params = random_rails(&mut random);
     linkable(&mut rail_params, &mut random);
-    for make in &mut rail_params {
-        make.slots = if small(5) { 1 } else { 16 };
-        make.frames_kept = if small(6) { 1 } else { 8 };
+    for params in &mut rail_params {
+        params.slots = if small(5) { 1 } else { 16 };
+        params.frames_kept = if small(6) { 1 } else { 8 };
     }
     let dead_after = 100_000_000;
     let mut links = links(nodes, &mut random);
@@ -294,7 +173,7 @@ pub fn smallest_pools(seed: u64, pool: Option<usize>) -> Setting {
         rma: towline_core::rma::Config::OFF,
         rdma: rdma::Config::OFF,
     };
-    let fragment = rail_params.iter().map(|make| u64::from(make.max_send_size)).min().unwrap_or(1);
+    let fragment = rail_params.iter().map(|params| u64::from(params.max_send_size)).min().unwrap_or(1);
     let longest = random.pick(&[64, 1000, 10_000]).min(fragment * 100);
     let shape = Shape { nodes, messages: MESSAGES / 4, window: config.requests, longest, comms: 2, wild: true };
     let plan = Plan::new(shape, &mut random);

@@ -62,7 +62,7 @@ pub(super) fn random_rail(random: &mut Random) -> RailParams {
 pub(super) fn links(nodes: u32, random: &mut Random) -> LinkParams {
     let window = random.pick(&[4, 8, 32, 256]);
     LinkParams {
-        usual: false,
+        defaults: false,
         dead_after: random.pick(&[20_000_000, 100_000_000, 1_000_000_000]),
         least_timeout: random.pick(&[100_000, 400_000]),
         ack_delay: random.pick(&[0, 1000, 25_000]),
@@ -70,16 +70,16 @@ pub(super) fn links(nodes: u32, random: &mut Random) -> LinkParams {
         slots: random.pick(&[1, 2, 8, window * nodes]),
         deliveries: random.pick(&[1, 2, 8, 64]),
         first_number: random.pick(&[0, (1 << 16) - 3, (1 << 32) - 5, 1 << 40]),
-        greetings: 2,
+        hello_attempts: 2,
         patient: false,
     }
 }
 
 /// Adapts rails for links: some are lossy, and all frames have room for a link's header.
 pub(super) fn linkable(rail_params: &mut [RailParams], random: &mut Random) {
-    for make in rail_params {
-        make.datagrams = random.chance(700);
-        make.eager_limit = make.eager_limit.max(128);
-        make.max_send_size = make.max_send_size.max(128);
+    for params in rail_params {
+        params.datagrams = random.chance(700);
+        params.eager_limit = params.eager_limit.max(128);
+        params.max_send_size = params.max_send_size.max(128);
     }
 }

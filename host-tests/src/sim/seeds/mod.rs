@@ -4,5 +4,7 @@ mod disconnections;
 mod families;
 mod faults;
 mod limits;
+mod random_faults;
 
-pub use families::{MESSAGES, POOLS, SingleFault, describe, faulty, only, reliable, smallest_pools};
+pub use families::{MESSAGES, POOLS, describe, reliable, smallest_pools};
+pub use random_faults::{SingleFault, faulty, only};
