@@ -109,6 +109,19 @@ fn p13_the_rest_is_striped_by_bandwidth_and_p2_each_rail_is_scheduled_by_the_eng
     }
 }
 
+#[test]
+fn p13_p9_a_rail_that_is_enabled_again_does_not_catch_up() {
+    // The queues are so long that no rail is ever busy.
+    let (mut engines, log) = pair(CONFIG, 4096, |_, _| {});
+    engines[0].enable_rail(0, false).unwrap();
+    transfer(&mut engines, 1_000_000);
+    engines[0].enable_rail(0, true).unwrap();
+    log.borrow_mut().clear();
+    transfer(&mut engines, 300_000);
+    let frames = |rail| log.borrow().iter().filter(|(at, s)| *at == rail && s.lane == Lane::Bulk).count();
+    assert!(frames(0).abs_diff(frames(1)) <= 2 && frames(0).abs_diff(frames(2)) <= 2, "{:?}", [0, 1, 2].map(frames));
+}
+
 /// With queues of a few slots every rail is busy most of the time. Rails accept only parts, and everything arrives nevertheless.
 #[test]
 fn p20_p23_short_accepts_are_resumed() {
