@@ -991,6 +991,9 @@ fn b20_b22_atomics_of_a_window_have_one_mechanism() {
     let remote = mesh.modules[1].remote_memory(registration).unwrap();
     let add = Atomic::Op(AtomicOp::Add, 1);
     assert_eq!(atomic(&mut mesh, [0, 1], add, AtomicFlags::empty(), &remote, 0, results), Ok(0));
+    put(&mut mesh, [0, 1], Span::contiguous(memory(8).0, 8), &remote, 0, params(results));
+    mesh.drive();
+    assert_eq!(mesh.modules[1].rma_counters().served, 2);
     assert!(mesh.scripts[0].borrow().performed.is_empty());
 }
 
