@@ -1,6 +1,9 @@
 //! `towline soak` with real processes: short jobs that must pass, and their summary.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 fn soak(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -42,6 +45,21 @@ fn p14_b10_killed_ranks_rejoin_over_each_transport() {
 #[test]
 fn b10_a_rank_that_dies_last_does_not_fail_the_job() {
     clean("--transport sm --seed 109 --most 20000", &["ranks killed"]);
+}
+
+/// A job without `towline soak`, so no process kills the rank that is to be killed.
+#[test]
+fn b10_the_rank_that_is_to_be_killed_waits_for_the_signal() {
+    let towline = env!("CARGO_BIN_EXE_towline");
+    let mut command = Command::new(towline);
+    command.args(["run", "--ranks", "2", "--no-prefix", "--", towline, "soak-rank", "--seed", "1", "--rounds", "2"]);
+    command.args(["--most", "100", "--victim", "1"]).stdout(Stdio::piped());
+    let mut job = command.spawn().unwrap();
+    let mut lines = BufReader::new(job.stdout.take().unwrap()).lines();
+    let waits = lines.any(|line| line.unwrap() == "@ waits 1");
+    let _ = kill_process(Pid::from_child(&job), Signal::TERM);
+    job.wait().unwrap();
+    assert!(waits, "the job ended");
 }
 
 #[test]

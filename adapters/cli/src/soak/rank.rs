@@ -233,6 +233,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
 
     /// Waits to be killed, however late the signal is: the other ranks wait for this rank's last message.
     fn wait_to_be_killed(self) -> Result<()> {
+        report_line(format!("waits {}", self.world.rank()));
         let since = Instant::now();
         while since.elapsed() < KILL_LIMIT {
             // Other ranks may need its progress meanwhile.
