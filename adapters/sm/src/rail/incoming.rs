@@ -78,6 +78,13 @@ impl Incoming {
         }))
     }
 
+    /// Removes the name of the segment's file, unless another file has it now.
+    pub fn remove_name(&self, path: &Path) {
+        if let Some(segment) = &self.segment {
+            segment.remove_name(path);
+        }
+    }
+
     /// Whether there is a segment.
     pub fn exists(&self) -> bool {
         self.segment.is_some()

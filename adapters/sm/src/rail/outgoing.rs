@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::atomics::{AtomicU32, Ordering};
-use crate::error::OpenError;
+use crate::error::{OpenError, system_error};
 use crate::host::Process;
 use crate::ring::{RingMemory, SLOT, START, Sender};
 use crate::segment::file::Segment;
@@ -66,8 +66,14 @@ impl Outgoing {
 
     /// Makes the segment of a ring of `bytes` bytes, whose longest frame has `limit` bytes. Only control frames may take the last
     /// `reserved` slots.
+    ///
+    /// The file gets its name when it is complete, and replaces a file that an earlier process of this rank has left there. The
+    /// receiver may look for the file at any time, since the doorbell may have announced the earlier one.
     pub fn create(path: &Path, ends: Ends, bytes: u32, limit: u32, reserved: u32) -> Result<Self, OpenError> {
-        let segment = Segment::create(path, PAGE + bytes as usize)?;
+        let unfinished = path.with_added_extension("new");
+        // An earlier process of this rank may have died here.
+        let _ = std::fs::remove_file(&unfinished);
+        let segment = Segment::create(&unfinished, PAGE + bytes as usize)?;
         let write = |at, value| segment.word(at).store(value, Ordering::Relaxed);
         write(PID, u64::from(ends.from.0.pid));
         write(START_TIME, ends.from.0.start_time);
@@ -83,6 +89,10 @@ impl Outgoing {
         let memory = unsafe { Slots::of(&segment, slots) };
         memory.credit().store(START, Ordering::Relaxed);
         segment.word(MAGIC_AT).store(MAGIC, Ordering::Release);
+        std::fs::rename(&unfinished, path).map_err(|error| {
+            let _ = std::fs::remove_file(&unfinished);
+            system_error("name", path, error)
+        })?;
         Ok(Self {
             sender: Sender::new(slots, START),
             slots: memory,
@@ -129,5 +139,41 @@ impl Outgoing {
     /// The result of the receiver's probe: whether it can read our memory.
     pub fn probe(&self) -> u64 {
         self.segment.as_ref().map_or(UNTRIED, |segment| segment.word(PROBE).load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use towline_core::rail::Peer;
+
+    use super::{Ends, Outgoing};
+    use crate::error::OpenError;
+    use crate::host::Process;
+    use crate::rail::incoming::Incoming;
+
+    /// A restarted rank makes a ring in the place of that of its earlier process, and the receiver looks for the ring meanwhile.
+    #[test]
+    fn x7_a_ring_is_complete_when_it_has_its_name() {
+        let path = std::env::temp_dir().join(format!("towline-ring-{}", std::process::id()));
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for nonce in 0..2000 {
+                    let ends = Ends { from: (Process::current(), nonce), to: (Process::current(), 1) };
+                    Outgoing::create(&path, ends, 8192, 1000, 0).unwrap();
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            while !over.load(Ordering::Relaxed) {
+                match Incoming::open(&path, u64::MAX, 1, Peer(0)) {
+                    Ok(None) => {}
+                    Err(OpenError::System { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -157,8 +157,8 @@ impl Rail {
                     opened.reader =
                         reader.map_err(|why| log::info!("long messages of rank {} are copied: {why}", peer.rank)).ok();
                 }
-                // No other process needs the name.
-                let _ = std::fs::remove_file(&path);
+                // No other process needs the name. A restarted process of that rank may have given it to a ring of its own.
+                opened.remove_name(&path);
                 if let (false, Some(incoming)) = (exists, self.rings.get_mut(ring).map(|ring| &mut ring.incoming)) {
                     *incoming = opened;
                     self.schedule.active.push(ring as u32);

@@ -66,8 +66,6 @@ impl Rail {
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return Ok(()) };
         let Some(control) = &peer.control else { return Ok(()) };
         let path = self.identity.names.ring(self.identity.card.rank, peer.rank, class);
-        // An earlier process of our rank may have left a ring for a receiver that never came.
-        let _ = std::fs::remove_file(&path);
         let ends = Ends { from: me, to: (peer.process, peer.nonce) };
         let mut made = Outgoing::create(&path, ends, bytes, limit, reserved)?;
         if !peer.needs_fence {

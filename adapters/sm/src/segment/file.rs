@@ -27,6 +27,8 @@ use crate::error::{OpenError, system_error};
 pub struct Segment {
     base: NonNull<u8>,
     len: usize,
+    /// The file's number in its file system.
+    inode: u64,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; its words are atomics.
@@ -86,13 +88,21 @@ impl Segment {
     }
 
     fn map(file: &File, path: &Path, len: usize) -> Result<Self, OpenError> {
+        let inode = file.metadata().map_err(|error| system_error("look at", path, error))?.ino();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, protection, flags, file, 0) }
             .map_err(|error| system_error("map", path, error.into()))?;
         let base = NonNull::new(base.cast()).ok_or_else(|| OpenError::Malformed(path.to_owned()))?;
-        Ok(Self { base, len })
+        Ok(Self { base, len, inode })
+    }
+
+    /// Removes the file's name, unless another file has that name now.
+    pub fn remove_name(&self, path: &Path) {
+        if std::fs::symlink_metadata(path).is_ok_and(|about| about.ino() == self.inode) {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Bytes mapped.
