@@ -328,7 +328,7 @@ fn b53_long_operations_on_local_memory_that_is_registered_copy_nothing() {
 /// not write there any more.
 #[test]
 fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
-    const LEN: usize = 1 << 20;
+    const LEN: usize = 4 << 20;
     let mut all = Modules::new(verbs(|_| {}), 2);
     let there = Memory::new(LEN);
     there.fill(|at| at as u8 | 1);
@@ -343,7 +343,7 @@ fn b18_p7_memory_is_the_users_again_when_a_connection_has_failed() {
         for (word, sink) in sinks.iter().enumerate() {
             all.begin([0, 1], What::Get(sink.part(0, LEN)), &remote, 0, Some(own[word]), word);
         }
-        // None, one, two or three of them are complete. The others are in progress, as each MiB takes some time.
+        // None, one, two or three of them are complete. The others are in progress, as each takes some milliseconds.
         let mut ends = vec![];
         all.until("some are over", |all| {
             ends.extend(all.ends(0));
