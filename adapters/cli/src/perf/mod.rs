@@ -196,7 +196,7 @@ fn one_transport(
     let ended = job.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
     seen?;
     if !ended.success() {
-        return Err(format!("{transport}: the job of the two ranks failed ({ended}); its messages stand above"));
+        return Err(format!("{transport}: the job of the two ranks failed ({ended}); its messages are above"));
     }
     complete(&mut repetitions)
 }

@@ -11,6 +11,7 @@ use crate::segment::layout::{
     EPOCH_ADDRESS, FIRST_EPOCH, LIMIT, MAGIC, MAGIC_AT, NONCE, PAGE, PID, PID_NAMESPACE, PROBE, RING_BYTES, START_TIME,
     TO_NONCE, TO_PID, TO_START_TIME,
 };
+use crate::segment::names::unfinished;
 use crate::segment::slots::Slots;
 use crate::single_copy::expose::Exposure;
 use crate::single_copy::probe::UNTRIED;
@@ -70,7 +71,7 @@ impl Outgoing {
     /// The file gets its name when it is complete, and replaces a file that an earlier process of this rank has left there. The
     /// receiver may look for the file at any time, since the doorbell may have announced the earlier one.
     pub fn create(path: &Path, ends: Ends, bytes: u32, limit: u32, reserved: u32) -> Result<Self, OpenError> {
-        let unfinished = path.with_added_extension("new");
+        let unfinished = unfinished(path);
         // An earlier process of this rank may have died here.
         let _ = std::fs::remove_file(&unfinished);
         let segment = Segment::create(&unfinished, PAGE + bytes as usize)?;
@@ -153,6 +154,23 @@ mod tests {
     use crate::host::Process;
     use crate::rail::incoming::Incoming;
 
+    fn ends(nonce: u64) -> Ends {
+        Ends { from: (Process::current(), nonce), to: (Process::current(), 1) }
+    }
+
+    /// The receiver has mapped the ring of the earlier process of a rank, and the new process has made its own meanwhile.
+    #[test]
+    fn x7_only_the_name_of_the_mapped_ring_is_removed() {
+        let path = std::env::temp_dir().join(format!("towline-name-{}", std::process::id()));
+        Outgoing::create(&path, ends(1), 8192, 1000, 0).unwrap();
+        let earlier = Incoming::open(&path, 1, 1, Peer(0)).unwrap().unwrap();
+        Outgoing::create(&path, ends(2), 8192, 1000, 0).unwrap();
+        earlier.remove_name(&path);
+        let new = Incoming::open(&path, 2, 1, Peer(0)).unwrap().unwrap();
+        new.remove_name(&path);
+        assert!(!path.exists());
+    }
+
     /// A restarted rank makes a ring in the place of that of its earlier process, and the receiver looks for the ring meanwhile.
     #[test]
     fn x7_a_ring_is_complete_when_it_has_its_name() {
@@ -161,8 +179,7 @@ mod tests {
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 for nonce in 0..2000 {
-                    let ends = Ends { from: (Process::current(), nonce), to: (Process::current(), 1) };
-                    Outgoing::create(&path, ends, 8192, 1000, 0).unwrap();
+                    Outgoing::create(&path, ends(nonce), 8192, 1000, 0).unwrap();
                 }
                 over.store(true, Ordering::Relaxed);
             });

@@ -32,13 +32,40 @@ impl SegmentNames {
     }
 }
 
+/// The name that a ring has while its sender makes it.
+pub fn unfinished(ring: &Path) -> PathBuf {
+    ring.with_added_extension("new")
+}
+
 /// How all names of this user's segments begin.
 pub fn user_prefix() -> String {
     format!("towline.{}.", rustix::process::geteuid().as_raw())
 }
 
-/// The name of the control segment of the rank that made a ring, from the ring's name. `None` for a name that is not a ring's.
+/// The name of the control segment of the rank that made a ring, from the ring's name, which may be [unfinished]. `None` for a name
+/// that is not a ring's.
 pub fn sender_of(ring: &str) -> Option<&str> {
     let (ranks, _class) = ring.rsplit_once('.')?;
     Some(ranks.rsplit_once('-')?.0)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// So the files of a rank that died while it made a ring are found as left behind, too.
+    #[test]
+    fn the_sender_is_known_from_each_name_of_a_ring() {
+        let names = SegmentNames::new(Path::new("/"), 7);
+        let control = names.control(3);
+        for ring in [names.ring(3, 12, 0), names.ring(3, 12, 1)] {
+            for name in [unfinished(&ring), ring] {
+                assert_eq!(
+                    sender_of(name.file_name().unwrap().to_str().unwrap()),
+                    control.file_name().unwrap().to_str()
+                );
+            }
+        }
+        assert_eq!(sender_of(control.file_name().unwrap().to_str().unwrap()), None);
+    }
 }
