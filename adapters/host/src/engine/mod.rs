@@ -80,10 +80,7 @@ impl Engine {
             self.note_busy();
             return true;
         }
-        if idle.count() {
-            self.idle(idle, || true);
-        }
-        false
+        idle.count(&self.idle_policy) && self.idle(idle, || true)
     }
 
     /// A poll had an event. Ended contexts are still checked from time to time, since a thread may wait for one of them.
@@ -111,16 +108,28 @@ impl Engine {
         true
     }
 
-    /// Nothing came for a while: yields, or sleeps if `may_sleep` agrees once all rails are armed.
+    /// Nothing came for a while: yields, or sleeps if `may_sleep` agrees once all rails are armed. Returns whether something came.
     #[cold]
-    pub fn idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
+    pub fn idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) -> bool {
         self.release_retired_windows();
         let now = self.clock.renew();
         if idle.restart_if_sent(self.frames_sent()) {
-            return;
+            return false;
         }
-        if idle.step(&self.idle_policy, now) != Step::Sleep || self.lose_ended_peer(now, idle.elapsed(now)) {
-            return;
+        match idle.step(&self.idle_policy, now) {
+            Step::Poll => return false,
+            Step::Yield => {
+                rustix::thread::sched_yield();
+                let after = self.clock.renew();
+                let came = self.mtl.progress(after) != 0;
+                self.idle_policy.note_yield(now, after, came);
+                if came {
+                    idle.reset();
+                }
+                return came;
+            }
+            Step::Sleep if self.lose_ended_peer(now, idle.elapsed(now)) => return false,
+            Step::Sleep => {}
         }
         if let Some(most) = self.arm(idle.elapsed(now))
             && may_sleep()
@@ -128,6 +137,7 @@ impl Engine {
             self.wait_set.sleep(self.mtl.pml().rails_mut(), most, now);
             self.clock.renew();
         }
+        false
     }
 
     /// Arms the rails, after nothing came for `idle`. Returns how long to sleep at most, in nanoseconds; `None` where there is

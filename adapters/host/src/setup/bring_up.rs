@@ -19,12 +19,12 @@ use crate::errors::setup::SetupError;
 use crate::job::cards;
 use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
+use crate::job::processors;
 use crate::settings::config::Config;
 use crate::setup::context::{ALL_CONTEXTS_ID, PreparedContext, WORLD_ID};
 use crate::threads::levels::Threads;
 use crate::threads::lock::EngineLock;
 use crate::threads::progress_policy::ProgressThreadPolicy;
-use crate::transports::local::local_contexts;
 use crate::transports::memory::Mapping;
 use crate::transports::open::OpenedRails;
 use crate::transports::rails::{AnyRail, RailSet};
@@ -152,7 +152,7 @@ impl StartedContext {
             scope_lists: ScopeLists::new(limits.requests),
             rank_tables: Vec::new(),
             clock: Clock::new(),
-            idle_policy: IdlePolicy::new(config, local_contexts(job, grid)),
+            idle_policy: IdlePolicy::new(config, processors::are_shared(job, grid)),
             wait_set,
             needs_flush,
             ended_contexts: None,

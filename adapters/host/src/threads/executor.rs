@@ -57,7 +57,7 @@ pub(crate) fn block_on_exclusive<F: Future>(exclusive: &Exclusive, future: F) ->
         let mut engine = cell.lock();
         if engine.poll() != 0 {
             idle.reset();
-        } else if idle.count() {
+        } else if idle.count(&engine.idle_policy) {
             engine.idle(&mut idle, || {
                 task_waker.begin_sleep();
                 !task_waker.is_woken()

@@ -84,7 +84,7 @@ impl EngineGuard for SharedGuard<'_> {
                 self.note_busy();
                 self.notify_waiters();
                 self.yield_lock();
-            } else if idle.count() {
+            } else if idle.count(&self.idle_policy) {
                 self.idle_or_sleep(idle, awaited, until);
             } else {
                 self.yield_lock();
@@ -180,12 +180,24 @@ impl SharedGuard<'_> {
     #[cold]
     fn idle_or_sleep(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         self.release_retired_windows();
-        let (now, policy) = (self.clock.renew(), self.idle_policy);
+        let now = self.clock.renew();
         if idle.restart_if_sent(self.frames_sent()) {
             return self.yield_lock();
         }
-        if self.pause(|| idle.step(&policy, now)) != Step::Sleep {
-            return;
+        match idle.step(&self.idle_policy, now) {
+            Step::Poll => return self.yield_lock(),
+            Step::Yield => {
+                self.pause(rustix::thread::sched_yield);
+                let after = self.clock.renew();
+                let came = self.mtl.progress(after) != 0;
+                self.idle_policy.note_yield(now, after, came);
+                if came {
+                    idle.reset();
+                    self.notify_waiters();
+                }
+                return;
+            }
+            Step::Sleep => {}
         }
         if self.locked.coordinator.is_polling() || !self.locked.coordinator.may_sleep() {
             return self.park(awaited, until);
