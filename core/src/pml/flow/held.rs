@@ -1,8 +1,8 @@
 //! The sender's side: notices that messages are held back, and answers to the peer's asks.
 
-use crate::list::{List, OptSlot};
+use crate::list::OptSlot;
 use crate::pml::engine::Pml;
-use crate::pml::matching::{ANY, Key, Pattern};
+use crate::pml::matching::Pattern;
 use crate::pml::peers::flags::{ANNOUNCED, ASK_EMPTY, ASKED, ASKED_PROBE};
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{ANSWERING, Phase};
@@ -33,22 +33,17 @@ impl<R: Rails> Pml<'_, R> {
         if !peer.has(ASKED) || peer.asked.answering.is_some() {
             return;
         }
-        let pattern = Pattern { context: peer.asked.context, source: ANY, tag: peer.asked.tag };
-        let mut next = peer.held.first();
-        while let Some(slot) = next.get() {
-            next = List::after(&self.requests, slot);
-            let fits = self.requests.at(slot).is_some_and(|state| {
-                state.phase == Phase::Held
-                    && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
-            });
-            if fits {
-                if self.try_first_links(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
-                    && let Some(peer) = self.peers.get_mut(index as usize)
-                {
-                    peer.clear(ASKED | ASKED_PROBE);
-                }
-                return;
+        let pattern = Pattern { context: peer.asked.context, source: index, tag: peer.asked.tag };
+        let mut steps = 0;
+        let found = self.held_table.find(&pattern, &mut steps);
+        self.counters.answer_steps = self.counters.answer_steps.wrapping_add(steps.into());
+        if let Some(slot) = found {
+            if self.try_first_links(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
+                && let Some(peer) = self.peers.get_mut(index as usize)
+            {
+                peer.clear(ASKED | ASKED_PROBE);
             }
+            return;
         }
         let mut header = wire::Nothing::new(peer.credit.notice_out.into());
         if peer.held.is_empty() {
@@ -87,7 +82,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
         peer.asked.answering = OptSlot::NONE;
         if taken {
-            peer.release_held(&mut self.requests, slot);
+            peer.release_held(&mut self.requests, &mut self.held_table, slot);
         } else {
             self.forget_early_offer(slot);
         }
