@@ -17,22 +17,32 @@ pub(crate) struct HeldTable<'m> {
     hasher: Hasher,
 }
 
+/// An engine with fewer requests has no table: it is as quick to walk its list, and small devices keep the memory.
+pub(crate) const LEAST_REQUESTS: u32 = 64;
+
 impl<'m> HeldTable<'m> {
-    /// A table for a pool of `requests` slots.
+    /// A table for a pool of `requests` slots. It has no entries if these are fewer than [`LEAST_REQUESTS`].
     pub(crate) fn new(arena: &mut Arena<'m>, requests: u32, seed: u64) -> Result<Self, OutOfMemory> {
-        Ok(Self { table: Table::new(arena, requests.saturating_mul(2))?, hasher: Hasher::new(seed) })
+        let table =
+            if requests < LEAST_REQUESTS { Table::empty() } else { Table::new(arena, requests.saturating_mul(2))? };
+        Ok(Self { table, hasher: Hasher::new(seed) })
     }
 
     pub(crate) const fn cost(requests: u32) -> usize {
-        Table::<()>::cost(requests.saturating_mul(2))
+        if requests < LEAST_REQUESTS { 0 } else { Table::<()>::cost(requests.saturating_mul(2)) }
     }
 
-    /// Adds a send behind all others. Ignored if the slot does not exist or is in the table already.
+    /// Whether the table has entries.
+    pub(crate) const fn is_used(&self) -> bool {
+        self.table.slots() != 0
+    }
+
+    /// Adds a send behind all others. Ignored if the slot does not exist or is in the table already, and for the tag [`ANY`],
+    /// which no ask accepts.
     pub(crate) fn add(&mut self, slot: u32, key: Key) {
         let entry = slot.saturating_mul(2);
-        // No ask can name the tag `ANY`.
-        if key.tag != ANY {
-            self.table.push(&self.hasher, entry, key, ());
+        if key.tag == ANY || !self.table.push(&self.hasher, entry, key, ()) {
+            return;
         }
         if key.tag < INTERNAL_TAGS {
             self.table.push(&self.hasher, entry.saturating_add(1), Key { tag: ANY, ..key }, ());
