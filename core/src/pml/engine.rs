@@ -48,6 +48,8 @@ pub struct Pml<'m, R> {
     pub(super) streams_first: bool,
     /// Completed requests that are to be announced.
     pub(super) completed: List,
+    /// Requests in progress that are freed when they end.
+    pub(super) detached: u32,
     /// Peers for which something is to be sent.
     pub(super) work: WorkList,
     /// The first envelope of the list of refusals that are to be sent.

@@ -57,6 +57,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             round: 1,
             streams_first: false,
             completed: List::default(),
+            detached: 0,
             work: WorkList::default(),
             refused: OptSlot::NONE,
             waiting: false,
