@@ -38,6 +38,8 @@ pub(crate) struct Engine {
     pub wait_set: WaitSet,
     /// Some rail delays frames to send several at once, so the engine must be flushed.
     pub needs_flush: bool,
+    /// Requests for whose outcome other threads wait in a blocking call. Counted only where several threads use the engine.
+    pub awaited_requests: u32,
     /// `None` where the job has no other context.
     pub ended_contexts: Option<EndedContexts>,
     /// Turns in which something came; wraps.
@@ -176,6 +178,7 @@ impl Engine {
                 Some(Pending::Waker(waker)) => return Some(Completed::Wake(waker)),
                 Some(Pending::Thread(notifier)) => return Some(Completed::Notify(notifier)),
                 Some(Pending::Buffer(buffer)) => {
+                    self.pending.dropped -= u32::from(buffer.ends_by_itself);
                     let _ = self.mtl.test(request); // it is complete, and its slot is free now
                     return Some(Completed::Free(buffer));
                 }
@@ -183,6 +186,11 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// Whether a request may become free without a further call by the calling thread.
+    pub fn may_free_requests(&mut self) -> bool {
+        self.pending.dropped != 0 || self.awaited_requests != 0 || self.mtl.pml().detached() != 0
     }
 
     /// The moment that is `millis` milliseconds from now.

@@ -81,6 +81,8 @@ pub enum Error {
     OutOfBuffer(BoundsError),
     /// A layout contains some bytes twice, so nothing can be received into it.
     Overlap,
+    /// Whether a layout contains some bytes twice could not be decided in a bounded time, so nothing can be received into it.
+    UndecidedOverlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
     /// A communicator cannot be made.
@@ -173,6 +175,11 @@ impl fmt::Display for Error {
             Self::Layout(why) => why.fmt(f),
             Self::OutOfBuffer(why) => why.fmt(f),
             Self::Overlap => f.write_str("the layout contains some bytes twice, so nothing can be received into it: use one without overlaps"),
+            Self::UndecidedOverlap => f.write_str(
+                "it would take too long to check whether the layout contains some bytes twice, as its interlaced parts have many \
+                 different strides, so nothing can be received into it: list its runs of bytes with `Piece::bytes`, for which the \
+                 check is quick, or receive into contiguous memory",
+            ),
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),

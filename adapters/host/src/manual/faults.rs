@@ -118,7 +118,7 @@
 //! | no descriptor is left to connect, or to accept | the connection is tried again until `TOWLINE_TCP_CONNECT_TIMEOUT_MS`, then `PeerFailed` |
 //! | shared memory is full | an error that names the rank, at once; never a bus error |
 //! | the smallest rings, socket buffers and staging memory; pools of one entry | all messages arrive, more slowly |
-//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned |
+//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned; a blocking call first waits for operations that were dropped, or for which other threads wait |
 //!
 //! # Attacks
 //!

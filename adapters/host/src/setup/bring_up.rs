@@ -150,6 +150,7 @@ impl StartedContext {
             pending: PendingTable::default(),
             rma_ops: RmaOps::default(),
             scope_lists: ScopeLists::new(limits.requests),
+            awaited_requests: 0,
             rank_tables: Vec::new(),
             clock: Clock::new(),
             idle_policy: IdlePolicy::new(config, processors::are_shared(job, grid)),

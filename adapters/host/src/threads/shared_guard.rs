@@ -28,6 +28,8 @@ pub(crate) struct SharedGuard<'a> {
     locked: MutexGuard<'a, Locked>,
     /// The next operation follows at once, so frames need not be flushed when this guard is dropped.
     more_follows: bool,
+    /// This thread waits for the outcome of a request.
+    waits: bool,
     /// The progress thread holds the lock.
     is_progress_thread: bool,
     /// A panic of users' code. It is resumed when the lock is free, and so after the operation of this thread is complete.
@@ -96,13 +98,30 @@ impl EngineGuard for SharedGuard<'_> {
     fn more_follows(&mut self) {
         self.more_follows = true;
     }
+
+    fn begin_wait(&mut self) {
+        self.waits = true;
+        self.awaited_requests += 1;
+    }
+
+    fn end_wait(&mut self) {
+        self.waits = false;
+        self.awaited_requests -= 1;
+    }
 }
 
 /// Taking the lock, and releasing it for a while.
 impl<'a> SharedGuard<'a> {
     #[inline]
     pub fn new(shared: &'a SharedState) -> Self {
-        Self { shared, locked: shared.locked.lock(), more_follows: false, is_progress_thread: false, panic: None }
+        Self {
+            shared,
+            locked: shared.locked.lock(),
+            more_follows: false,
+            waits: false,
+            is_progress_thread: false,
+            panic: None,
+        }
     }
 
     /// As `new`, for the progress thread.
@@ -138,8 +157,12 @@ impl<'a> SharedGuard<'a> {
         if self.is_progress_thread {
             self.locked.coordinator.set_progress_thread(None);
         }
+        // The code may wait for a free request. The request of this thread does not become free before the code returns.
+        let waits = u32::from(self.waits);
+        self.awaited_requests -= waits;
         self.before_unlock();
         let result = MutexGuard::unlocked(&mut self.locked, || catch_unwind(AssertUnwindSafe(f)));
+        self.awaited_requests += waits;
         if self.is_progress_thread {
             self.locked.coordinator.set_progress_thread(progress_thread);
         }
@@ -285,6 +308,7 @@ impl SharedGuard<'_> {
                 self.locked.waiters.rma_seen = *completed;
                 self.locked.waiters.rma.push(notifier);
             }
+            Awaited::FreeRequests(count) => self.locked.waiters.requests.push((*count, notifier)),
             Awaited::Anything => {}
             Awaited::Task(waker) => waker.begin_sleep(),
         }
@@ -298,6 +322,7 @@ impl SharedGuard<'_> {
             Awaited::Request(request) => drop(self.pending.entries.remove(&request.to_bits())),
             Awaited::Message(_) => self.locked.waiters.probes.retain(|(_, notifier)| !notifier.is_for(parker)),
             Awaited::RmaOps(_) => self.locked.waiters.rma.retain(|notifier| !notifier.is_for(parker)),
+            Awaited::FreeRequests(_) => self.locked.waiters.requests.retain(|(_, notifier)| !notifier.is_for(parker)),
             Awaited::Anything => {}
             Awaited::Task(waker) => waker.end_sleep(),
         }
@@ -316,6 +341,9 @@ impl SharedGuard<'_> {
         }
         if !self.locked.waiters.rma.is_empty() {
             self.notify_rma_waiters();
+        }
+        if !self.locked.waiters.requests.is_empty() {
+            self.notify_request_waiters();
         }
         ran
     }
@@ -362,6 +390,20 @@ impl SharedGuard<'_> {
         let waiters = &mut self.locked.waiters;
         if std::mem::replace(&mut waiters.rma_seen, completed) != completed {
             waiters.rma.iter().for_each(Notifier::notify);
+        }
+    }
+}
+
+/// Notifying threads that wait for a free request.
+impl SharedGuard<'_> {
+    #[cold]
+    fn notify_request_waiters(&mut self) {
+        let Locked { engine, waiters, .. } = &mut *self.locked;
+        let (free, none_ends) = (engine.mtl.pml().free_requests(), !engine.may_free_requests());
+        for (count, notifier) in &waiters.requests {
+            if free >= *count || none_ends {
+                notifier.notify();
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pml::requests::state::{ANSWERING, Outcome, Phase, RECEIVE};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
@@ -85,6 +85,9 @@ impl<R: Rails> Pml<'_, R> {
             }
             state.inflight = 0;
             let (phase, flags) = (state.phase, state.flags);
+            if phase == Phase::Held || flags & ANSWERING != 0 {
+                self.held_table.remove(slot);
+            }
             if flags & RECEIVE != 0 && phase == Phase::Posted {
                 self.matcher.unpost(slot);
             }
