@@ -71,6 +71,12 @@ impl Launcher {
         self.lock().job.abort(code, message)
     }
 
+    /// Has the launcher print a warning that shared memory lacks room, unless it has printed one for this job before.
+    pub fn warn(&self, text: &str) {
+        // Without a launcher that can be reached, the log has the warning.
+        let _ = self.lock().job.warn(text);
+    }
+
     /// Reports that a context of this process was lost. If it is the only one, the launcher notices the end of the process
     /// anyway.
     pub fn report_lost(&self, own: Address) {

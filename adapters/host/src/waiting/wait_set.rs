@@ -22,10 +22,10 @@ pub(crate) enum WaitSet {
 }
 
 impl WaitSet {
-    /// For the rails of a context that one thread uses.
-    pub fn new(rails: &mut [AnyRail]) -> std::io::Result<Self> {
+    /// For the rails of a context that one thread uses, of which the first `polled` are polled.
+    pub fn new(rails: &mut [AnyRail], polled: usize) -> std::io::Result<Self> {
         let outward = |rail: &AnyRail| !matches!(rail, AnyRail::Loopback(_));
-        let mut others = rails.iter().enumerate().filter(|(_, rail)| outward(rail));
+        let mut others = rails.iter().take(polled).enumerate().filter(|(_, rail)| outward(rail));
         match (others.next(), others.next()) {
             (Some((index, AnyRail::Sm(_))), None) => Ok(Self::Futex(index)),
             (None, _) => Ok(Self::Timer),
@@ -34,7 +34,7 @@ impl WaitSet {
         }
     }
 
-    /// For rails that several threads poll; `wakeup` wakes the thread that sleeps.
+    /// For rails that several threads poll; `wakeup` wakes the thread that sleeps. Spares are among the rails.
     pub fn for_threads(rails: &mut [AnyRail], wakeup: &WakeupFd) -> std::io::Result<Self> {
         if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
             Ok(Self::Timer)
@@ -78,7 +78,7 @@ impl WaitSet {
 
     /// Sleeps for at most `most` nanoseconds, or until a timer of a rail is due. The rails must be armed. May return early.
     pub fn sleep(&self, rails: &mut impl Rails<Rail = AnyRail>, most: u64, now: Instant) {
-        let due = (0..rails.count()).filter_map(|index| {
+        let due = (0..rails.polled()).filter_map(|index| {
             use towline_core::rail::Rail as _;
             rails.rail(index)?.poll_at()
         });

@@ -85,6 +85,15 @@ impl Rail {
         })
     }
 
+    /// A peer is lost, as another rail has noticed. Returns whether this rail will report that.
+    pub(super) fn end_after_frames_of(&mut self, endpoint: u32, why: Lost) -> bool {
+        if self.peers.get(endpoint as usize).is_none_or(|peer| !peer.status.receives()) {
+            return false;
+        }
+        self.lose(endpoint, why);
+        true
+    }
+
     /// Notes that a peer has closed or died. Before that, it maps the rings that the peer announced last, so that all frames of
     /// the peer are read.
     fn lose(&mut self, endpoint: u32, lost: Lost) {
@@ -92,27 +101,38 @@ impl Rail {
         self.fail(endpoint, lost);
     }
 
-    /// Notes that a peer is lost; [`report_loss`](Self::report_loss) reports it.
+    /// Notes that a peer is lost; [`report`](Self::report) reports it.
     pub(super) fn fail(&mut self, endpoint: u32, lost: Lost) {
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
-        match peer.status {
-            PeerStatus::Connected => self.failing += 1,
-            PeerStatus::Failing(_) => {}
-            _ => return,
+        if !peer.status.receives() {
+            return;
         }
+        self.to_report += u32::from(!peer.status.is_to_be_reported());
         peer.status = PeerStatus::Failing(lost);
+        self.close_outgoing(endpoint);
+        (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
+    }
+
+    /// Makes all further frames to a peer take the slow path, which refuses them.
+    pub(super) fn close_outgoing(&mut self, endpoint: u32) {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
                 outgoing.len_bound = 0;
             }
         }
-        (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
     }
 
-    /// Reports one lost peer. A peer that violated the protocol is reported at once, any other when all its frames were read.
-    pub(super) fn report_loss(&mut self) -> Option<Event> {
+    /// Reports one peer that was left or lost. A peer that was lost is reported when all its frames were read, or at once if it
+    /// violated the protocol.
+    pub(super) fn report(&mut self) -> Option<Event> {
         for endpoint in 0..self.peers.len() as u32 {
             let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };
+            if let PeerStatus::Left { reported } = &mut peer.status
+                && !std::mem::replace(reported, true)
+            {
+                self.to_report -= 1;
+                return Some(Event::Down(peer.peer, Lost::NoRoom));
+            }
             let PeerStatus::Failing(lost) = peer.status else { continue };
             let rings = [endpoint * 2, endpoint * 2 + 1];
             let has_frame =
@@ -122,7 +142,7 @@ impl Rail {
             }
             peer.status = PeerStatus::LossReported;
             let event = Event::Lost(peer.peer, lost);
-            self.failing -= 1;
+            self.to_report -= 1;
             self.close_rings(endpoint);
             return Some(event);
         }
@@ -131,7 +151,7 @@ impl Rail {
 
     /// Whether any peer's process has to be looked at from time to time.
     pub(super) fn has_peers_to_watch(&self) -> bool {
-        self.failing != 0
+        self.to_report != 0
             || self.peers.iter().any(|peer| peer.status == PeerStatus::Connected && self.can_watch(&peer.process))
     }
 }
