@@ -136,7 +136,10 @@ impl<L: Sharing> CommHandle<L> {
     fn peer_failed(&self, engine: &Engine, peer: Peer) -> Error {
         let rank = self.rank_of(engine, peer);
         match engine.mtl.why_lost(peer) {
-            Some(Lost::NoRoom) => Error::NoSharedMemory { rank },
+            Some(Lost::NoRoom) => {
+                engine.warn(); // the program may end before this rank is idle
+                Error::NoSharedMemory { rank }
+            }
             _ => Error::PeerFailed { rank },
         }
     }

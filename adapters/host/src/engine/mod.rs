@@ -126,10 +126,14 @@ impl Engine {
         let losses = counters.links_down.wrapping_add(counters.lost);
         if losses != self.losses_seen {
             self.losses_seen = losses;
-            let warning = self.mtl.pml().rails_mut().take_warning();
-            if let Some((warning, ended)) = warning.zip(self.ended_contexts.as_ref()) {
-                ended.warn(&warning);
-            }
+            self.warn();
+        }
+    }
+
+    /// Passes the warning of the rails on to the launcher, if there is one. The launcher prints it once.
+    pub fn warn(&self) {
+        if let Some((warning, ended)) = self.mtl.rails().warning().zip(self.ended_contexts.as_ref()) {
+            ended.warn(warning);
         }
     }
 

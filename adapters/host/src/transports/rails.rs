@@ -129,10 +129,10 @@ impl RailSet {
         self.1.spares
     }
 
-    /// Why shared memory is used no more to some peer, if that is new.
-    pub fn take_warning(&mut self) -> Option<String> {
-        self.0.iter_mut().find_map(|rail| match rail {
-            AnyRail::Sm(rail) => rail.take_warning(),
+    /// Why shared memory is used no more to some peer, if that is so.
+    pub fn warning(&self) -> Option<&str> {
+        self.0.iter().find_map(|rail| match rail {
+            AnyRail::Sm(rail) => rail.warning(),
             _ => None,
         })
     }

@@ -37,10 +37,13 @@ impl WaitSet {
     /// For rails that several threads poll; `wakeup` wakes the thread that sleeps. Spares are among the rails.
     pub fn for_threads(rails: &mut [AnyRail], wakeup: &WakeupFd) -> std::io::Result<Self> {
         if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
-            Ok(Self::Timer)
-        } else {
-            Self::epoll(rails, Some(wakeup))
+            return Ok(Self::Timer);
         }
+        // The pipe of shared memory takes a name in a file system that may be full.
+        Ok(Self::epoll(rails, Some(wakeup)).unwrap_or_else(|why| {
+            log::warn!("there is no wait handle, so waiting threads sleep for short times: {why}");
+            Self::Timer
+        }))
     }
 
     /// For rails that have wait handles, and for `wakeup`.

@@ -162,7 +162,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
-    use towline_core::rail::{Peer, Rail as _};
+    use towline_core::rail::{Lane, Peer, Rail as _, Shape};
     use towline_core::time::Instant;
 
     use super::*;
@@ -191,6 +191,7 @@ mod tests {
                 }
             }
             "watcher" => watcher(job),
+            "waker" => waker(job),
             other => panic!("no role {other}"),
         }
     }
@@ -255,6 +256,38 @@ mod tests {
         exhaust_descriptors();
         assert!(process.has_ended(&rail.identity.process));
         assert!(!rail.identity.process.has_ended(&rail.identity.process));
+    }
+
+    /// Wakes a peer that sleeps on its descriptor, without a descriptor to open the peer's pipe.
+    fn waker(job: u64) {
+        let [mut left, mut right] = [0, 1].map(|rank| Rail::open(Config::new(job, rank, 2)).unwrap());
+        let to = left.add_peer(Peer(1), right.card()).unwrap();
+        right.add_peer(Peer(0), left.card()).unwrap();
+        let send = |left: &mut Rail| {
+            let shape = Shape { tag: 1, lane: Lane::Eager, header: 0, len: 8 };
+            let ticket = left.reserve(to, shape).unwrap().finish();
+            left.commit(ticket);
+        };
+        send(&mut left);
+        let mut now = Instant::ZERO;
+        assert!(matches!(poll(&mut right, &mut now, 10), Some(Event::Frame(_))));
+        right.wait_fd().unwrap();
+        assert!(right.arm());
+        let before = exhaust_descriptors();
+        send(&mut left);
+        let sleeps = right.control.sleep().load(crate::atomics::Ordering::Relaxed);
+        assert_eq!((sleeps, left.waiting.owes_wakes), (crate::sleep::ON_FD, true), "it still sleeps");
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(poll(&mut left, &mut now, 1).is_none() && !left.waiting.owes_wakes);
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let pipe = right.wait_fd().unwrap();
+        assert_eq!(rustix::event::poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&at_once)), Ok(1));
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_woken_for_lack_of_descriptors_is_woken_later() {
+        let job = 0x0A4E_0000_0000 | u64::from(std::process::id());
+        assert!(process("waker", job).wait().unwrap().success());
     }
 
     #[test]

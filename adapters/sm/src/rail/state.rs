@@ -61,7 +61,7 @@ pub struct Rail {
     pub(super) endpoints: Box<[u32]>,
     /// Number of peers about which an event is still to be reported: that they were left, or lost.
     pub(super) to_report: u32,
-    /// Why shared memory is used no more to some peer, until the user of this rail takes the text.
+    /// Why shared memory is used no more to some peer: the first reason.
     pub(super) warning: Option<String>,
     pub(super) ring_locks: RingLocks,
     pub(super) waiting: WaitState,
@@ -198,9 +198,9 @@ impl Rail {
         &self.config
     }
 
-    /// Why shared memory is used no more to some peer: a text for people, once for all peers. `None` where there is no news.
-    pub fn take_warning(&mut self) -> Option<String> {
-        self.warning.take()
+    /// Why shared memory is used no more to some peer, as a text for people: the first reason. `None` where there is none.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
     }
 
     /// The rank of an endpoint, for logs; `u32::MAX` where there is no such endpoint.
