@@ -23,6 +23,7 @@ fn as_rank() {
     let outcome = match role.as_str() {
         "exchange" => exchange(&world, number("BYTES"), 2),
         "first long later" => first_long_later(&world, number("BYTES")),
+        "block on" => world.block_on(async { exchange_async(&world, number("BYTES")).await }),
         "restart" => restart(&world, number("BYTES")),
         "window" => window(&world, number("BYTES")),
         other => panic!("no role {other}"),
@@ -72,6 +73,18 @@ fn first_long_later(world: &World, bytes: usize) -> Result<(), Error> {
     exchange(world, 8, 100)?;
     exchange(world, bytes, 3)?;
     exchange(world, 8, 100)
+}
+
+/// As [`exchange`], by futures.
+async fn exchange_async(world: &World, bytes: usize) -> Result<(), Error> {
+    let (own, other) = (world.rank(), 1 - world.rank());
+    for round in 0..10 {
+        let send = world.isend(other, round, content(own, other, round, bytes))?;
+        let (into, _) = world.irecv(other, round, vec![0; bytes])?.await?;
+        assert!(into == content(other, own, round, bytes), "another message came");
+        send.await?;
+    }
+    Ok(())
 }
 
 /// Rank 1 dies after the first exchange, and its new process takes part in the second.
@@ -233,6 +246,9 @@ fn p1_waiting_threads_need_no_further_file_in_shared_memory() {
     let variables = &["TOWLINE_PROGRESS_THREAD=always"];
     assert_all_delivered(&Case { room: "size=1m,nr_inodes=3", variables, ..CASE });
     assert_all_delivered(&Case { room: "size=8k", variables, ..CASE });
+    for room in ["size=1m,nr_inodes=3", "size=8k"] {
+        assert_all_delivered(&Case { role: "block on", room, ..CASE });
+    }
 }
 
 #[test]

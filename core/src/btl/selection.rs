@@ -165,7 +165,9 @@ impl fmt::Display for Candidate {
             Verdict::Undecided => f.write_str("not asked yet"),
             Verdict::Taken(_) => write!(f, "taken (exclusivity {})", self.exclusivity),
             Verdict::OneSided(_) => write!(f, "taken for put and get (exclusivity {})", self.exclusivity),
-            Verdict::Spare(_) => write!(f, "spare (exclusivity {})", self.exclusivity),
+            Verdict::Spare(_) => {
+                write!(f, "spare, for the time when the others take no more (exclusivity {})", self.exclusivity)
+            }
             Verdict::Outranked { by, exclusivity } => {
                 write!(f, "not taken (exclusivity {} is lower than {exclusivity} of {by})", self.exclusivity)
             }

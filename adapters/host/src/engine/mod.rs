@@ -101,22 +101,26 @@ impl Engine {
     #[cold]
     fn housekeeping(&mut self) {
         self.release_retired_windows();
-        self.pass_warning_on();
         let now = self.clock.renew();
         self.lose_ended_peer(now, Duration::from_nanos(0));
     }
 
-    /// Waits for spare rails as well once some peer uses one.
+    /// Waits for spare rails as well once some peer uses one. To be called before each sleep: a wait set may be replaced.
     fn wait_for_spares(&mut self) {
         let rails = self.mtl.pml().rails_mut();
-        if let (WaitSet::Futex(_), true) = (&self.wait_set, rails.uses_spares()) {
+        if !rails.uses_spares() {
+            return;
+        }
+        self.needs_flush |= rails.0.iter().any(|rail| matches!(rail, AnyRail::Udp(_)));
+        if let WaitSet::Futex(_) = self.wait_set {
             let count = rails.count();
             let wait_set = WaitSet::new(&mut rails.0, count);
-            self.needs_flush |= rails.0.iter().any(|rail| matches!(rail, AnyRail::Udp(_)));
             self.wait_set = wait_set.unwrap_or_else(|why| {
-                log::info!("there is no wait handle, so waiting ranks sleep for short times: {why}");
+                log::warn!("waiting ranks sleep for short times only, since there is no wait handle: {why}");
                 WaitSet::Timer
             });
+        } else {
+            self.wait_set.watch_spares(&rails.0);
         }
     }
 
@@ -139,6 +143,7 @@ impl Engine {
 
     /// Gives up one peer whose context has ended, if there is one, and returns true. `idle`: for how long nothing has come.
     pub fn lose_ended_peer(&mut self, now: Instant, idle: Duration) -> bool {
+        self.pass_warning_on();
         let Some((peer, why)) = self.ended_contexts.as_mut().and_then(|ended| ended.next(now, idle)) else {
             return false;
         };
@@ -150,7 +155,6 @@ impl Engine {
     #[cold]
     pub fn idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
         self.release_retired_windows();
-        self.pass_warning_on();
         let now = self.clock.renew();
         if idle.restart_if_sent(self.frames_sent()) {
             return;

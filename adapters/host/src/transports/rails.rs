@@ -124,6 +124,11 @@ impl RailSet {
         Self(rails, Polled { count: polled, spares: false })
     }
 
+    /// The rails that are polled.
+    pub fn polled_mut(&mut self) -> &mut [AnyRail] {
+        self.0.get_mut(..self.1.count).unwrap_or_default()
+    }
+
     /// Whether some peer uses a spare.
     pub fn uses_spares(&self) -> bool {
         self.1.spares

@@ -30,53 +30,50 @@ impl WaitSet {
             (Some((index, AnyRail::Sm(_))), None) => Ok(Self::Futex(index)),
             (None, _) => Ok(Self::Timer),
             _ if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) => Ok(Self::Timer),
-            _ => Self::epoll(rails, None),
+            _ => Self::epoll(rails.get_mut(..polled).unwrap_or_default(), None),
         }
     }
 
-    /// For rails that several threads poll; `wakeup` wakes the thread that sleeps. Spares are among the rails.
+    /// For rails that several threads poll; `wakeup` wakes the thread that sleeps.
     pub fn for_threads(rails: &mut [AnyRail], wakeup: &WakeupFd) -> std::io::Result<Self> {
         if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
-            return Ok(Self::Timer);
+            Ok(Self::Timer)
+        } else {
+            Self::epoll(rails, Some(wakeup))
         }
-        // The pipe of shared memory takes a name in a file system that may be full.
-        Ok(Self::epoll(rails, Some(wakeup)).unwrap_or_else(|why| {
-            log::warn!("there is no wait handle, so waiting threads sleep for short times: {why}");
-            Self::Timer
-        }))
     }
 
-    /// For rails that have wait handles, and for `wakeup`.
+    /// For rails that have wait handles, and for `wakeup`. If shared memory is so full that its handle finds no room, threads sleep
+    /// for short times instead.
     pub fn epoll(rails: &mut [AnyRail], wakeup: Option<&WakeupFd>) -> std::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |fd: BorrowedFd<'_>| epoll::add(&set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         for rail in rails {
             match rail {
-                AnyRail::Sm(rail) => {
-                    watch(rail.wait_fd().map_err(std::io::Error::other)?)?;
-                }
-                AnyRail::Tcp(rail) => {
-                    watch(rail.as_fd())?;
-                }
-                AnyRail::LinkedTcp(rail) => {
-                    watch(rail.raw().as_fd())?;
-                }
-                AnyRail::Udp(rail) => {
-                    watch(rail.raw().as_fd())?;
-                }
-                AnyRail::Verbs(rail) => {
-                    watch(rail.as_fd())?;
-                }
-                AnyRail::LinkedVerbs(rail) => {
-                    watch(rail.raw().as_fd())?;
-                }
-                AnyRail::Loopback(_) | AnyRail::Dyn(_) => {}
+                AnyRail::Sm(rail) => match rail.wait_fd() {
+                    Ok(fd) => watch(fd)?,
+                    Err(why) => {
+                        log::warn!("waiting threads sleep for short times only, since a wait handle is missing: {why}");
+                        return Ok(Self::Timer);
+                    }
+                },
+                rail => network_fd(rail).map_or(Ok(()), watch)?,
             }
         }
         if let Some(wakeup) = wakeup {
             watch(wakeup.as_fd())?;
         }
         Ok(Self::Epoll(set))
+    }
+
+    /// Waits for the spares among these rails as well. They were not watched before they were used: until then, callers that are
+    /// none of the job would keep waiting threads awake.
+    pub fn watch_spares(&self, rails: &[AnyRail]) {
+        let Self::Epoll(set) = self else { return };
+        for fd in rails.iter().filter_map(network_fd) {
+            // It fails for those that are watched already.
+            let _ = epoll::add(set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        }
     }
 
     /// Sleeps for at most `most` nanoseconds, or until a timer of a rail is due. The rails must be armed. May return early.
@@ -108,5 +105,17 @@ impl WaitSet {
                 let _ = epoll::wait(set, &mut event, Some(&timeout));
             }
         }
+    }
+}
+
+/// The wait handle of a rail over a network.
+fn network_fd(rail: &AnyRail) -> Option<BorrowedFd<'_>> {
+    match rail {
+        AnyRail::Tcp(rail) => Some(rail.as_fd()),
+        AnyRail::LinkedTcp(rail) => Some(rail.raw().as_fd()),
+        AnyRail::Udp(rail) => Some(rail.raw().as_fd()),
+        AnyRail::Verbs(rail) => Some(rail.as_fd()),
+        AnyRail::LinkedVerbs(rail) => Some(rail.raw().as_fd()),
+        AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Dyn(_) => None,
     }
 }
