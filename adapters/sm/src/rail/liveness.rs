@@ -104,7 +104,9 @@ impl Rail {
     /// Notes that a peer is lost; [`report`](Self::report) reports it.
     pub(super) fn fail(&mut self, endpoint: u32, lost: Lost) {
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
-        if !peer.status.receives() {
+        // A peer that says why it departs may end before that is reported. The first reason counts.
+        let is_known = matches!(peer.status, PeerStatus::Failing(_)) && lost != Lost::Misbehaved;
+        if is_known || !peer.status.receives() {
             return;
         }
         self.to_report += u32::from(!peer.status.is_to_be_reported());
