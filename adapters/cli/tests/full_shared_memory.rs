@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use towline::{Error, World};
 
@@ -14,8 +15,13 @@ fn as_rank() {
     let Ok(role) = std::env::var("ROLE") else { return };
     let number = |name: &str| std::env::var(name).unwrap().parse::<usize>().unwrap();
     let world = match towline::init() {
-        Ok(world) => world,
+        Ok(world) => {
+            note_up();
+            wait_until_up(world.size());
+            world
+        }
         Err(why) => {
+            note_up();
             println!("\n@ not started: {why}");
             std::process::exit(9);
         }
@@ -39,6 +45,22 @@ fn as_rank() {
             std::process::exit(8);
         }
     }
+}
+
+/// Notes that this rank has started, or could not.
+fn note_up() {
+    std::fs::write(up_file(&std::env::var("TOWLINE_RANK").unwrap()), "").unwrap();
+}
+
+/// Waits until all ranks have noted that, without messages: otherwise a rank that fails at once could end before others start.
+fn wait_until_up(ranks: u32) {
+    while !(0..ranks).all(|rank| up_file(&rank.to_string()).exists()) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+fn up_file(rank: &str) -> std::path::PathBuf {
+    std::path::Path::new(&std::env::var("UP").unwrap()).join(rank)
 }
 
 /// The content of a message.
@@ -152,13 +174,19 @@ impl Case<'_> {
             .arg(self.ranks.to_string())
             .args(["--keep-going", "--timeout", "300", "-e"])
             .arg(format!("ROLE={}", self.role));
-        command.arg("-e").arg(format!("BYTES={}", self.bytes));
+        static JOBS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("up-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+        let up = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir(&up).unwrap();
+        command.arg("-e").arg(format!("BYTES={}", self.bytes)).arg("-e").arg(format!("UP={}", up.display()));
         for variable in self.variables {
             command.args(["-e", variable]);
         }
         command.args(self.options);
         command.arg("--").arg(me).args(["--exact", "as_rank", "--nocapture"]);
-        let output = command.output().ok()?;
+        let output = command.output();
+        std::fs::remove_dir_all(up).unwrap();
+        let output = output.ok()?;
         let made =
             output.status.code() != Some(77) && !String::from_utf8_lossy(&output.stderr).contains("unshare failed");
         if !made {
