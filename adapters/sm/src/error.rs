@@ -62,7 +62,8 @@ impl fmt::Display for OpenError {
         match self {
             Self::Config(what) => write!(f, "shared memory rail: {what}"),
             Self::NoRoom { path, bytes, free_bytes, free_files } => {
-                write!(f, "no room for the {bytes} bytes of {}: ", path.display())?;
+                // The directory and not the file, so that the text is the same for all ranks.
+                write!(f, "no room for {bytes} bytes in {}: ", directory_of(path).display())?;
                 match (free_bytes, free_files) {
                     (_, Some(0)) => f.write_str("no further file can be made there")?,
                     (Some(free), _) => write!(f, "{free} bytes are free there")?,
@@ -75,9 +76,9 @@ impl fmt::Display for OpenError {
             }
             Self::FileLimit { path, bytes, limit } => write!(
                 f,
-                "{} needs {bytes} bytes, but files of this process may have at most {limit}: raise the limit of file sizes \
-                 (ulimit -f)",
-                path.display()
+                "a file in {} needs {bytes} bytes, but files of this process may have at most {limit}: raise the limit of file \
+                 sizes (ulimit -f)",
+                directory_of(path).display()
             ),
             Self::Taken(path) => write!(
                 f,
@@ -101,6 +102,10 @@ impl std::error::Error for OpenError {
             _ => None,
         }
     }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
 }
 
 /// The error for a system call that failed on `path`.
