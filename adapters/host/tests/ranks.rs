@@ -621,7 +621,7 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
     ranks(2, "", |world| {
         assert_eq!(world.rails(), ["sm", "loopback"]); // tcp reaches no rank better
         let other = &world.report()[1 - world.rank() as usize];
-        assert!(other.contains("sm taken") && other.contains("tcp not taken (exclusivity"), "{other}");
+        assert!(other.contains("sm taken") && other.contains("tcp spare"), "{other}");
         let own = &world.report()[world.rank() as usize];
         assert!(own.contains("loopback taken"), "{own}");
     });

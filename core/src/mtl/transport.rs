@@ -14,7 +14,7 @@ use crate::pml::{
     SetUpError, Status,
 };
 use crate::pool::{Handle, Pool};
-use crate::rail::{Endpoint, Peer, Unreachable};
+use crate::rail::{Endpoint, Lost, Peer, Unreachable};
 use crate::time::Instant;
 
 /// Limits of the transport (promise M16 of CONTRACTS.md): see [`Mtl::ATTRIBUTES`].
@@ -478,6 +478,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Counts of events since set-up.
     pub fn counters(&self) -> &Counters {
         self.pml.counters()
+    }
+
+    /// Why a peer was lost. `None` if it was not.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        self.pml.why_lost(peer)
     }
 
     /// The rails.

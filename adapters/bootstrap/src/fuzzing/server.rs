@@ -164,7 +164,7 @@ impl Caller {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
                     Set::parse(&payload[..length as usize]).expect("a server forwards only checked sets");
                 }
-                Kind::PartEnded => panic!("a server has no parts"),
+                Kind::PartEnded | Kind::Warning => panic!("a server has no parts, and warns of nothing"),
                 Kind::Refuse | Kind::Finish | Kind::Abort => {}
             }
         }

@@ -323,6 +323,11 @@ impl Launcher {
                 self.ranks[rank as usize].aborted = true;
                 self.abort.get_or_insert(Abort { status, why, at });
             }
+            server::Event::Warned { rank, text } => {
+                // The text may contain anything.
+                let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+                self.log.print(format!("warning: {}: {text}", self.describe(rank)));
+            }
             server::Event::Refused { from, why } => {
                 self.refused += 1;
                 if self.refused <= REFUSED_LOGGED_MAX {

@@ -32,6 +32,8 @@ pub(crate) enum Kind {
     /// bytes), then for each end the rank (4 bytes) and the part (4 bytes). The part is [`WHOLE_RANK`] if the whole
     /// rank has ended, and has [`DIED`] set if it failed.
     Ends = 9,
+    /// Rank: a warning for people, in UTF-8. The server passes the first one of a job on.
+    Warning = 12,
 }
 
 /// The part number that stands for the whole rank.
@@ -41,8 +43,8 @@ pub(crate) const DIED: u32 = 1 << 31;
 
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
-        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Welcome};
-        [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends]
+        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Warning, Welcome};
+        [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Warning]
             .into_iter()
             .find(|known| *known as u16 == kind)
     }

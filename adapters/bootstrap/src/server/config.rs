@@ -52,6 +52,13 @@ pub enum Event {
         /// Its message for the user.
         message: String,
     },
+    /// A rank warns of something that people should know. Only the first warning of a job is an event.
+    Warned {
+        /// The rank.
+        rank: u32,
+        /// The warning.
+        text: String,
+    },
     /// A connection was refused because it does not belong to the job. The job goes on.
     Refused {
         /// The address of the caller.

@@ -1,7 +1,7 @@
 //! A communicator's handle to its context. It translates between the engine's peers and the communicator's ranks.
 
 use towline_core::mtl::{Comm, Failure, Refusal};
-use towline_core::rail::Peer;
+use towline_core::rail::{Lost, Peer};
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;
@@ -116,7 +116,7 @@ impl<L: Sharing> CommHandle<L> {
                 delivered: status.delivered,
             },
             Failure::Cancelled => Error::Cancelled,
-            Failure::PeerFailed(peer) => Error::PeerFailed { rank: rank(peer) },
+            Failure::PeerFailed(peer) => self.peer_failed(engine, peer),
             Failure::Restarted(peer) => Error::Restarted { rank: rank(peer) },
             Failure::NotReady(peer) => Error::NotReady { rank: rank(peer) },
             Failure::NoCommunicator(peer) => Error::NoCommunicator { rank: rank(peer) },
@@ -129,7 +129,19 @@ impl<L: Sharing> CommHandle<L> {
     pub fn peer_lost(&self, engine: &Engine, peer: Peer) -> Error {
         let rank = self.rank_of(engine, peer);
         let restarted = engine.mtl.excluded(self.comm, towline_core::mtl::Source::Rank(rank)).is_some();
-        if restarted { Error::Restarted { rank } } else { Error::PeerFailed { rank } }
+        if restarted { Error::Restarted { rank } } else { self.peer_failed(engine, peer) }
+    }
+
+    /// The error for a peer that failed.
+    fn peer_failed(&self, engine: &Engine, peer: Peer) -> Error {
+        let rank = self.rank_of(engine, peer);
+        match engine.mtl.why_lost(peer) {
+            Some(Lost::NoRoom) => {
+                engine.warn(); // the program may end before this rank is idle
+                Error::NoSharedMemory { rank }
+            }
+            _ => Error::PeerFailed { rank },
+        }
     }
 
     /// The error for an operation with rank `other` that the engine did not accept.
@@ -137,9 +149,7 @@ impl<L: Sharing> CommHandle<L> {
     pub fn refusal(&self, engine: &Engine, refusal: Refusal, other: Option<u32>) -> Error {
         match (refusal, other) {
             (Refusal::Busy, _) => Error::Busy,
-            (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => {
-                Error::PeerFailed { rank: self.rank_of(engine, peer) }
-            }
+            (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => self.peer_failed(engine, peer),
             (Refusal::Restarted(peer), _) => Error::Restarted { rank: self.rank_of(engine, peer) },
             (_, Some(rank)) if rank >= self.size => Error::NoSuchRank { rank, size: self.size },
             _ => Error::Finished,

@@ -9,12 +9,13 @@ pub(crate) mod scope_lists;
 
 use towline_core::error::Blame;
 use towline_core::mtl::{Comm, CommError, Group, Mtl};
+use towline_core::pml::Rails as _;
 use towline_core::rma::Registration;
 use towline_core::time::{Duration, Instant};
 
 use crate::job::ended_contexts::EndedContexts;
 use crate::transports::memory::{Mapping, WindowMemory};
-use crate::transports::rails::RailSet;
+use crate::transports::rails::{AnyRail, RailSet};
 use crate::waiting::clock::Clock;
 use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
 use crate::waiting::wait_set::WaitSet;
@@ -44,6 +45,8 @@ pub(crate) struct Engine {
     pub ended_contexts: Option<EndedContexts>,
     /// Turns in which something came; wraps.
     pub busy_turns: u32,
+    /// Links that went down, and peers that were lost, when warnings of the rails were last passed on; wraps.
+    pub losses_seen: u64,
     /// The lowest context id that the next communicator may get.
     pub next_context_id: u32,
     pub _loopback_hub: LoopbackHub,
@@ -101,8 +104,45 @@ impl Engine {
         self.lose_ended_peer(now, Duration::from_nanos(0));
     }
 
+    /// Waits for spare rails as well once some peer uses one. To be called before each sleep: a wait set may be replaced.
+    fn wait_for_spares(&mut self) {
+        let rails = self.mtl.pml().rails_mut();
+        if !rails.uses_spares() {
+            return;
+        }
+        self.needs_flush |= rails.0.iter().any(|rail| matches!(rail, AnyRail::Udp(_)));
+        if let WaitSet::Futex(_) = self.wait_set {
+            let count = rails.count();
+            let wait_set = WaitSet::new(&mut rails.0, count);
+            self.wait_set = wait_set.unwrap_or_else(|why| {
+                log::warn!("waiting ranks sleep for short times only, since there is no wait handle: {why}");
+                WaitSet::Timer
+            });
+        } else {
+            self.wait_set.watch_spares(&rails.0);
+        }
+    }
+
+    /// Passes a warning of the rails on to the launcher, if a link went down or a peer was lost since the last time.
+    fn pass_warning_on(&mut self) {
+        let counters = self.mtl.counters();
+        let losses = counters.links_down.wrapping_add(counters.lost);
+        if losses != self.losses_seen {
+            self.losses_seen = losses;
+            self.warn();
+        }
+    }
+
+    /// Passes the warning of the rails on to the launcher, if there is one. The launcher prints it once.
+    pub fn warn(&self) {
+        if let Some((warning, ended)) = self.mtl.rails().warning().zip(self.ended_contexts.as_ref()) {
+            ended.warn(warning);
+        }
+    }
+
     /// Gives up one peer whose context has ended, if there is one, and returns true. `idle`: for how long nothing has come.
     pub fn lose_ended_peer(&mut self, now: Instant, idle: Duration) -> bool {
+        self.pass_warning_on();
         let Some((peer, why)) = self.ended_contexts.as_mut().and_then(|ended| ended.next(now, idle)) else {
             return false;
         };
@@ -133,6 +173,7 @@ impl Engine {
             Step::Sleep if self.lose_ended_peer(now, idle.elapsed(now)) => return false,
             Step::Sleep => {}
         }
+        self.wait_for_spares();
         if let Some(most) = self.arm(idle.elapsed(now))
             && may_sleep()
         {
@@ -154,7 +195,8 @@ impl Engine {
 
     /// When the first timer of a rail is due.
     pub fn poll_at(&self) -> Option<Instant> {
-        self.mtl.rails().0.iter().filter_map(towline_core::rail::Rail::poll_at).min()
+        let rails = self.mtl.rails();
+        rails.0.iter().take(rails.polled()).filter_map(towline_core::rail::Rail::poll_at).min()
     }
 
     /// Frames that were sent so far; wraps.

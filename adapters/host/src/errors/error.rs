@@ -39,6 +39,12 @@ pub enum Error {
         /// Which rank.
         rank: u32,
     },
+    /// Shared memory has no room for messages between this rank and another one, and no other transport in use reaches that rank.
+    /// Both ranks get this error, and the other counts as lost.
+    NoSharedMemory {
+        /// Which rank.
+        rank: u32,
+    },
     /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make
     /// a new one with all ranks.
     Restarted {
@@ -112,9 +118,11 @@ impl Error {
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {
-                Blame::Resource
-            }
+            Self::Busy
+            | Self::NoMemory { .. }
+            | Self::NoSharedMemory { .. }
+            | Self::NoWindow { .. }
+            | Self::Communicator(CommError::Full) => Blame::Resource,
             Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } | Self::Refused { .. } => {
                 Blame::Peer
             }
@@ -145,6 +153,13 @@ impl fmt::Display for Error {
             Self::PeerFailed { rank } => write!(
                 f,
                 "rank {rank} was lost: it ended, or no connection to it is left. See its output for the reason"
+            ),
+            Self::NoSharedMemory { rank } => write!(
+                f,
+                "there is no room in shared memory for messages to or from rank {rank}, and no other transport is in use: add tcp \
+                 (TOWLINE_TRANSPORTS=sm,tcp), enlarge the file system (for a container: `--shm-size`) or choose another one \
+                 (TOWLINE_SM_DIRECTORY), or raise the limit of file sizes (ulimit -f). The warning of the launcher says how much is \
+                 needed"
             ),
             Self::Restarted { rank } => write!(
                 f,

@@ -41,6 +41,11 @@ impl EndedContexts {
         Self { launcher, grid, look_at: Instant::ZERO, ask_by: None, seen: 0, due: Vec::new(), incarnations }
     }
 
+    /// Passes a warning of the engine's rails on to the launcher.
+    pub fn warn(&self, text: &str) {
+        self.launcher.warn(text);
+    }
+
     /// The incarnation of a rank that the engine knows.
     pub fn incarnation(&self, rank: u32) -> u32 {
         self.incarnations.get(rank as usize).copied().unwrap_or(0)

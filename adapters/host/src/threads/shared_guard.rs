@@ -183,6 +183,7 @@ impl<'a> SharedGuard<'a> {
         match self.locked.coordinator.handoff() {
             Handoff::Nothing => {}
             Handoff::Arm(until) => {
+                self.watch_spares();
                 // Such a short sleep waits for room on a rail. Then it is enough to arm the rails, although frames wait to be
                 // sent.
                 let short = until.since(self.clock.now()) <= MAX_BLOCKED_SLEEP;
@@ -249,11 +250,20 @@ impl SharedGuard<'_> {
 
     /// Sleeps on the wait set without the lock, until a moment or a wake-up. The rails are armed.
     pub fn sleep_on_wait_set(&mut self, now: Instant, until: Instant) {
+        self.watch_spares();
         let shared = self.shared;
         self.locked.coordinator.begin_sleep(until);
         MutexGuard::unlocked(&mut self.locked, || shared.wait_set.sleep_for(until.since(now).as_nanos()));
         self.locked.coordinator.end_sleep();
         shared.wakeup.clear();
+    }
+
+    /// Has the wait set wait for spare rails, too, once some peer uses one.
+    fn watch_spares(&mut self) {
+        let rails = self.mtl.rails();
+        if rails.uses_spares() {
+            self.shared.wait_set.watch_spares(&rails.0);
+        }
     }
 
     /// The end of a sleep of at most `most` nanoseconds: earlier where a timer of a rail is due or `until` comes.

@@ -155,6 +155,7 @@ impl<R: Rails> Pml<'_, R> {
             2 => Lost::TimedOut,
             3 => Lost::Misbehaved,
             4 => Lost::Stalled,
+            5 => Lost::NoRoom,
             _ => Lost::Broken,
         })
     }
@@ -168,5 +169,6 @@ const fn lost_code(why: Lost) -> u8 {
         Lost::TimedOut => 2,
         Lost::Misbehaved => 3,
         Lost::Stalled => 4,
+        Lost::NoRoom => 5,
     }
 }
