@@ -117,7 +117,7 @@ impl<'m> Arena<'m> {
 }
 
 /// The block of the arena is too small. It is the fault of the caller, who has to use a larger block or smaller limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfMemory {
     /// The bytes of the table that did not fit, without padding.
@@ -137,6 +137,8 @@ impl fmt::Display for OutOfMemory {
 }
 
 impl core::error::Error for OutOfMemory {}
+
+crate::debug_as_display!(OutOfMemory);
 
 #[cfg(test)]
 mod tests {

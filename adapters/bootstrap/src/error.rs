@@ -7,7 +7,6 @@ use towline_core::error::Blame;
 use towline_core::modex::{SendError, SetError};
 
 /// Why a step of the bootstrap failed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A variable of the environment is missing or malformed. The launcher, or the user who set the variable, is at
@@ -116,6 +115,8 @@ impl std::error::Error for Error {
     }
 }
 
+towline_core::debug_as_display!(Error);
+
 impl From<EnvironmentError> for Error {
     fn from(why: EnvironmentError) -> Self {
         Self::Environment(why)
@@ -123,7 +124,7 @@ impl From<EnvironmentError> for Error {
 }
 
 /// An environment variable that is missing or malformed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EnvironmentError {
     /// The variable's name.
     pub name: &'static str,
@@ -138,3 +139,5 @@ impl fmt::Display for EnvironmentError {
 }
 
 impl std::error::Error for EnvironmentError {}
+
+towline_core::debug_as_display!(EnvironmentError);

@@ -6,7 +6,6 @@ use std::{fmt, io};
 use towline_core::error::Blame;
 
 /// A rail could not be opened.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A setting is impossible; the text names it and says why.
@@ -76,6 +75,8 @@ impl std::error::Error for OpenError {
         }
     }
 }
+
+towline_core::debug_as_display!(OpenError);
 
 /// The error for a system call that failed on `path`.
 pub(crate) fn system_error(doing: &'static str, path: &Path, error: io::Error) -> OpenError {

@@ -420,7 +420,7 @@ fn swap(pieces: &mut [Piece<'_>], one: usize, other: usize) {
 }
 
 /// Why a layout cannot be built.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -453,8 +453,10 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
+crate::debug_as_display!(LayoutError);
+
 /// A layout reaches out of a buffer, by this number of bytes. It is the caller's fault.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BoundsError {
     /// Before its start.
@@ -473,3 +475,5 @@ impl fmt::Display for BoundsError {
 }
 
 impl core::error::Error for BoundsError {}
+
+crate::debug_as_display!(BoundsError);

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// Why nothing was published.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
@@ -53,8 +53,10 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+crate::debug_as_display!(SendError);
+
 /// Why no data was received. The contract in C has only one code for all of these reasons.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RecvError {
@@ -98,8 +100,10 @@ impl fmt::Display for RecvError {
 
 impl core::error::Error for RecvError {}
 
+crate::debug_as_display!(RecvError);
+
 /// Why data is not watched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum WatchError {
@@ -136,8 +140,10 @@ impl fmt::Display for WatchError {
 
 impl core::error::Error for WatchError {}
 
+crate::debug_as_display!(WatchError);
+
 /// Why an exchange has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -183,3 +189,5 @@ impl fmt::Display for ExchangeError {
 }
 
 impl core::error::Error for ExchangeError {}
+
+crate::debug_as_display!(ExchangeError);

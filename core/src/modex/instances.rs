@@ -96,7 +96,7 @@ impl<'a> Instances<'a> {
 }
 
 /// Why instances could not be framed or read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum InstancesError {
@@ -129,6 +129,8 @@ impl fmt::Display for InstancesError {
 }
 
 impl core::error::Error for InstancesError {}
+
+crate::debug_as_display!(InstancesError);
 
 #[cfg(test)]
 mod tests {

@@ -245,7 +245,7 @@ pub const fn entry_size(component: &Component<'_>, data: usize) -> usize {
 }
 
 /// An entry does not fit into its set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct NoRoom {
     /// Bytes that the entry takes.
@@ -260,9 +260,11 @@ impl fmt::Display for NoRoom {
 
 impl core::error::Error for NoRoom {}
 
+crate::debug_as_display!(NoRoom);
+
 /// Why bytes are not a valid set. The sender of the bytes is at fault, except for [`Format`](Self::Format), where both sides
 /// may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SetError {
@@ -310,6 +312,8 @@ impl fmt::Display for SetError {
 }
 
 impl core::error::Error for SetError {}
+
+crate::debug_as_display!(SetError);
 
 #[cfg(test)]
 mod tests {

@@ -510,7 +510,7 @@ pub enum Merged {
 }
 
 /// Why a set was not merged, or only in part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum MergeError {
@@ -551,6 +551,8 @@ impl fmt::Display for MergeError {
 }
 
 impl core::error::Error for MergeError {}
+
+crate::debug_as_display!(MergeError);
 
 #[cfg(test)]
 #[path = "store_tests.rs"]

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// A rail did not take a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
@@ -46,8 +46,10 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+crate::debug_as_display!(SendError);
+
 /// Why a rail does not reach a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Unreachable {
@@ -96,6 +98,8 @@ impl fmt::Display for Unreachable {
 }
 
 impl core::error::Error for Unreachable {}
+
+crate::debug_as_display!(Unreachable);
 
 /// Why a peer was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -166,7 +166,7 @@ pub struct Local {
 }
 
 /// A rail did not perform or register something.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum NativeError {
@@ -207,6 +207,8 @@ impl fmt::Display for NativeError {
 }
 
 impl core::error::Error for NativeError {}
+
+crate::debug_as_display!(NativeError);
 
 #[cfg(test)]
 mod tests {

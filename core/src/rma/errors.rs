@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// Why the target denied an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 #[repr(u8)]
@@ -48,8 +48,10 @@ impl fmt::Display for Denied {
 
 impl core::error::Error for Denied {}
 
+crate::debug_as_display!(Denied);
+
 /// Why an operation was not begun. Nothing has changed on either side.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum BeginError {
@@ -90,8 +92,10 @@ impl fmt::Display for BeginError {
 
 impl core::error::Error for BeginError {}
 
+crate::debug_as_display!(BeginError);
+
 /// Why an operation that was begun has failed. If the peer was lost or removed, it is not known whether the operation was done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
@@ -114,3 +118,5 @@ impl fmt::Display for Failure {
 }
 
 impl core::error::Error for Failure {}
+
+crate::debug_as_display!(Failure);

@@ -197,7 +197,7 @@ pub(super) struct AccessRequest {
 }
 
 /// Why memory was not deregistered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DeregisterError {
@@ -227,3 +227,5 @@ impl fmt::Display for DeregisterError {
 }
 
 impl core::error::Error for DeregisterError {}
+
+crate::debug_as_display!(DeregisterError);

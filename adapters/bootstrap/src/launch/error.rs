@@ -3,7 +3,6 @@
 use std::{fmt, io};
 
 /// Why a job could not be started.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// A job of 0 ranks was asked for.
@@ -62,3 +61,5 @@ impl fmt::Display for LaunchError {
 }
 
 impl std::error::Error for LaunchError {}
+
+towline_core::debug_as_display!(LaunchError);

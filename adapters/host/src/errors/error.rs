@@ -18,7 +18,7 @@ use crate::values::address::Address;
 /// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1 (numbered from 0)");
 /// # Ok::<(), towline::SetupError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// As many operations are in progress as [`Config::requests`](crate::Config::requests) allows.
@@ -193,6 +193,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+towline_core::debug_as_display!(Error);
+
 impl From<LayoutError> for Error {
     fn from(why: LayoutError) -> Self {
         Self::Layout(why)
@@ -228,9 +230,10 @@ impl<B> fmt::Display for Failed<B> {
     }
 }
 
+/// The text of [`Display`](fmt::Display), since `main` prints an error this way.
 impl<B> fmt::Debug for Failed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failed").field("error", &self.error).finish_non_exhaustive()
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Errors of the set-up and of the end of a world.
 
-use std::ops::RangeInclusive;
 use std::{fmt, io};
 
 use towline_bootstrap as bootstrap;
@@ -8,6 +7,7 @@ use towline_core::arena::OutOfMemory;
 use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
 use towline_core::pml::{self, TooFew};
+use towline_settings::InvalidSetting;
 
 /// The largest number of contexts in a job, all ranks together.
 pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
@@ -16,38 +16,23 @@ pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 ///
 /// ```
 /// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
-/// assert_eq!(error.to_string(), "there is no transport `pigeon`: choose among sm, tcp, udp and verbs");
+/// assert!(error.to_string().starts_with("TOWLINE_TRANSPORTS: `pigeon`, which the program has set, is not a known transport"));
 /// ```
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
     /// The exchange with the launcher failed.
     Bootstrap(bootstrap::Error),
-    /// An environment variable has an invalid value.
-    Variable {
-        /// Its name.
-        variable: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// A setting is out of range.
-    OutOfRange {
-        /// The environment variable of the setting. The program may have set it instead.
-        variable: &'static str,
-        /// Its value.
-        value: u32,
-        /// The valid range.
-        range: RangeInclusive<u32>,
-    },
-    /// There is no transport of this name.
-    UnknownTransport(String),
+    /// The value of a setting cannot be kept. The user or the program that has set it has to correct it.
+    Setting(InvalidSetting),
     /// A transport that was asked for does not work here.
     Transport {
         /// Its name.
         name: String,
-        /// The transport's error.
+        /// The transport's error, and what asks for the transport.
         why: String,
     },
+    /// [`Config::strict`](crate::Config::strict) is set, and there is a warning.
+    Warning(String),
     /// The card of a rank is missing or malformed.
     Card {
         /// Which rank.
@@ -108,16 +93,9 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bootstrap(why) => why.fmt(f),
-            Self::Variable { variable, value } => {
-                write!(f, "{variable}: `{value}` is not a valid value; `towline info` lists all settings")
-            }
-            Self::OutOfRange { variable, value, range } => {
-                write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
-            }
-            Self::UnknownTransport(name) => {
-                write!(f, "there is no transport `{name}`: choose among sm, tcp, udp and verbs")
-            }
+            Self::Setting(why) => why.fmt(f),
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
+            Self::Warning(warning) => write!(f, "{warning} (an error, since TOWLINE_STRICT is set)"),
             Self::Card { rank, why } => {
                 write!(f, "the card of rank {rank} is missing or malformed ({why}): run the same version on all ranks")
             }
@@ -159,6 +137,7 @@ impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Bootstrap(why) => Some(why),
+            Self::Setting(why) => Some(why),
             Self::System(_, why) => Some(why),
             Self::Memory(why) => Some(why),
             Self::Limits(why) => Some(why),
@@ -166,6 +145,8 @@ impl std::error::Error for SetupError {
         }
     }
 }
+
+towline_core::debug_as_display!(SetupError);
 
 impl From<pml::SetUpError> for SetupError {
     fn from(why: pml::SetUpError) -> Self {
@@ -179,5 +160,11 @@ impl From<pml::SetUpError> for SetupError {
 impl From<bootstrap::Error> for SetupError {
     fn from(why: bootstrap::Error) -> Self {
         Self::Bootstrap(why)
+    }
+}
+
+impl From<InvalidSetting> for SetupError {
+    fn from(why: InvalidSetting) -> Self {
+        Self::Setting(why)
     }
 }

@@ -3,3 +3,4 @@
 pub(crate) mod cards;
 pub(crate) mod ended_contexts;
 pub(crate) mod launcher;
+pub(crate) mod warnings;

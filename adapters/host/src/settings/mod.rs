@@ -1,3 +1,4 @@
 //! The settings of a job.
 
 pub(crate) mod config;
+pub(crate) mod variables;

@@ -10,7 +10,9 @@ use towline_core::rail::FullRail;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::job::cards;
 use crate::job::launcher::Launcher;
+use crate::job::warnings;
 use crate::settings::config::{Config, process_environment};
+use crate::settings::variables::unknown_here;
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
 use crate::setup::context::{Context, PreparedContext};
 use crate::setup::rejoin;
@@ -295,6 +297,7 @@ impl<L: Threads> Builder<L> {
         let (config, settings) = self.config.in_force(process_environment)?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         let policy = ProgressThreadPolicy::new(&config, bound)?;
+        let mut warnings: Vec<String> = unknown_here().iter().map(ToString::to_string).collect();
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
@@ -307,13 +310,23 @@ impl<L: Threads> Builder<L> {
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
 
-        let opens = grids.iter().map(|grid| open(&config, &job, *grid, policy.is_expected(&config)));
+        let opens = grids.iter().map(|grid| open(&config, &settings, &job, *grid, policy.is_expected(&config)));
         let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
+        // The contexts of a process have the same transports.
+        let failures = opened.first().map_or(&[][..], |opened| &opened.failures);
+        let left_out =
+            |(name, why): &(String, String)| format!("transport {name} does not work here, and is left out: {why}");
+        warnings.extend(failures.iter().map(left_out));
+        if let Some(warning) = warnings.first().filter(|_| config.strict) {
+            return Err(SetupError::Warning(warning.clone()));
+        }
         self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &grids));
         let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
         let limits = engine_limits(&config, ranks * contexts, at_once)?;
         cards::publish(&mut job, &opened, &limits)?;
+        warnings::publish(&mut job, &warnings)?;
         job.exchange(deadline)?;
+        warnings::print(&job);
         cards::check_contexts(&job)?;
 
         let started = grids.into_iter().zip(opened);

@@ -7,7 +7,7 @@ use crate::pml::requests::request::Status;
 use crate::rail::Peer;
 
 /// Why an operation ended without success.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
@@ -65,8 +65,10 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
+crate::debug_as_display!(Failure);
+
 /// Why an operation was not accepted. Nothing was begun, and the memory still belongs to the caller.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
@@ -106,6 +108,8 @@ impl fmt::Display for Refusal {
 }
 
 impl core::error::Error for Refusal {}
+
+crate::debug_as_display!(Refusal);
 
 /// Writes the message of both `Restarted` errors.
 pub(in crate::pml) fn say_restarted(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {
