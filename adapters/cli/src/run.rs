@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use towline_bootstrap::launch::{self, Host, Launch};
 
+use crate::variables;
+
 /// Start N ranks of a program, and end them together
 ///
 /// Exit status: 0 if all ranks ended well, otherwise the status of the first rank that failed (128 + n if signal n
@@ -104,11 +106,15 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
         Some(path) => {
             let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
             let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
-            Host::parse_list(&text).map_err(|why| named(&why))?
+            let hosts = Host::parse_list(&text).map_err(|why| named(&why))?;
+            if hosts.is_empty() {
+                return Err(named(&"the file names no host: write `host` or `host slots=N` on each line"));
+            }
+            hosts
         }
     };
     let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
-    check(&arguments)?;
+    let reported = check(&arguments)?;
     let mut command = arguments.command.into_iter();
     let program = command
         .next()
@@ -119,6 +125,7 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.transports = arguments.transport;
     launch.links = arguments.links;
     launch.variables = arguments.variables.iter().filter_map(|variable| assignment(variable)).collect();
+    launch.variables.extend(reported);
     launch.time_limit = arguments.timeout;
     launch.grace = arguments.grace;
     launch.keep_going = arguments.keep_going;
@@ -132,9 +139,14 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     Ok(launch)
 }
 
-/// Checks the settings that ranks will find in their environment.
-fn check(arguments: &Arguments) -> Result<(), String> {
+/// Checks the settings that ranks will find in their environment, and warns of variables that are probably mistakes. Returns the
+/// variable that says so to the ranks.
+fn check(arguments: &Arguments) -> Result<Option<(OsString, OsString)>, String> {
     let given: Vec<_> = arguments.variables.iter().rev().filter_map(|variable| assignment(variable)).collect();
+    let transports = (!arguments.transport.is_empty()).then(|| arguments.transport.join(","));
+    let links = arguments.links.map(|links| links.to_string());
+    let options = [("--transport", "TOWLINE_TRANSPORTS", transports), ("--links", "TOWLINE_LINKS", links)];
+    variables::check_given(&given, &options)?;
     let lookup = |name: &str| match name {
         "TOWLINE_TRANSPORTS" if !arguments.transport.is_empty() => Some(arguments.transport.join(",")),
         "TOWLINE_LINKS" if arguments.links.is_some() => arguments.links.map(|links| links.to_string()),
@@ -145,7 +157,11 @@ fn check(arguments: &Arguments) -> Result<(), String> {
             value.map(|value| value.to_string_lossy().into_owned())
         }
     };
-    towline::Config::default().settings_from(lookup).map(drop).map_err(|why| why.to_string())
+    let settings = towline::Config::default().settings_from(lookup).map_err(|why| why.to_string())?;
+    let strict = settings.iter().any(|setting| setting.name == "strict" && setting.value == "true");
+    variables::warn_of_unset(&arguments.variables);
+    let own = std::env::vars_os().filter(|_| arguments.hosts.is_none());
+    variables::warn_of_unknown(given.into_iter().chain(own).map(|(name, _)| name), strict)
 }
 
 /// The name and value of a variable. `None` if its value is to be taken from this environment and it is not set.
@@ -157,6 +173,7 @@ fn assignment(variable: &str) -> Option<(OsString, OsString)> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
+    let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds, such as 1.5".to_string())?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| "it is not a time: write a number of seconds from 0 on".to_string())
 }

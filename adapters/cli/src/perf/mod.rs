@@ -19,6 +19,7 @@ mod repetition;
 
 use crate::stdout::out;
 use crate::transports::{ALL, STANDARD, why_unavailable};
+use crate::variables::{Variable, warn_of_unknown_here};
 use chart::Kind;
 use plan::{Mode, Size, measures};
 use repetition::{Repetition, Row, format_value};
@@ -83,6 +84,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
+    let reported = warn_of_unknown_here();
     let transports = transports(&arguments.transport)?;
     let named = |path: &PathBuf, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let mut json = match &arguments.json {
@@ -105,7 +107,7 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     bar.suspend(print_header);
     let seconds = 50 / transports.len() as u64;
     for transport in &transports {
-        one_transport(arguments, transport, seconds, &bar, |row| {
+        one_transport(arguments, transport, seconds, (&bar, &reported), |row| {
             if let Some((path, file)) = &mut json {
                 writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
             }
@@ -144,13 +146,14 @@ fn one_transport(
     arguments: &Arguments,
     transport: &str,
     seconds: u64,
-    bar: &ProgressBar,
+    (bar, reported): (&ProgressBar, &Option<Variable>),
     mut take: impl FnMut(Row) -> Result<(), String>,
 ) -> Result<(), String> {
     let me = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
     let repeat = arguments.repeat.unwrap_or(if arguments.quick { 3 } else { 7 });
     let mut command = Command::new(&me);
     command.args(["run", "--ranks", "2", "--no-prefix", "--transport", transport]);
+    command.envs(reported.clone());
     if let Some(links) = arguments.links {
         command.args(["--links", &links.to_string()]);
     }
@@ -238,9 +241,9 @@ fn print_footer(rows: &[Row]) {
     );
     let unsteady = rows.iter().filter(|row| row.steady == 0).count();
     if unsteady != 0 {
-        println!(
+        out!(
             "In {unsteady} of {} measurements the machine was never steady, since it has other work. Their medians are of all \
-             repetitions and are not reliable.",
+             repetitions and are not reliable.\n",
             rows.len()
         );
     }

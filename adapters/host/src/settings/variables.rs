@@ -3,6 +3,7 @@
 use towline_settings::nearest;
 
 use crate::settings::config::Config;
+use crate::settings::warn::warn;
 
 /// The beginning of the names of all variables that Towline reads.
 const PREFIX: &str = "TOWLINE_";
@@ -26,10 +27,21 @@ pub struct UnknownVariable {
 
 impl std::fmt::Display for UnknownVariable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is set, but this version of Towline has no such setting, so it has no effect: ", self.name)?;
+        write!(f, "{}: {}", self.what(), self.advice())
+    }
+}
+
+impl UnknownVariable {
+    /// What happened.
+    pub(crate) fn what(&self) -> String {
+        format!("{} is set, but this version of Towline has no such setting, so it has no effect", self.name)
+    }
+
+    /// What to do.
+    pub(crate) fn advice(&self) -> String {
         match self.nearest {
-            Some(nearest) => write!(f, "did you mean {nearest}?"),
-            None => f.write_str("unset it, or see `towline info` for all settings"),
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => "unset it, or see `towline info` for all settings".into(),
         }
     }
 }
@@ -84,7 +96,19 @@ impl Config {
     }
 }
 
-/// The unknown variables of this process that no launcher has reported.
+impl Config {
+    /// Warns of the [unknown variables](Self::unknown_variables) of this process, as the first world of the process does. The
+    /// process does not warn of them again. A variable that a launcher has reported is left out.
+    ///
+    /// ```
+    /// towline::Config::warn_of_unknown_variables();
+    /// ```
+    pub fn warn_of_unknown_variables() {
+        unknown_here().iter().for_each(|unknown| warn(&unknown.to_string()));
+    }
+}
+
+/// The unknown variables of this process that no launcher and no tool has reported.
 pub(crate) fn unknown_here() -> Vec<UnknownVariable> {
     let reported = std::env::var(REPORTED).unwrap_or_default();
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());

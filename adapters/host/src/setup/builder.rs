@@ -10,7 +10,7 @@ use towline_core::rail::FullRail;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::job::cards;
 use crate::job::launcher::Launcher;
-use crate::job::warnings;
+use crate::job::warnings::{self, Warning};
 use crate::settings::config::{Config, process_environment};
 use crate::settings::variables::unknown_here;
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
@@ -297,7 +297,9 @@ impl<L: Threads> Builder<L> {
         let (config, settings) = self.config.in_force(process_environment)?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         let policy = ProgressThreadPolicy::new(&config, bound)?;
-        let mut warnings: Vec<String> = unknown_here().iter().map(ToString::to_string).collect();
+        let unknown = unknown_here();
+        let unknown = unknown.iter().map(|unknown| Warning::new(&unknown.what(), &unknown.advice()));
+        let mut warnings: Vec<Warning> = unknown.collect();
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
@@ -314,11 +316,12 @@ impl<L: Threads> Builder<L> {
         let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
         // The contexts of a process have the same transports.
         let failures = opened.first().map_or(&[][..], |opened| &opened.failures);
-        let left_out =
-            |(name, why): &(String, String)| format!("transport {name} does not work here, and is left out: {why}");
+        let left_out = |(name, why): &(String, String)| {
+            Warning::new(&format!("transport {name} does not work here, and is left out"), why)
+        };
         warnings.extend(failures.iter().map(left_out));
         if let Some(warning) = warnings.first().filter(|_| config.strict) {
-            return Err(SetupError::Warning(warning.clone()));
+            return Err(SetupError::Warning(warning.to_string()));
         }
         self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &grids));
         let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
