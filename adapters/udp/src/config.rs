@@ -8,12 +8,10 @@ use towline_net::interfaces::Filter;
 use towline_net::{Encrypt, JobKey, listen};
 use towline_settings::InvalidSetting;
 
-use crate::Settings;
+use crate::settings::{SHORTEST_DATAGRAM, Settings};
 
-/// Longest datagram over IPv4, in bytes. The longest over IPv6 has a few more.
-pub(crate) const MAX_DATAGRAM: u32 = 65_507;
-/// Shortest limit for datagrams, in bytes.
-pub(crate) const SHORTEST_DATAGRAM: u32 = 256;
+pub(crate) use crate::settings::MAX_DATAGRAM;
+
 /// A datagram of this length passes every path unfragmented (RFC 8200: 1280 bytes with headers).
 pub(crate) const MIN_DATAGRAM: u32 = 1232;
 /// Longest datagram where no length is set: several of them are sent by one call, and each is a small part of the receive buffer.

@@ -5,7 +5,10 @@ use towline_net::listen::{ADVERTISED, PORTS};
 use towline_net::sockets;
 use towline_settings::{InvalidSetting, Values};
 
-use crate::config::{MAX_DATAGRAM, SHORTEST_DATAGRAM};
+/// Longest datagram over IPv4, in bytes. The longest over IPv6 has a few more.
+pub(crate) const MAX_DATAGRAM: u32 = 65_507;
+/// Shortest limit for datagrams, in bytes.
+pub(crate) const SHORTEST_DATAGRAM: u32 = 256;
 
 towline_settings::settings! {
     /// The settings of a job's udp rails. The program and the environment can change them.

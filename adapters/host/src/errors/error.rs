@@ -94,6 +94,23 @@ pub enum Error {
     OutOfWindow {
         /// The rank whose part it is.
         rank: u32,
+        /// The first byte of the operation.
+        offset: u64,
+        /// How many bytes it accesses.
+        bytes: u64,
+        /// The length of the rank's part in bytes.
+        len: u64,
+    },
+    /// The offset of an atomic operation is not a multiple of the size of its words.
+    Unaligned {
+        /// The rank whose part it is.
+        rank: u32,
+        /// The offset in bytes.
+        offset: u64,
+        /// The size of a word in bytes.
+        word: u64,
+        /// The length of the rank's part in bytes.
+        len: u64,
     },
     /// A rank refused a one-sided operation on its part of a window.
     Refused {
@@ -102,8 +119,13 @@ pub enum Error {
         /// Why.
         why: Denied,
     },
-    /// There is no such atomic operation on words of this type, or the offset is not a multiple of their size.
-    NoSuchOperation,
+    /// There is no such atomic operation on words of this type.
+    NoSuchOperation {
+        /// The operation: an [`AtomicOp`](crate::AtomicOp), or `CompareAndSwap`.
+        operation: &'static str,
+        /// The type of the words.
+        word: &'static str,
+    },
 }
 
 impl Error {
@@ -113,9 +135,9 @@ impl Error {
             Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {
                 Blame::Resource
             }
-            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } | Self::Refused { .. } => {
-                Blame::Peer
-            }
+            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } => Blame::Peer,
+            // The owner dropped the memory. The rights and the limits of a part are known to the caller.
+            Self::Refused { why: Denied::NoMemory, .. } => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -181,11 +203,29 @@ impl fmt::Display for Error {
                 f,
                 "rank {rank} has not enough memory for its part of the window, or too many windows: make it smaller, or drop others"
             ),
-            Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
+            Self::OutOfWindow { rank, offset, bytes, len } => write!(
+                f,
+                "an operation on {bytes} bytes from offset {offset} on reaches beyond rank {rank}'s part of the window, which has \
+                 {len} bytes: stay within `Window::len`, or make a larger window"
+            ),
+            Self::Unaligned { rank, offset, word, len } => write!(
+                f,
+                "an atomic operation on a word of {word} bytes at offset {offset} of rank {rank}'s part of the window, which has \
+                 {len} bytes, is impossible: use an offset that is a multiple of {word}"
+            ),
+            Self::Refused { rank, why: Denied::NoRight } => write!(
+                f,
+                "this program began an operation on rank {rank}'s part of the window without the right for it: use an operation that \
+                 the rank allows, or have the rank allow it in `window_with`"
+            ),
+            Self::Refused { rank, why: Denied::NoMemory } => write!(
+                f,
+                "rank {rank} has dropped its part of the window: have all ranks end the window together by `Window::close`"
+            ),
             Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
-            Self::NoSuchOperation => f.write_str(
-                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size: use another \
-                 operation or offset",
+            Self::NoSuchOperation { operation, word } => write!(
+                f,
+                "there is no atomic operation {operation} on words of type {word}: use words of another type, or another operation"
             ),
         }
     }
