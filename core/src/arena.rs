@@ -130,7 +130,7 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a table of {} bytes does not fit into the {} bytes that are left: use a larger block",
+            "a table of {} bytes does not fit into the {} bytes that are left: use a larger block, or smaller limits",
             self.asked, self.left
         )
     }

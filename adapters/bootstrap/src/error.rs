@@ -5,6 +5,7 @@ use std::{fmt, io};
 
 use towline_core::error::Blame;
 use towline_core::modex::{SendError, SetError};
+use towline_net::advice;
 
 /// Why a step of the bootstrap failed.
 #[non_exhaustive]
@@ -88,7 +89,12 @@ impl fmt::Display for Error {
                 write!(f, "cannot reach the job's server at {address}: {source}; is the launcher still running?")
             }
             Self::Refused { address, why } => write!(f, "the server at {address} refused this rank: {why}"),
-            Self::Timeout { step, waited } => write!(f, "{step}: gave up after {:.1} s", waited.as_secs_f64()),
+            Self::Timeout { step, waited } => write!(
+                f,
+                "{step}: gave up after {:.1} s; look at the output of the ranks that are missing, or allow more time by \
+                 TOWLINE_STARTUP_TIMEOUT_MS",
+                waited.as_secs_f64()
+            ),
             Self::Lost { step, source } => {
                 write!(f, "{step}: the connection to the launcher broke: {source}; the launcher has probably ended")
             }
@@ -96,12 +102,16 @@ impl fmt::Display for Error {
                 f,
                 "the launcher broke the protocol: {what}; use the same version of Towline for launcher and ranks"
             ),
-            Self::PeerGone { rank, step } => write!(f, "{step}: rank {rank} has ended and will not take part"),
-            Self::Finished => {
-                f.write_str("this rank has already called `finish`, so it can take no further part in the job")
+            Self::PeerGone { rank, step } => {
+                write!(f, "{step}: rank {rank} has ended and will not take part; its output says why")
             }
+            Self::Finished => f.write_str(
+                "this rank has already called `finish`, so it can take no further part in the job: call it last",
+            ),
             Self::Publish(why) => why.fmt(f),
-            Self::System(why) => write!(f, "the system refused a request: {why}"),
+            Self::System(why) => {
+                write!(f, "the system refused random numbers, or to wait for a connection: {why}{}", advice(why))
+            }
         }
     }
 }

@@ -147,3 +147,39 @@ fn a_hosts_file_without_hosts_is_an_error() {
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]), "{}", said(&output));
     assert!(said(&output).contains("no host"), "{}", said(&output));
 }
+
+/// The program of the ranks that [`a_second_init_names_contexts`] starts.
+#[test]
+#[ignore = "started by another test as its ranks"]
+fn as_rank() {
+    let Ok(role) = std::env::var("ROLE") else { return };
+    let world = towline::init().unwrap();
+    if role == "child" {
+        unreachable!("the rank has joined already");
+    }
+    let again = towline::init().map(drop).unwrap_err();
+    assert!(matches!(again, towline::SetupError::AlreadyJoined { rank } if rank == world.rank()), "{again}");
+    eprintln!("said: {again}");
+    if world.rank() == 0 {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output =
+            child.args(["--exact", "as_rank", "--ignored", "--nocapture"]).env("ROLE", "child").output().unwrap();
+        eprintln!("child: {}", String::from_utf8_lossy(&output.stderr).replace('\n', " "));
+    }
+    world.finish().unwrap();
+}
+
+#[test]
+fn a_second_init_names_contexts() {
+    let me = std::env::current_exe().unwrap();
+    let line = format!("run -n 2 -e ROLE=twice -- {} --exact as_rank --ignored --nocapture", me.display());
+    let output = towline(&line, &[]);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert_eq!(text.matches("`Builder::contexts`").count(), 2, "{text}");
+    // Another process in the place of a rank is told whose fault it is.
+    assert!(text.contains("rank 0 is connected already") && text.contains("unset TOWLINE_RANK"), "{text}");
+    // A process that no launcher started may make any number of worlds.
+    let alone = [towline::init().unwrap(), towline::init().unwrap()];
+    assert!(alone.into_iter().all(|world| world.finish().is_ok()));
+}

@@ -14,10 +14,12 @@
 //! | [`fields`] | fixed-size fields in byte arrays |
 //! | [`random`], [`time`] | random bytes, and conversion of durations |
 //! | [`SetupError`] | why a rail could not be opened |
+//! | [`advice`] | what to do about an error of the operating system |
 //!
 //! Nothing here connects or keeps state between calls, so everything may be used from any thread; a [`PeerTable`] belongs
 //! to one rail and is used by one thread at a time. Linux only.
 
+mod advice;
 pub mod card;
 mod encryption;
 pub mod fields;
@@ -32,6 +34,7 @@ mod setup;
 pub mod sockets;
 pub mod time;
 
+pub use advice::advice;
 pub use encryption::{Encrypt, EncryptionMismatch};
 pub use identity::{Identity, Mismatch};
 pub use key::JobKey;

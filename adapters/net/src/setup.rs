@@ -5,6 +5,8 @@ use std::io;
 
 use towline_settings::InvalidSetting;
 
+use crate::advice::advice;
+
 /// A network rail could not be opened.
 #[non_exhaustive]
 pub enum SetupError {
@@ -23,7 +25,7 @@ impl fmt::Display for SetupError {
                 f.write_str("the include and exclude lists allow no network interface that is up: change these lists")
             }
             Self::Setting(why) => why.fmt(f),
-            Self::System(what, error) => write!(f, "cannot {what}: {error}"),
+            Self::System(what, error) => write!(f, "cannot {what}: {error}{}", advice(error)),
         }
     }
 }

@@ -62,7 +62,11 @@ impl fmt::Display for OpenError {
                 "{} is not a segment of this version of Towline: all ranks of a job must run the same version",
                 path.display()
             ),
-            Self::System { doing, path, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
+            Self::System { doing, path, error } => write!(
+                f,
+                "cannot {doing} {}: {error}; check the directory (TOWLINE_SM_DIRECTORY) and the limits of this process",
+                path.display()
+            ),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use towline_net::advice;
 use towline_settings::InvalidSetting;
 
 /// A rail could not be made.
@@ -26,13 +27,15 @@ impl fmt::Display for SetupError {
         match self {
             Self::NotBuiltIn => f.write_str("verbs are not built in: build with `--features verbs`"),
             Self::NoLibrary => f.write_str("libibverbs.so.1 cannot be loaded: install the libraries of rdma-core"),
-            Self::NoDevice => f.write_str("this host has no RDMA device, or its driver is not loaded"),
+            Self::NoDevice => f.write_str(
+                "this host has no RDMA device, or its driver is not loaded: load it, or use another transport",
+            ),
             Self::Setting(why) => why.fmt(f),
             Self::NoPort(why) => write!(f, "no port can be used: {why}"),
             Self::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
                 write!(f, "cannot {what}: {why}; the limit of locked memory (ulimit -l) may be too low")
             }
-            Self::Refused(what, why) => write!(f, "cannot {what}: {why}"),
+            Self::Refused(what, why) => write!(f, "cannot {what}: {why}{}", advice(why)),
         }
     }
 }

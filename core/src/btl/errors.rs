@@ -154,8 +154,12 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost => f.write_str("the peer was lost before the send was complete"),
-            Self::Removed => f.write_str("the peer was removed before the send was complete"),
+            Self::Lost => f.write_str(
+                "the peer was lost before the send was complete: go on without it, or wait for its replacement",
+            ),
+            Self::Removed => {
+                f.write_str("the peer was removed by the caller before the send was complete: wait for sends first")
+            }
             Self::Refused(error) => error.fmt(f),
         }
     }

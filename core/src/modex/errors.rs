@@ -46,7 +46,9 @@ impl fmt::Display for SendError {
             Self::TooLong { needed, room } => {
                 return write!(f, "the data needs {needed} bytes, and {room} are free: set `bytes` higher");
             }
-            Self::Lost => "the connection that carries the module exchange is lost",
+            Self::Lost => {
+                "the connection that carries the module exchange is lost: the launcher has probably ended, so end, too"
+            }
         })
     }
 }
@@ -92,7 +94,9 @@ impl fmt::Display for RecvError {
             Self::Closed => "the module exchange was finalized: receive before that",
             Self::NoSuchPeer => "the job has no such rank: use a rank below its size",
             Self::NotYet => "the peer's data has not arrived: complete the exchange first",
-            Self::NotFound => "the peer has published no data for this component and version",
+            Self::NotFound => {
+                "the peer has published no data for this component and version: run the same version at all ranks"
+            }
             Self::TooShort { needed } => return write!(f, "the data has {needed} bytes: use a larger buffer"),
         })
     }
@@ -180,10 +184,17 @@ impl fmt::Display for ExchangeError {
         match self {
             Self::Closed => f.write_str("the module exchange was finalized: exchange before that"),
             Self::Timeout { missing, first } => {
-                write!(f, "{missing} ranks, the first of which is {first}, published nothing before the deadline")
+                write!(
+                    f,
+                    "{missing} ranks, the first of which is {first}, published nothing before the deadline: look at their output, or allow more time"
+                )
             }
-            Self::PeerEnded { rank } => write!(f, "rank {rank} ended before it took part in the module exchange"),
-            Self::Lost => f.write_str("the connection that carries the module exchange is lost"),
+            Self::PeerEnded { rank } => {
+                write!(f, "rank {rank} ended before it took part in the module exchange: look at its output")
+            }
+            Self::Lost => f.write_str(
+                "the connection that carries the module exchange is lost: the launcher has probably ended, so end, too",
+            ),
         }
     }
 }

@@ -123,7 +123,9 @@ impl fmt::Display for InstancesError {
                 write!(f, "{bytes} bytes are not a whole number of instances of {size} bytes: check the size")
             }
             Self::NoRoom { needed } => write!(f, "the framed instances need {needed} bytes: use a larger buffer"),
-            Self::Malformed => f.write_str("the peer's component did not publish framed instances"),
+            Self::Malformed => {
+                f.write_str("the peer's component did not publish framed instances: run the same version on both sides")
+            }
         }
     }
 }

@@ -539,7 +539,10 @@ impl fmt::Display for MergeError {
         match self {
             Self::Closed => f.write_str("the module exchange was finalized: merge sets before that"),
             Self::Malformed(why) => why.fmt(f),
-            Self::NoSuchPeer { rank } => write!(f, "the peer's modex set has rank {rank}, which the job does not have"),
+            Self::NoSuchPeer { rank } => write!(
+                f,
+                "the peer's modex set has rank {rank}, which the job does not have: start all ranks by one launcher"
+            ),
             Self::TooManyComponents => f.write_str(
                 "the peer publishes data for one more component than there is room for: set `components` higher",
             ),

@@ -76,7 +76,7 @@ pub enum Unreachable {
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoCard => "the peer published no card for this rail",
+            Self::NoCard => "the peer published no card for this rail: its own log or warnings say why",
             Self::BadCard => "the peer's card is malformed: use the same version and settings of towline on all hosts",
             Self::Version => {
                 "the peer's rail has another protocol version: use the same version of towline on all hosts"

@@ -195,7 +195,7 @@ impl fmt::Display for NativeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "the rail is full: poll, then try again",
-            Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down",
+            Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down: add it, or use another rail",
             Self::NotAvailable => {
                 "the rail does not have this operation, or not with this length, alignment or amount of memory: send frames"
             }

@@ -41,7 +41,7 @@ impl fmt::Display for Denied {
                 "the target did not register the memory for this operation or for this peer: register it with that right"
             }
             Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
-            Self::NotAvailable => "the target does not have this operation, or not at an address with this alignment",
+            Self::NotAvailable => "the target does not have this operation, or not at an address with this alignment: use another operation or offset",
         })
     }
 }
@@ -83,7 +83,7 @@ impl fmt::Display for BeginError {
         f.write_str(match self {
             Self::Full => "too many one-sided operations are in progress: make progress and try again",
             Self::Unreachable => "the peer is lost or was removed: its memory cannot be reached any more",
-            Self::NotAvailable => "there is no such operation, or not with this length or alignment",
+            Self::NotAvailable => "there is no such operation, or not with this length or alignment: use another operation, length or offset",
             Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
             Self::NotRegistered => "the local memory is not registered for this operation: register it with the right that the operation needs",
         })
@@ -110,8 +110,12 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost => f.write_str("the peer was lost before the operation was complete"),
-            Self::Removed => f.write_str("the peer was removed before the operation was complete"),
+            Self::Lost => f.write_str(
+                "the peer was lost before the operation was complete: go on without it, or wait for its replacement",
+            ),
+            Self::Removed => f.write_str(
+                "the peer was removed by the caller before the operation was complete: wait for operations first",
+            ),
             Self::Denied(denied) => denied.fmt(f),
         }
     }

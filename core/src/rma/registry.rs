@@ -220,7 +220,7 @@ impl DeregisterError {
 impl fmt::Display for DeregisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Stale => "the memory was deregistered before",
+            Self::Stale => "the memory was deregistered before: deregister it once",
             Self::InUse => "an operation uses the memory: make progress and try again",
         })
     }

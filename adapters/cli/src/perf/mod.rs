@@ -128,7 +128,11 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
 fn transports(asked: &[String]) -> Result<Vec<String>, String> {
     if !asked.is_empty() {
         return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
-            Some(unknown) => Err(format!("there is no transport `{unknown}`; there are {}", ALL.join(", "))),
+            Some(name) => Err(format!(
+                "`{name}` {}; possible: {}",
+                towline_settings::unknown("transport", name, &ALL),
+                ALL.join(", ")
+            )),
             None => Ok(asked.to_vec()),
         };
     }
@@ -138,7 +142,11 @@ fn transports(asked: &[String]) -> Result<Vec<String>, String> {
         why.is_none()
     };
     let working: Vec<String> = STANDARD.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
-    if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }
+    if working.is_empty() {
+        Err("no transport works here, for the reasons above; `towline info` says more".into())
+    } else {
+        Ok(working)
+    }
 }
 
 /// Launches two ranks for one transport, and passes each row to `take` as soon as it is complete.

@@ -198,6 +198,9 @@ impl fmt::Display for Error {
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),
+            Self::Communicator(CommError::Full) => {
+                f.write_str("there is no room for another communicator: drop some, or raise TOWLINE_COMMUNICATORS")
+            }
             Self::Communicator(why) => why.fmt(f),
             Self::NoWindow { rank } => write!(
                 f,

@@ -7,6 +7,7 @@ use towline_core::arena::OutOfMemory;
 use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
 use towline_core::pml::{self, TooFew};
+use towline_net::advice;
 use towline_settings::InvalidSetting;
 
 /// The largest number of contexts in a job, all ranks together.
@@ -58,6 +59,11 @@ pub enum SetupError {
         /// How many contexts each rank asked for.
         contexts: u32,
     },
+    /// This process has joined the job before, as the rank that is named. A second [`init`](crate::init), for example.
+    AlreadyJoined {
+        /// The rank.
+        rank: u32,
+    },
     /// A rail of the program's own serves one context, but the program asked for several contexts or threads.
     CustomRail,
     /// This rank was restarted, and other ranks have not accepted it: see [`World::rejoin`](crate::World::rejoin).
@@ -107,6 +113,11 @@ impl fmt::Display for SetupError {
                 f,
                 "{ranks} ranks with {contexts} contexts each are more than {MAX_ADDRESSES} contexts: ask for fewer contexts"
             ),
+            Self::AlreadyJoined { rank } => write!(
+                f,
+                "this process has joined the job as rank {rank} before, and a process joins once: make several contexts by \
+                 `Builder::contexts`, one for each thread, or let all threads use one world of `Builder::threads(Multiple)`"
+            ),
             Self::CustomRail => f.write_str(
                 "a rail of `Builder::rail` serves one context and one thread: use `Builder::rail_per_context`",
             ),
@@ -118,11 +129,14 @@ impl fmt::Display for SetupError {
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another transport, or check the network")
             }
-            Self::System(what, why) => write!(f, "the operating system refused to {what}: {why}"),
+            Self::System(what, why) => write!(f, "the operating system refused to {what}: {why}{}", advice(why)),
             Self::Memory(why) => {
                 write!(f, "{why}; or ask for fewer requests and units (TOWLINE_REQUESTS, TOWLINE_UNITS)")
             }
             Self::Limits(why) => why.fmt(f),
+            Self::World(CommError::Full) => {
+                f.write_str("there is no room for the communicator of all ranks: raise TOWLINE_COMMUNICATORS")
+            }
             Self::World(why) => why.fmt(f),
             Self::Finish { waited_ms } => write!(
                 f,

@@ -2,5 +2,6 @@
 
 pub(crate) mod cards;
 pub(crate) mod ended_contexts;
+pub(crate) mod joined;
 pub(crate) mod launcher;
 pub(crate) mod warnings;

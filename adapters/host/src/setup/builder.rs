@@ -8,9 +8,9 @@ use towline_bootstrap::{Environment, Job};
 use towline_core::rail::FullRail;
 
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
-use crate::job::cards;
 use crate::job::launcher::Launcher;
 use crate::job::warnings::{self, Warning};
+use crate::job::{cards, joined};
 use crate::settings::config::{Config, process_environment};
 use crate::settings::variables::unknown_here;
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
@@ -27,7 +27,8 @@ use crate::values::address::{Address, Grid};
 /// Joins the job of this process's environment with all defaults: [`Builder::build`].
 ///
 /// # Errors
-/// [`SetupError`] says what is missing, whose fault it is, and what to do.
+/// [`SetupError`] says what is missing, whose fault it is, and what to do. [`SetupError::AlreadyJoined`] if a launcher started this
+/// process, and the process has joined the job before: it joins once. [`Builder::contexts`] makes several contexts.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -303,7 +304,7 @@ impl<L: Threads> Builder<L> {
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
-            None => Job::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
+            None => joined::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
         };
         let ranks = job.size();
         if ranks.checked_mul(contexts).is_none_or(|all| all > MAX_ADDRESSES) {
