@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod info;
 mod mpirun;
+mod numbers;
 mod perf;
 mod run;
 mod soak;

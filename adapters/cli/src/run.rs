@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use towline_bootstrap::launch::{self, Host, Launch};
 
+use crate::numbers::number;
 use crate::variables;
 
 /// Start N ranks of a program, and end them together
@@ -16,7 +17,7 @@ use crate::variables;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Number of ranks [default: one for each slot of the hosts]
-    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["hosts", "agent"])]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0, u32::MAX), required_unless_present_any = ["hosts", "agent"])]
     ranks: Option<u32>,
 
     /// Transports to use, such as sm,tcp [default: all]
@@ -24,7 +25,7 @@ pub struct Arguments {
     transport: Vec<String>,
 
     /// Links to each peer, for transports that support several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = number(1, 64))]
     links: Option<u32>,
 
     /// Run on the hosts in a file: one `host [slots=N]` on each line, filled in order
@@ -48,11 +49,11 @@ pub struct Arguments {
     variables: Vec<String>,
 
     /// End the job after this time, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
     /// Time between SIGTERM and SIGKILL when the job is ended, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5", allow_negative_numbers = true)]
     grace: Duration,
 
     /// Let the other ranks go on when a rank fails
@@ -172,8 +173,11 @@ fn assignment(variable: &str) -> Option<(OsString, OsString)> {
     }
 }
 
+/// The longest time, in seconds: 31 years.
+const LONGEST: f64 = 1e9;
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds, such as 1.5".to_string())?;
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| "it is not a time: write a number of seconds from 0 on".to_string())
+    let time = Some(seconds).filter(|seconds| (0.0..=LONGEST).contains(seconds));
+    time.map(Duration::from_secs_f64).ok_or_else(|| format!("it is not a time; possible: 0 to {LONGEST} seconds"))
 }

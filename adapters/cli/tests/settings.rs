@@ -183,3 +183,27 @@ fn a_second_init_names_contexts() {
     let alone = [towline::init().unwrap(), towline::init().unwrap()];
     assert!(alone.into_iter().all(|world| world.finish().is_ok()));
 }
+
+#[test]
+fn wrong_values_of_options_are_answered_by_possible_ones() {
+    for (line, words) in [
+        ("soak --minutes 0", ["not a time", "above 0, and at most 1000000 minutes"]),
+        ("soak --minutes -1", ["-1", "above 0, and at most 1000000 minutes"]),
+        ("soak --sim --threads 0", ["below 1", "possible: 1 to 4096"]),
+        ("run -n x true", ["not a whole number", "possible: 0 to"]),
+        ("run -n 0 true", ["at least 1 rank", "-n"]),
+        ("run -n 2 --links 65 true", ["above 64", "1 to 64"]),
+        ("run -n 2 --grace 1e19 false", ["not a time", "possible: 0 to"]),
+        ("run -n 2 --timeout -1 true", ["-1", "possible: 0 to"]),
+        ("run -n 2 nonesuch", ["cannot start `nonesuch`", "./NAME"]),
+        ("perf --transport tpc", ["did you mean `tcp`?", "sm, tcp, udp, verbs"]),
+        ("perf --mode late", ["late", "latency"]),
+        ("perf --repeat x", ["not a whole number", "1 to 10000"]),
+    ] {
+        let output = towline(line, &[]);
+        let said = said(&output);
+        assert!(!output.status.success() && output.stdout.is_empty(), "{line}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{line}: {said}");
+        assert!(!said.contains("panicked") && !said.contains("invalid digit"), "{line}: {said}");
+    }
+}

@@ -70,7 +70,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing(what) => write!(f, "{what} is missing: provide it, or leave the component out"),
+            Self::Missing(what) => write!(f, "{what} is missing"),
             Self::BadSetting(which) => write!(f, "the value of {which} is not usable: change the setting"),
             Self::Threads => {
                 f.write_str("the component cannot work with these threads: run it with other thread settings")

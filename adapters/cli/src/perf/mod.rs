@@ -17,6 +17,7 @@ mod plan;
 pub mod rank;
 mod repetition;
 
+use crate::numbers::number;
 use crate::stdout::out;
 use crate::transports::{ALL, STANDARD, why_unavailable};
 use crate::variables::{Variable, warn_of_unknown_here};
@@ -52,11 +53,11 @@ pub struct Arguments {
     sizes: Vec<Size>,
 
     /// Links between the two ranks, for transports that support several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = number(1, 64))]
     links: Option<u32>,
 
     /// Number of steady repetitions of each measurement [default: 7, or 3 with --quick]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = number(1, 10_000))]
     repeat: Option<u32>,
 
     /// Write all values to a file, one JSON object on each line
