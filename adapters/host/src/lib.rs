@@ -56,6 +56,7 @@ mod windows;
 
 pub use towline_bootstrap as bootstrap;
 pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Overlap, Piece};
+pub use towline_core::error::Blame;
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};
 pub use towline_core::rail::{
@@ -75,11 +76,12 @@ pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};
 pub use settings::config::Config;
+pub use settings::variables::UnknownVariable;
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;
 pub use setup::world::{ProgressThread, World};
 pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
-pub use towline_settings::{Origin, Setting};
+pub use towline_settings::{InvalidSetting, Origin, Setting};
 pub use transports::linked::Linked;
 pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;
