@@ -77,6 +77,7 @@ pub use operations::views::{View, ViewMut, vector};
 pub use settings::config::Config;
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;
+pub use setup::run::run;
 pub use setup::world::{ProgressThread, World};
 pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
 pub use towline_settings::{Origin, Setting};

@@ -14,7 +14,7 @@ use crate::pml::{
     SetUpError, Status,
 };
 use crate::pool::{Handle, Pool};
-use crate::rail::{Endpoint, Peer, Unreachable};
+use crate::rail::{Endpoint, Lost, Peer, Unreachable};
 use crate::time::Instant;
 
 /// Limits of the transport (promise M16 of CONTRACTS.md): see [`Mtl::ATTRIBUTES`].
@@ -459,6 +459,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
             }
             Source::Any => state.failed(),
         }
+    }
+
+    /// The reason why a peer was lost. `None` if it was not lost.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        self.pml.why_lost(peer)
     }
 
     /// The member of a communicator that failed last, whether that was acknowledged or not. `None` if no member failed, or if it

@@ -52,6 +52,7 @@
 mod agent;
 mod children;
 mod error;
+mod failures;
 mod files;
 pub(crate) mod hosts;
 mod launcher;

@@ -348,6 +348,8 @@ impl EventLoop {
                 // The launcher learns of it before the rank does, and so before the rank can exit.
                 Effect::Finished => (self.on_event)(Event::Finished { rank }),
                 Effect::Aborted { code, message } => (self.on_event)(Event::Aborted { rank, code, message }),
+                Effect::LostPeer { peer } => (self.on_event)(Event::LostPeer { rank, peer }),
+                Effect::Failing { panic, text } => (self.on_event)(Event::Failing { rank, panic, text }),
             }
             self.send_all(out);
         }

@@ -134,7 +134,8 @@ impl Engine {
     /// work.
     pub fn arm(&mut self, idle: Duration) -> Option<u64> {
         if self.mtl.pml().arm() {
-            Some(self.idle_policy.max_sleep())
+            let look = self.ended_contexts.as_ref().map_or(u64::MAX, EndedContexts::max_sleep);
+            Some(self.idle_policy.max_sleep().min(look))
         } else {
             blocked_sleep(idle).filter(|_| self.mtl.pml().arm_rails())
         }

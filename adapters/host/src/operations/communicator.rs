@@ -7,7 +7,7 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::handle::{CommHandle, RankMap};
+use crate::context::handle::{ALL_CONTEXTS_ID, CommHandle, RankMap};
 use crate::context::state::ContextState;
 use crate::errors::error::Error;
 use crate::operations::views::{View, ViewMut};
@@ -55,7 +55,8 @@ impl<L: Threads> Communicator<L> {
         rank_map: RankMap,
         context_id: u32,
     ) -> Self {
-        Self { handle: CommHandle { context, comm, size, rank_map }, rank, context_id }
+        let lasting = context_id <= ALL_CONTEXTS_ID;
+        Self { handle: CommHandle { context, comm, size, rank_map, lasting }, rank, context_id }
     }
 
     /// The rank of this context.
@@ -300,7 +301,7 @@ impl<L: Threads> Communicator<L> {
                 self.handle.context.run_callbacks();
                 outcome
             }
-            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest))),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest)).of_message(tag, data.len())),
         }
     }
 
@@ -367,7 +368,7 @@ impl<L: Threads> Communicator<L> {
                     let outcome = engine.wait(request);
                     handle.outcome(engine, outcome).map(|_| ())
                 }
-                Err(why) => Err(handle.refusal(engine, why, Some(dest))),
+                Err(why) => Err(handle.refusal(engine, why, Some(dest)).of_message(send_tag, data.len())),
             };
             if cancels && sent.is_err() {
                 engine.mtl.cancel(receive);

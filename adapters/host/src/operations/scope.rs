@@ -225,7 +225,7 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         match begun {
             Ok(None) => Ok(ScopedSend { op: Op { list, stage: Stage::SentAtOnce } }),
             Ok(Some(request)) => Ok(ScopedSend { op: Op { list, stage: Stage::InProgress(request) } }),
-            Err(refusal) => Err(list.refusal(refusal, Some(dest))),
+            Err(refusal) => Err(list.refusal(refusal, Some(dest)).of_message(tag, data.len())),
         }
     }
 

@@ -376,7 +376,7 @@ impl<L: Threads> Window<L> {
             Ok(operation) => Some(Ok(operation)),
             Err(BeginError::Full) => None,
             Err(BeginError::OutOfBounds) => Some(Err(Error::OutOfWindow { rank })),
-            Err(BeginError::Unreachable) => Some(Err(Error::PeerFailed { rank })),
+            Err(BeginError::Unreachable) => Some(Err(handle.failed(engine, peer))),
             Err(_) => Some(Err(Error::NoSuchOperation)),
         }
     }
@@ -485,7 +485,10 @@ impl<L: Threads> Window<L> {
     fn failure(&self, rank: u32, failure: Failure) -> Error {
         match failure {
             Failure::Denied(why) => Error::Refused { rank, why },
-            _ => Error::PeerFailed { rank },
+            _ => match self.part(rank) {
+                Ok((peer, _)) => self.comm.handle.peer_lost(&self.comm.handle.context.engine.lock(), peer),
+                Err(error) => error,
+            },
         }
     }
 }
