@@ -206,7 +206,7 @@ impl Failures {
         let after = if lost.is_empty() || failure.kind == Kind::Killed {
             String::new()
         } else {
-            format!(", after it had lost {}", ranks(&lost))
+            format!(", after operations with {} had failed", ranks(&lost))
         };
         format!("{}{text}{after}", failure.what)
     }
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(taken(&mut failures, start, 1700, &[ENDED, ENDED, RUNS]), Some(vec![1, 0]));
         let all = [1, 0].map(|rank| failure(rank, Kind::Ended, start));
         assert_eq!(failures.describe(&all[0]), "rank 1 ended: it panicked: no disk");
-        assert_eq!(failures.describe(&all[1]), "rank 0 ended, after it had lost rank 1");
+        assert_eq!(failures.describe(&all[1]), "rank 0 ended, after operations with rank 1 had failed");
         failures.list(&all[1..]);
         assert_eq!(failures.describe_others().unwrap(), "rank 0 (status 1) failed as a consequence");
     }

@@ -4,7 +4,7 @@
 use towline_checksum::Native;
 use towline_core::link::{Config as LinkConfig, Counters, Link};
 use towline_core::rail::{
-    Capabilities, DeviceMemory, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy,
+    Capabilities, DeviceMemory, Endpoint, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy,
 };
 use towline_core::time;
 
@@ -20,6 +20,8 @@ const CARD_BYTES: u32 = 512;
 pub struct Linked<R: FullRail> {
     // Dropped before the memory.
     link: Link<'static, R, Native>,
+    /// How many peers the link may have.
+    peers: u32,
     _memory: Mapping,
 }
 
@@ -50,7 +52,7 @@ impl<R: FullRail> Linked<R> {
         // SAFETY: called once; the link is in a field that is dropped before the memory is.
         let mut arena = unsafe { memory.arena() };
         let link = Link::new(raw, Native, settings, &mut arena).map_err(std::io::Error::other)?;
-        Ok(Self { link, _memory: memory })
+        Ok(Self { link, peers: settings.peers, _memory: memory })
     }
 
     /// The rail in the link.
@@ -61,6 +63,16 @@ impl<R: FullRail> Linked<R> {
     /// The link's counts of events so far.
     pub const fn counters(&self) -> &Counters {
         self.link.counters()
+    }
+}
+
+impl<R: FullRail> Drop for Linked<R> {
+    /// Sends goodbyes, so that no peer takes this end for a failure. A thread that panics has not ended normally.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            (0..self.peers).for_each(|peer| self.link.del_peer(Endpoint(peer)));
+            self.link.flush();
+        }
     }
 }
 
