@@ -1,7 +1,10 @@
 //! How ranks end, over each transport: with an error, by a panic, early or killed; what the other ranks notice, and which rank
 //! the launcher names as the cause. Ranks are this test program itself in a role.
 
+mod script;
+
 use std::error::Error as StdError;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 
@@ -301,6 +304,25 @@ fn a_context_that_fails_is_named_with_its_text() {
         assert!(lines[0].starts_with("rank 1 (pid ") && lines[0].contains(TEXT), "{lines:?}");
         assert!(text(&output.stderr).contains(&format!("[1] rank 1, context 1: {TEXT}\n")), "{}", text(&output.stderr));
     }
+}
+
+/// Ranks on other hosts report their ends to agents, and what they have lost to the launcher itself.
+#[test]
+fn the_cause_is_named_if_it_is_on_another_host() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("ends-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    // Everything runs on this host.
+    let (hosts, shell) = (folder.join("hosts"), folder.join("rsh"));
+    std::fs::write(&hosts, "node0\nnode1\nnode2\n").unwrap();
+    script::write(&shell, "#!/bin/sh\nshift; exec \"$@\"\n");
+    let [hosts, shell] = [&hosts, &shell].map(|path| path.to_str().unwrap());
+    let options = ["--hosts", hosts, "--rsh", shell, "--address", "127.0.0.1"];
+    for _ in 0..5 {
+        names_rank_1("error", &options, 1, &["on node1", "exited with status 1", TEXT]);
+        names_rank_1("init-panic", &options, 101, &["on node1", "exited with status 101"]);
+        names_rank_1("killed", &options, 128 + 9, &["on node1", "was killed by signal 9"]);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// With `--keep-going` each failure has its line, the cause first; with `--restart` nothing is a consequence of an earlier life.

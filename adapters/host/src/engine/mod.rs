@@ -8,7 +8,7 @@ pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
 
 use towline_core::error::Blame;
-use towline_core::mtl::{Comm, CommError, Group, Mtl};
+use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl};
 use towline_core::rma::Registration;
 use towline_core::time::{Duration, Instant};
 
@@ -167,7 +167,10 @@ impl Engine {
                 Some(Pending::Waker(waker)) => return Some(Completed::Wake(waker)),
                 Some(Pending::Thread(notifier)) => return Some(Completed::Notify(notifier)),
                 Some(Pending::Buffer(buffer)) => {
-                    let _ = self.mtl.test(request); // it is complete, and its slot is free now
+                    // It is complete, and its slot is free now. A receive that was dropped ends as cancelled.
+                    let outcome = self.mtl.test(request);
+                    let failed = matches!(outcome, Some(Err(why)) if why != Failure::Cancelled);
+                    self.pending.failed_sends = self.pending.failed_sends.wrapping_add(failed.into());
                     return Some(Completed::Free(buffer));
                 }
                 None => {}

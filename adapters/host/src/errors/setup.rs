@@ -175,8 +175,8 @@ impl fmt::Display for SetupError {
             }
             Self::Unsent { waited_ms } => write!(
                 f,
-                "messages of this rank were not sent within {waited_ms} ms, since no rank receives them: look for sends without \
-                 a receive, or raise TOWLINE_FINISH_TIMEOUT_MS"
+                "messages of this rank could not be sent in {waited_ms} ms, since no rank receives them: look for sends without a \
+                 receive whose requests were dropped"
             ),
         }
     }

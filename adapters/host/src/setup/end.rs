@@ -19,16 +19,23 @@ impl<L: Threads> ContextState<L> {
     pub(crate) fn finish(&self, all: &Communicator<L>) -> Result<(), SetupError> {
         let (started, deadline) = self.end_period();
         // The program receives nothing any more. A rank that waits for a receive of its message must not wait for this one.
-        self.engine.lock().mtl.pml().refuse_unexpected(FINISH_TAGS);
+        let failed_before = {
+            let mut engine = self.engine.lock();
+            engine.mtl.pml().refuse_unexpected(FINISH_TAGS);
+            engine.pending.failed_sends
+        };
         let FinishBarrier { timed_out, lost } = all.finish_barrier(deadline);
         let sent = self.drain_detached(deadline) & self.drain_frames(deadline);
-        let waited_ms = self.engine.lock().clock.renew().since(started).as_nanos() / 1_000_000;
+        let (waited_ms, failed) = {
+            let mut engine = self.engine.lock();
+            (engine.clock.renew().since(started).as_nanos() / 1_000_000, engine.pending.failed_sends != failed_before)
+        };
         lost.iter().for_each(|rank| self.launcher.note_lost_peer(*rank));
         if !lost.is_empty() {
             Err(SetupError::LostRanks { ranks: lost, waited_ms })
         } else if timed_out {
             Err(SetupError::Finish { waited_ms })
-        } else if !sent {
+        } else if failed || !sent {
             Err(SetupError::Unsent { waited_ms })
         } else {
             Ok(())
@@ -40,13 +47,16 @@ impl<L: Threads> ContextState<L> {
         let (started, deadline) = self.end_period();
         self.engine.lock().mtl.pml().refuse_unexpected(0..0);
         let soon = started + LEAVE_LIMIT;
-        if !(self.drain_detached(soon) & self.drain_all_frames(soon)) {
+        let mut sent = self.drain_detached(soon);
+        if !self.drain_all_frames(soon) {
             // Some rank takes no messages now. The others must not wait for it.
             self.launcher.announce_leave(self.grid.own)?;
-            self.drain_all_frames(deadline);
+            sent &= self.drain_all_frames(deadline);
         }
         self.engine.end_progress_thread();
-        Ok(self.launcher.leave(self.grid.own)?)
+        self.launcher.leave(self.grid.own)?;
+        let waited_ms = self.engine.lock().clock.renew().since(started).as_nanos() / 1_000_000;
+        if sent { Ok(()) } else { Err(SetupError::Unsent { waited_ms }) }
     }
 
     /// The time now, and the time at which the end must be over.
