@@ -51,6 +51,9 @@ fn as_rank() {
         "leave" => main_that_drops(leave),
         "leave-unmet" => main_that_drops(leave_unmet),
         "leave-unreceived" => main_that_drops(leave_unreceived),
+        "leave-as-server" => main_that_drops(leave_as_server),
+        "fails-once" => code(towline::run(fails_once)),
+        "outlived" => outlived(),
         "late-sends" => code(towline::run(late_sends)),
         "killed" => code(towline::run(killed)),
         "no-world" => code(towline::Builder::new().transports("pigeon").run(|_| Ok(()))),
@@ -85,7 +88,8 @@ fn main_with_question_mark(program: fn(&World) -> Outcome) -> i32 {
 fn main_that_drops(program: fn(&World) -> Outcome) -> i32 {
     let world = towline::init().unwrap();
     program(&world).unwrap();
-    if world.rank() == 1 {
+    let leaver = u32::from(std::env::var("TOWLINE_LISTEN").is_err());
+    if world.rank() == leaver {
         let started = Instant::now();
         drop(world);
         assert!(started.elapsed().as_millis() < NOTICE_LIMIT_MS);
@@ -157,6 +161,39 @@ fn leave_unmet(world: &World) -> Outcome {
     if world.rank() == 1 { Ok(()) } else { left(world) }
 }
 
+/// Rank 0 leaves, which runs the server of a job without a launcher. Its server stays for the others.
+fn leave_as_server(world: &World) -> Outcome {
+    if world.rank() == 0 {
+        return Ok(());
+    }
+    let started = Instant::now();
+    let gone = Error::PeerFinished { rank: 0, tag: Some(7), bytes: None };
+    assert_eq!(world.recv(0, 7, &mut [0u8; 8]).unwrap_err(), gone);
+    assert!(started.elapsed().as_millis() < NOTICE_LIMIT_MS);
+    Ok(())
+}
+
+/// Communicators that live longer than the world report that it has ended.
+fn outlived() -> i32 {
+    for leaves in [false, true] {
+        let world = towline::init().unwrap();
+        let (same, next) = (world.dup().unwrap(), (world.rank() + 1) % world.size());
+        if leaves {
+            drop(world)
+        } else {
+            world.finish().unwrap()
+        }
+        assert_eq!(same.send(next, 1, b"too late"), Err(Error::Finished));
+        assert_eq!(same.recv(next, 1, &mut [0u8; 8]), Err(Error::Finished));
+        assert_eq!(same.probe(next, 1), Err(Error::Finished));
+        assert!(same.size() == 1 || same.barrier() == Err(Error::Finished));
+        if std::env::var("TOWLINE_RANK").is_ok() {
+            break; // a rank joins its job once
+        }
+    }
+    0
+}
+
 /// Rank 1 sends a message that nobody receives, and leaves: it does not wait for the program of rank 0.
 fn leave_unreceived(world: &World) -> Outcome {
     if world.rank() == 1 {
@@ -164,6 +201,26 @@ fn leave_unreceived(world: &World) -> Outcome {
         return Ok(());
     }
     left(world)
+}
+
+/// Rank 1 sends, and fails once. The others receive what it has sent, and accept its new process.
+fn fails_once(world: &World) -> Outcome {
+    if world.rank() == 1 {
+        for other in [0, 2] {
+            world.send(other, 5, &world.incarnation())?;
+        }
+        return if world.incarnation() == 1 { Err(TEXT.into()) } else { Ok(()) };
+    }
+    let mut word = 0u32;
+    world.recv(1, 5, &mut word)?;
+    assert_eq!(word, 1);
+    let started = Instant::now();
+    assert_eq!(world.recv(1, 5, &mut word).unwrap_err(), Error::PeerFailed { rank: 1 });
+    assert!(started.elapsed().as_millis() < NOTICE_LIMIT_MS);
+    world.rejoin(1, std::time::Duration::from_secs(300))?;
+    world.recv(1, 5, &mut word)?;
+    assert_eq!(word, 2);
+    Ok(())
 }
 
 /// Rank 0 sends messages to a rank that has finished.
@@ -340,7 +397,10 @@ fn the_cause_comes_first_with_keep_going_and_restarts() {
     let output = job(1, "no-world", &["--restart", "1"]).output().unwrap();
     let lines = launcher(&output);
     assert_eq!((output.status.code(), lines.len()), (Some(1), 2), "{lines:?}");
-    assert!(lines[1].contains("exited with status 1; it was restarted once, which is the limit; ending the job"), "{lines:?}");
+    assert!(
+        lines[1].contains("exited with status 1; it was restarted once, which is the limit; ending the job"),
+        "{lines:?}"
+    );
     let all = text(&output.stderr);
     assert_eq!(all.matches("[0] towline: there is no transport `pigeon`: choose among").count(), 2, "{all}");
 }
@@ -366,6 +426,48 @@ fn a_rank_may_leave_early_and_the_others_notice_it_within_a_second() {
             }
         }
     }
+}
+
+/// A program that returns an error has failed, for the other ranks and for `--restart`.
+#[test]
+fn a_rank_that_returns_an_error_is_restarted() {
+    for way in WAYS {
+        let output = job(3, "fails-once", &["--transport", way, "--restart", "1"]).output().unwrap();
+        let all = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{way}: {all}");
+        assert_eq!(launcher(&output).len(), 1, "{way}: {all}");
+        assert!(all.contains("exited with status 1; restarting it (1 of at most 1)"), "{way}: {all}");
+    }
+}
+
+/// Ranks without the launcher, of which rank 0 runs the server.
+#[test]
+fn without_a_launcher_rank_0_may_leave_early() {
+    for way in WAYS {
+        let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let start = |rank: u32| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "as_rank", "--nocapture"]).env("ROLE", "leave-as-server");
+            command.envs([("TOWLINE_LISTEN", &listen), ("TOWLINE_ROOT", &format!("tcp:{listen}"))]);
+            command.envs([("TOWLINE_SIZE", "3"), ("TOWLINE_JOB", "e4d5"), ("TOWLINE_TRANSPORTS", way)]);
+            command.envs([("TOWLINE_RANK", rank.to_string()), ("TOWLINE_KEY", "7".repeat(64))]);
+            command.env("TOWLINE_LOCAL", "0-2").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let ranks = [0, 1, 2].map(start);
+        for rank in ranks {
+            let output = rank.wait_with_output().unwrap();
+            assert!(output.status.success(), "{way}: {}{}", text(&output.stdout), text(&output.stderr));
+        }
+    }
+}
+
+#[test]
+fn communicators_that_live_longer_than_the_world_report_its_end() {
+    let output = job(2, "outlived", &[]).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{}", text(&output.stdout));
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let output = alone.args(["--exact", "as_rank", "--nocapture"]).env("ROLE", "outlived").output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
 #[test]

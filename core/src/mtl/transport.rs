@@ -208,6 +208,15 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
+    /// Deletes all communicators, as [`del_comm`](Self::del_comm) does.
+    pub fn del_comms(&mut self) {
+        for slot in 0..self.comms.capacity() {
+            if let Some(handle) = self.comms.handle(slot) {
+                self.del_comm(Comm(handle));
+            }
+        }
+    }
+
     /// This process's rank in a communicator. `None` if the communicator was deleted.
     pub fn rank(&self, comm: Comm) -> Option<u32> {
         self.comms.get(comm.0).map(|state| state.rank)

@@ -131,12 +131,7 @@ impl Failures {
     }
 
     /// The failures that were held, the cause first, if the cause is known by now.
-    pub(super) fn take(
-        &mut self,
-        now: Instant,
-        state: impl Fn(u32) -> RankState,
-        ranks: u32,
-    ) -> Option<Vec<Failure>> {
+    pub(super) fn take(&mut self, now: Instant, state: impl Fn(u32) -> RankState, ranks: u32) -> Option<Vec<Failure>> {
         let index = match self.step(state, ranks)? {
             Step::Report(index) => index,
             Step::Wait(until) if until > now => return None,
@@ -163,9 +158,8 @@ impl Failures {
         if let Some(index) = self.held.iter().position(|failure| failure.kind == Kind::Killed) {
             return Some(Step::Report(index));
         }
-        let informed = |failure: &Failure| {
-            matches!(failure.kind, Kind::Aborted | Kind::Failing) || !state(failure.rank).connected
-        };
+        let informed =
+            |failure: &Failure| matches!(failure.kind, Kind::Aborted | Kind::Failing) || !state(failure.rank).connected;
         let latest = first.at + CAUSE_LIMIT;
         if !self.held.iter().all(informed) {
             return Some(Step::Wait(latest));
@@ -333,7 +327,10 @@ mod tests {
         failures.add_late(failure(20, Kind::Killed, start));
         failures.add_late(failure(21, Kind::Ended, start));
         let line = failures.describe_others().unwrap();
-        assert!(line.starts_with("ranks 1 (status 1), 2 (status 1), ") && line.contains(" and 3 more failed as a"), "{line}");
+        assert!(
+            line.starts_with("ranks 1 (status 1), 2 (status 1), ") && line.contains(" and 3 more failed as a"),
+            "{line}"
+        );
         assert!(line.ends_with("; rank 20 (status 1) failed as well"), "{line}");
     }
 }

@@ -438,11 +438,7 @@ impl Launcher {
                 (status, format!("{named} was killed by signal {signal} ({name})"), name)
             }
         };
-        if self.phase == Phase::Running
-            && !rank.finished
-            && self.launch.restarts != 0
-            && !self.failures.holds_abort()
-        {
+        if self.phase == Phase::Running && !rank.finished && self.launch.restarts != 0 && !self.failures.holds_abort() {
             let most = self.launch.restarts;
             if rank.restarts < most {
                 return self.restart(number, &what);
@@ -583,7 +579,8 @@ impl Launcher {
         let late = self.disconnected.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
         if let Some(rank) = late {
             self.disconnected.remove(&rank);
-            let what = format!("{} closed its connection without calling `finish`, and still runs", self.describe(rank));
+            let what =
+                format!("{} closed its connection without calling `finish`, and still runs", self.describe(rank));
             self.rank_failed(Failure { rank, status: 1, what, brief: "runs on".into(), kind: Kind::Ended, at: now });
         }
         let late = self.failing.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);

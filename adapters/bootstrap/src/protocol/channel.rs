@@ -32,9 +32,8 @@ pub(crate) enum Kind {
     /// bytes), then for each end the rank (4 bytes) and the part (4 bytes). The part is [`WHOLE_RANK`] if the whole
     /// rank has ended, and has [`DIED`] set if it failed.
     Ends = 9,
-    /// Rank: it, or a part of it (4 bytes), has left the job early: it has sent all of its messages and waits for no
-    /// other rank. [`Finish`](Self::Finish) or [`PartEnded`](Self::PartEnded) follows. Server, to all other ranks at
-    /// once: the rank (4 bytes) and the part (4 bytes).
+    /// Rank: it, or a part of it (4 bytes), leaves the job early, and waits for no other rank. The part has [`DIED`] set
+    /// if its program has failed. Server, to all other ranks at once: the rank (4 bytes) and the part (4 bytes).
     Left = 12,
     /// Rank: an operation of it has failed because this rank was lost, or had finished (4 bytes).
     LostPeer = 13,
@@ -49,9 +48,7 @@ pub(crate) const DIED: u32 = 1 << 31;
 
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
-        use Kind::{
-            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Set, Welcome,
-        };
+        use Kind::{Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Set, Welcome};
         [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Left, LostPeer, Failing]
             .into_iter()
             .find(|known| *known as u16 == kind)

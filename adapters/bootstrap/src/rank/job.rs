@@ -374,31 +374,29 @@ impl Job {
         self.send_number(Kind::PartEnded, if died { part | DIED } else { part })
     }
 
-    /// Leaves the job early: as [`finish`](Self::finish), or as [`part_ended`](Self::part_ended) for a part, but all
-    /// other ranks learn of it at once, by [`next_end`](Self::next_end) and without asking. To be called when all
-    /// messages of the rank or part have been sent. Waits for no other rank. If this rank runs the job's server itself,
-    /// the server goes on, and dropping this job waits until the other ranks have disconnected.
+    /// Leaves the job early: as [`finish`](Self::finish), but all other ranks learn of it at once, by
+    /// [`next_end`](Self::next_end) and without asking. To be called when all messages of the rank have been sent. Waits
+    /// for no other rank. If this rank runs the job's server itself, the server goes on, and dropping this job waits
+    /// until the other ranks have disconnected.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
-    pub fn leave(&mut self, part: Option<u32>) -> Result<(), Error> {
+    pub fn leave(&mut self) -> Result<(), Error> {
         if self.finished {
             return Ok(());
         }
-        let told = self.announce_leave(part);
-        match part {
-            Some(part) => told.and_then(|()| self.part_ended(part, false)),
-            None => told.and(self.end()),
-        }
+        let told = self.announce_leave(None, false);
+        told.and(self.end())
     }
 
-    /// Tells all other ranks that this rank, or a part of it, is about to [leave](Self::leave), although some of its messages
-    /// have yet to be sent. Does not wait.
+    /// Tells all other ranks that this rank, or a part of it, leaves early, because its program has failed or not. They
+    /// learn of it by [`next_end`](Self::next_end), without asking. [`leave`](Self::leave), [`part_ended`](Self::part_ended)
+    /// or the end of the process follows. Does not wait.
     ///
     /// # Errors
     /// [`Error::Lost`] if the launcher has ended.
-    pub fn announce_leave(&mut self, part: Option<u32>) -> Result<(), Error> {
-        self.send_number(Kind::Left, part.unwrap_or(WHOLE_RANK))
+    pub fn announce_leave(&mut self, part: Option<u32>, failed: bool) -> Result<(), Error> {
+        self.send_number(Kind::Left, part.unwrap_or(WHOLE_RANK) | if failed { DIED } else { 0 })
     }
 
     /// Tells the launcher that an operation of this rank has failed because `peer` was lost or had finished. If this rank

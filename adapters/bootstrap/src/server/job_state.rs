@@ -19,10 +19,18 @@ pub(crate) struct Message {
 pub(crate) enum Effect {
     Nothing,
     Finished,
-    Aborted { code: i32, message: String },
+    Aborted {
+        code: i32,
+        message: String,
+    },
     /// An operation of the rank has failed because it lost this one.
-    LostPeer { peer: u32 },
-    Failing { panic: bool, text: String },
+    LostPeer {
+        peer: u32,
+    },
+    Failing {
+        panic: bool,
+        text: String,
+    },
 }
 
 #[derive(Clone, Default)]

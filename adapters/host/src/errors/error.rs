@@ -133,9 +133,9 @@ impl Error {
             }
             Self::PeerFailed { .. }
             | Self::PeerFinished { .. }
-            | Self::Restarted { .. } | Self::NoCommunicator { .. } | Self::Refused { .. } => {
-                Blame::Peer
-            }
+            | Self::Restarted { .. }
+            | Self::NoCommunicator { .. }
+            | Self::Refused { .. } => Blame::Peer,
             _ => Blame::Caller,
         }
     }

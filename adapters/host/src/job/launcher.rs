@@ -82,23 +82,25 @@ impl Launcher {
     }
 
     /// Records that a context has left early, all of its messages having been sent. Other ranks learn of it at once. The last
-    /// context of the process reports to the launcher that this rank is done.
-    pub fn leave(&self, own: Address) -> Result<(), Error> {
+    /// context of the process reports to the launcher that this rank is done, unless it has `failed`.
+    pub fn leave(&self, own: Address, failed: bool) -> Result<(), Error> {
         let mut state = self.lock();
         state.running_contexts = state.running_contexts.saturating_sub(1);
-        if state.running_contexts == 0 {
-            return state.job.leave(None);
+        let last = state.running_contexts == 0;
+        if last && !failed {
+            return state.job.leave();
         }
         let incarnation = state.job.incarnation();
-        state.note_ended(own, incarnation, false, true);
-        state.job.leave(Some(own.index))
+        state.note_ended(own, incarnation, failed, true);
+        state.job.announce_leave((!last).then_some(own.index), failed)?;
+        if last { Ok(()) } else { state.job.part_ended(own.index, failed) }
     }
 
     /// Tells other ranks that a context leaves, although some of its messages have yet to be sent. [`leave`](Self::leave) follows.
-    pub fn announce_leave(&self, own: Address) -> Result<(), Error> {
+    pub fn announce_leave(&self, own: Address, failed: bool) -> Result<(), Error> {
         let mut state = self.lock();
         let last = state.running_contexts == 1;
-        state.job.announce_leave((!last).then_some(own.index))
+        state.job.announce_leave((!last).then_some(own.index), failed)
     }
 
     /// Records that an operation has failed because a rank was lost or had finished, and tells the launcher, once for each rank.

@@ -76,7 +76,8 @@
 //!
 //! - It returns `Ok`. Then [`World::finish`](crate::World::finish) waits until all other ranks finish, too, and until the messages
 //!   of this rank have left.
-//! - It returns an error. Its text is printed at once, with the rank. The rank ends with status 1, and the launcher ends the job.
+//! - It returns an error. Its text is printed at once, with the rank. What the rank has sent arrives; then it counts as failed for
+//!   the others. The rank ends with status 1, and the launcher ends the job.
 //! - It panics. The rank counts as killed.
 //!
 //! A program that calls [`init`](crate::init) calls `finish` itself. If it drops the world instead, as `?` in `main` does, the

@@ -113,7 +113,7 @@ impl<L: Threads> Drop for Context<L> {
         // As with a world, a panicking thread does not report a normal end, so the launcher ends the job.
         if std::thread::panicking() {
             prepared.state.launcher.report_lost(self.address);
-        } else if let Err(why) = prepared.state.launcher.leave(self.address) {
+        } else if let Err(why) = prepared.state.launcher.leave(self.address, false) {
             log::warn!("{} did not finish normally: {why}", self.address);
         }
     }

@@ -9,6 +9,7 @@ use crate::operations::collective::{FINISH_TAGS, FinishBarrier};
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::transports::rails::AnyRail;
 use crate::waiting::idle::Idle;
 
 /// How long a context that leaves waits until others receive what it sent last. After that, all others learn that it leaves.
@@ -30,6 +31,8 @@ impl<L: Threads> ContextState<L> {
             let mut engine = self.engine.lock();
             (engine.clock.renew().since(started).as_nanos() / 1_000_000, engine.pending.failed_sends != failed_before)
         };
+        // Communicators of the program may live longer. Their operations report that the world was finished.
+        self.engine.lock().mtl.del_comms();
         lost.iter().for_each(|rank| self.launcher.note_lost_peer(*rank));
         if !lost.is_empty() {
             Err(SetupError::LostRanks { ranks: lost, waited_ms })
@@ -42,19 +45,27 @@ impl<L: Threads> ContextState<L> {
         }
     }
 
-    /// Leaves without waiting for the programs of other ranks: sends what was sent before, and tells the other ranks.
-    pub(crate) fn leave(&self) -> Result<(), SetupError> {
+    /// Leaves without waiting for the programs of other ranks: sends what was sent before, and tells the other ranks. `failed`: for
+    /// these this is a failure, and the launcher waits for the end of the process.
+    pub(crate) fn leave(&self, failed: bool) -> Result<(), SetupError> {
         let (started, deadline) = self.end_period();
         self.engine.lock().mtl.pml().refuse_unexpected(0..0);
         let soon = started + LEAVE_LIMIT;
         let mut sent = self.drain_detached(soon);
         if !self.drain_all_frames(soon) {
             // Some rank takes no messages now. The others must not wait for it.
-            self.launcher.announce_leave(self.grid.own)?;
+            self.launcher.announce_leave(self.grid.own, failed)?;
             sent &= self.drain_all_frames(deadline);
         }
         self.engine.end_progress_thread();
-        self.launcher.leave(self.grid.own)?;
+        {
+            let mut engine = self.engine.lock();
+            engine.mtl.del_comms();
+            if failed {
+                engine.mtl.pml().rails_mut().0.iter_mut().for_each(AnyRail::end_as_failure);
+            }
+        }
+        self.launcher.leave(self.grid.own, failed)?;
         let waited_ms = self.engine.lock().clock.renew().since(started).as_nanos() / 1_000_000;
         if sent { Ok(()) } else { Err(SetupError::Unsent { waited_ms }) }
     }

@@ -38,7 +38,7 @@ impl<L: Threads> Builder<L> {
     /// | the program | then |
     /// |---|---|
     /// | returns `Ok` | the world is [finished](World::finish), and the status is that of success |
-    /// | returns an error | the text of the error and the rank are printed on standard error at once. The launcher learns both, and names this rank as the cause unless it failed because it lost another one. The world is [dropped](World#the-end), and the status is 1 |
+    /// | returns an error | the text of the error and the rank are printed on standard error at once. The launcher learns both, and names this rank as the cause unless it failed because it lost another one. The world [ends](World#the-end) without waiting for others, who take that for a failure, and the status is 1 |
     /// | panics | the launcher learns the text; the world is dropped as by a panic, which goes on |
     ///
     /// A world that cannot be built, or that does not finish well, is reported like an error of the program. Any error type
@@ -123,6 +123,7 @@ fn run_in<L: Threads>(world: World<L>, program: impl FnOnce(&World<L>) -> Result
         Ok(Ok(())) => world.end(|why| report(why)).is_ok(),
         Ok(Err(why)) => {
             report(&why);
+            world.fail();
             false
         }
         Err(panic) => {

@@ -24,12 +24,13 @@ use towline_settings::Setting;
 ///
 /// # The end
 ///
-/// A world ends in one of four ways. [`run`](crate::run) takes the right one for most programs.
+/// A world ends in one of these ways. [`run`](crate::run) takes the right one for most programs.
 ///
 /// | | this rank | other ranks |
 /// |---|---|---|
 /// | [`finish`](Self::finish) | waits until all other ranks finish, too, and returns whether all went well | finish together |
 /// | drop, as by `?` in `main` | Sends what was sent before, and waits for no other rank's program. It counts as finished | Their receives from it, and their sends to it, end with [`Error::PeerFinished`](crate::Error::PeerFinished), within a second if they wait |
+/// | an error of the closure of [`run`](crate::run) | as a drop; the text is printed before | as for a drop, but with [`Error::PeerFailed`](crate::Error::PeerFailed) |
 /// | drop by a panic | does not wait | operations with it end with [`Error::PeerFailed`](crate::Error::PeerFailed) |
 /// | [`abort`](Self::abort) | exits | the launcher ends them |
 ///
@@ -266,6 +267,16 @@ impl<L: Threads> World<L> {
         outcome
     }
 
+    /// Ends the world because its program has failed: as a drop, but other ranks take the end for a failure.
+    pub(crate) fn fail(&self) {
+        let context = self.context();
+        if !context.finished.swap(true, Ordering::SeqCst)
+            && let Err(why) = context.leave(true)
+        {
+            log::warn!("rank {} did not leave normally: {why}", self.all.rank());
+        }
+    }
+
     /// Tells the launcher that the program of this rank fails, with the text of its error or panic.
     pub(crate) fn report_failing(&self, panic: bool, text: &str) {
         self.context().launcher.report_failing(panic, text);
@@ -371,7 +382,7 @@ impl<L: Threads> Drop for World<L> {
             return context.launcher.report_lost(self.address());
         }
         if !context.finished.swap(true, Ordering::SeqCst)
-            && let Err(why) = context.leave()
+            && let Err(why) = context.leave(false)
         {
             log::warn!("rank {} did not leave normally: {why}", self.all.rank());
         }

@@ -22,6 +22,8 @@ pub struct Linked<R: FullRail> {
     link: Link<'static, R, Native>,
     /// How many peers the link may have.
     peers: u32,
+    /// The end of this link is a failure for its peers.
+    fails_at_end: bool,
     _memory: Mapping,
 }
 
@@ -52,12 +54,17 @@ impl<R: FullRail> Linked<R> {
         // SAFETY: called once; the link is in a field that is dropped before the memory is.
         let mut arena = unsafe { memory.arena() };
         let link = Link::new(raw, Native, settings, &mut arena).map_err(std::io::Error::other)?;
-        Ok(Self { link, peers: settings.peers, _memory: memory })
+        Ok(Self { link, peers: settings.peers, fails_at_end: false, _memory: memory })
     }
 
     /// The rail in the link.
     pub const fn raw(&self) -> &R {
         self.link.raw()
+    }
+
+    /// Makes the end of this link a failure for its peers.
+    pub(crate) fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
     }
 
     /// The link's counts of events so far.
@@ -69,7 +76,7 @@ impl<R: FullRail> Linked<R> {
 impl<R: FullRail> Drop for Linked<R> {
     /// Sends goodbyes, so that no peer takes this end for a failure. A thread that panics has not ended normally.
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if !self.fails_at_end && !std::thread::panicking() {
             (0..self.peers).for_each(|peer| self.link.del_peer(Endpoint(peer)));
             self.link.flush();
         }

@@ -95,7 +95,8 @@ impl<R: Rails> Pml<'_, R> {
     pub fn refuse_unexpected(&mut self, except: core::ops::Range<u32>) {
         self.kept_tags = except;
         for slot in 0..self.envelopes.touched() {
-            let Some(envelope) = self.envelopes.at(slot).filter(|envelope| envelope.stage == EnvelopeStage::Queued) else {
+            let Some(envelope) = self.envelopes.at(slot).filter(|envelope| envelope.stage == EnvelopeStage::Queued)
+            else {
                 continue;
             };
             if self.refuses(envelope.tag) && self.matcher.remove_unexpected(slot) {

@@ -121,7 +121,9 @@ impl Job<'_> {
                 Ok(Progress::Advanced)
             }
             Err(Refusal::Busy) => Ok(Progress::Retry),
-            Err(Refusal::PeerFailed(peer) | Refusal::PeerClosed(peer) | Refusal::NoPeer(peer)) if self.failures_expected => {
+            Err(Refusal::PeerFailed(peer) | Refusal::PeerClosed(peer) | Refusal::NoPeer(peer))
+                if self.failures_expected =>
+            {
                 self.net.trace(at as u32, || format!("isend {message:?} refused"));
                 self.history.note(Record::Refused { node: node.me, peer: peer.0 });
                 Ok(Progress::Advanced)
