@@ -51,6 +51,7 @@ fn as_rank() {
         "leave" => main_that_drops(leave),
         "leave-unmet" => main_that_drops(leave_unmet),
         "leave-unreceived" => main_that_drops(leave_unreceived),
+        "all-others-leave" => main_that_drops(all_others_leave),
         "leave-as-server" => main_that_drops(leave_as_server),
         "fails-once" => code(towline::run(fails_once)),
         "outlived" => outlived(),
@@ -89,7 +90,8 @@ fn main_that_drops(program: fn(&World) -> Outcome) -> i32 {
     let world = towline::init().unwrap();
     program(&world).unwrap();
     let leaver = u32::from(std::env::var("TOWLINE_LISTEN").is_err());
-    if world.rank() == leaver {
+    if world.rank() == leaver || std::env::var("ROLE").is_ok_and(|role| role == "all-others-leave" && world.rank() != 0)
+    {
         let started = Instant::now();
         drop(world);
         assert!(started.elapsed().as_millis() < NOTICE_LIMIT_MS);
@@ -159,6 +161,27 @@ fn leave(world: &World) -> Outcome {
 /// Rank 1 leaves without a message, so that no connection reports its end.
 fn leave_unmet(world: &World) -> Outcome {
     if world.rank() == 1 { Ok(()) } else { left(world) }
+}
+
+/// All ranks but rank 0 leave. Rank 0 waits for a message from any rank.
+fn all_others_leave(world: &World) -> Outcome {
+    if world.rank() != 0 {
+        world.send(0, 5, &world.rank())?;
+        return Ok(());
+    }
+    let mut word = 0u32;
+    for _ in 1..world.size() {
+        world.recv(Any, 5, &mut word)?;
+    }
+    let waits = world.irecv(Any, Any, [0u8; 8])?;
+    assert!(matches!(world.recv(Any, 5, &mut word), Err(Error::PeerFinished { tag: Some(5), bytes: None, .. })));
+    assert!(matches!(world.probe(Any, 6), Err(Error::PeerFinished { .. })));
+    assert!(matches!(waits.wait().unwrap_err().error, Error::PeerFinished { tag: None, .. }));
+    // A message to itself that is there is received.
+    world.send(0, 7, &9u32)?;
+    world.recv(Any, 7, &mut word)?;
+    assert_eq!(word, 9);
+    Ok(())
 }
 
 /// Rank 0 leaves, which runs the server of a job without a launcher. Its server stays for the others.
@@ -417,7 +440,7 @@ fn a_job_whose_ranks_end_well_succeeds_in_silence() {
 #[test]
 fn a_rank_may_leave_early_and_the_others_notice_it_within_a_second() {
     for way in WAYS {
-        for role in ["leave", "leave-unmet", "leave-unreceived"] {
+        for role in ["leave", "leave-unmet", "leave-unreceived", "all-others-leave"] {
             let output = job(3, role, &["--transport", way]).output().unwrap();
             let (said, told) = (text(&output.stdout), text(&output.stderr));
             assert_eq!((output.status.code(), told.as_str()), (Some(0), ""), "{way} {role}: {said}");

@@ -246,6 +246,43 @@ fn m16_limits_are_enforced() {
     }
 }
 
+/// A member that ends normally has not failed. But when all others have ended, nothing can come from any source.
+#[test]
+fn p7_receives_from_any_source_end_when_no_other_member_is_left() {
+    let (mut world, comm) = world(3);
+    let apart = world[0].add_comm(2, Group::Table(&[1, 0]), 1).unwrap();
+    let mut into = [[0u8; 4]; 5];
+    let [a, b, c, d, e] = &mut into;
+    let closed = |peer, tag| Some(Err(Failure::PeerClosed { peer: Peer(peer), tag, bytes: None }));
+    // SAFETY: the buffers live to the end of the test.
+    let receive = |transport: &mut Transport, comm, tag, into: &mut [u8]| unsafe {
+        transport.irecv(comm, Source::Any, Tag::Is(tag), sink(into)).unwrap()
+    };
+    // SAFETY: as above.
+    let _ = unsafe { world[1].isend(comm, 0, 5, Mode::Standard, Span::of(b"last")) }.unwrap();
+    settle(&mut world);
+    let (wide, elsewhere) = (receive(&mut world[0], comm, 1, a), receive(&mut world[0], apart, 1, b));
+    world[0].pml().lose_peer(Peer(1), Lost::Closed);
+    world[0].progress(Instant::ZERO);
+    assert_eq!((world[0].test(wide), world[0].test(elsewhere)), (None, closed(1, 1)));
+    assert_eq!((world[0].failed(comm, Source::Any), world[0].failed(apart, Source::Any)), (None, Some(Peer(1))));
+    world[0].pml().lose_peer(Peer(2), Lost::Closed);
+    world[0].progress(Instant::ZERO);
+    assert_eq!(world[0].test(wide), closed(2, 1));
+    // A message that has arrived is received.
+    let last = receive(&mut world[0], comm, 5, c);
+    assert!(world[0].test(last).is_some_and(|outcome| outcome.is_ok()));
+    let vain = receive(&mut world[0], comm, 6, d);
+    assert_eq!(world[0].test(vain), closed(2, 6));
+    // A member that has rejoined may send again.
+    let params = world[1].params();
+    world[0].add_peer(Peer(2), &params, |_, rail| rail.add_peer(Peer(2), &2u32.to_le_bytes())).unwrap();
+    let patient = receive(&mut world[0], comm, 7, e);
+    world[0].progress(Instant::ZERO);
+    assert_eq!(world[0].test(patient), None);
+    assert_eq!(into[2], *b"last");
+}
+
 /// When a member fails, receives from any source end once, and no message is lost. Fault-tolerant MPI needs this.
 #[test]
 fn p7_receives_from_any_source_end_where_a_member_fails_until_that_is_acknowledged() {

@@ -51,10 +51,7 @@ impl<R: Rails> Pml<'_, R> {
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set_lost(lost_code(why));
         }
-        // A peer that ended normally has sent everything before. Its end is no failure.
-        if why != Lost::Closed {
-            self.note_failed(peer);
-        }
+        self.note_failed(peer);
     }
 
     /// Ends the requests with a peer and drops its messages. To be called when its rails do not access memory for it any more.
