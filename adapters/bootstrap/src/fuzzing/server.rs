@@ -164,7 +164,7 @@ impl Caller {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
                     Set::parse(&payload[..length as usize]).expect("a server forwards only checked sets");
                 }
-                Kind::PartEnded | Kind::LostPeer | Kind::Failing => panic!("only ranks send {kind:?}"),
+                Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing => panic!("only ranks send {kind:?}"),
                 Kind::Refuse | Kind::Finish | Kind::Abort => {}
             }
         }

@@ -328,6 +328,11 @@ impl Launcher {
                 self.failures.note_text(rank, panic, &text);
                 self.failing.entry(rank).or_insert(Instant::now() + FAILING_LIMIT);
             }
+            server::Event::Warned { rank, text } => {
+                // The text may contain anything.
+                let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+                self.log.print(format!("warning: {}: {text}", self.describe(rank)));
+            }
             server::Event::Refused { from, why } => {
                 self.refused += 1;
                 if self.refused <= REFUSED_LOGGED_MAX {
