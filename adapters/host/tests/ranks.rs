@@ -728,7 +728,7 @@ fn a_receive_from_an_unconnected_rank_that_finished_fails() {
         let world = builder.job(job).build().unwrap();
         if rank == 0 {
             let failed = world.recv(3, 1, &mut [0u8; 4]).unwrap_err();
-            assert_eq!(failed, towline::Error::PeerFailed { rank: 3 });
+            assert_eq!(failed, towline::Error::PeerFinished { rank: 3, tag: Some(1), bytes: None });
         }
         // No rank waits for all others.
         let _ = world.finish();

@@ -208,6 +208,15 @@ impl<'m, R: Rails> Mtl<'m, R> {
         }
     }
 
+    /// Deletes all communicators, as [`del_comm`](Self::del_comm) does.
+    pub fn del_comms(&mut self) {
+        for slot in 0..self.comms.capacity() {
+            if let Some(handle) = self.comms.handle(slot) {
+                self.del_comm(Comm(handle));
+            }
+        }
+    }
+
     /// This process's rank in a communicator. `None` if the communicator was deleted.
     pub fn rank(&self, comm: Comm) -> Option<u32> {
         self.comms.get(comm.0).map(|state| state.rank)
@@ -269,7 +278,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(request)
     }
 
-    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged.
+    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged. If no other
+    /// member is left, the receive ends with the next progress, which may bring a message of this process to itself.
     #[inline(never)]
     fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
         if let Some(state) = self.comms.get(comm.0)
@@ -277,7 +287,24 @@ impl<'m, R: Rails> Mtl<'m, R> {
         {
             let back = state.excludes(self.rejoins.of(failed));
             self.pml.interrupt(request, failed, back);
+        } else if let Some(state) = self.comms.get(comm.0)
+            && let Some(last) = self.last_of_others(state)
+        {
+            self.pml.note_failed(last);
         }
+    }
+
+    /// A member that ended normally, if all members beside this process have ended or failed. So nothing can come from any source.
+    fn last_of_others(&self, state: &CommState<'m>) -> Option<Peer> {
+        if self.pml.counters().lost == 0 {
+            return None;
+        }
+        let own = state.peer(state.rank);
+        let mut others = state.members().filter(|peer| Some(*peer) != own).peekable();
+        let closed = |peer: Peer| self.pml.why_lost(peer) == Some(Lost::Closed);
+        others.peek()?;
+        others
+            .try_fold(None, |last, peer| self.pml.is_lost(peer).then(|| if closed(peer) { Some(peer) } else { last }))?
     }
 
     /// A receive from a rank that is not in the communicator any more. If its peer was replaced, the receive is begun and ends
@@ -427,18 +454,26 @@ impl<'m, R: Rails> Mtl<'m, R> {
         events
     }
 
-    /// Reports failures of peers: receives from any source end if a member of their communicator failed, since their message may
-    /// have been to come from it.
+    /// Reports losses of peers: receives from any source end if a member of their communicator failed, since their message may
+    /// have been to come from it, or if no other member is left.
     #[cold]
     #[inline(never)]
     fn report_failures(&mut self) {
         while let Some(peer) = self.pml.next_failed() {
+            let failed = self.pml.is_failed(peer);
             for slot in 0..self.comms.capacity() {
                 let Some(state) = self.comms.at_mut(slot).filter(|state| state.rank_of(peer).is_some()) else {
                     continue;
                 };
-                state.fail(peer);
-                self.pml.interrupt_all(state.context, peer);
+                let context = state.context;
+                if failed {
+                    state.fail(peer);
+                    self.pml.interrupt_all(context, peer);
+                } else if let Some(state) = self.comms.at(slot)
+                    && let Some(last) = self.last_of_others(state)
+                {
+                    self.pml.interrupt_all(context, last);
+                }
             }
         }
     }
@@ -447,7 +482,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// might never complete.
     ///
     /// - For a rank: its peer, if that was lost, even if another process has its place now.
-    /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
+    /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge); or a member that ended normally, if
+    ///   all members beside this process are lost.
     ///
     /// A peer that ended normally has not failed.
     pub fn failed(&self, comm: Comm, source: Source) -> Option<Peer> {
@@ -457,8 +493,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
                 let gone = |peer: &Peer| self.pml.is_lost(*peer) || state.excludes(self.rejoins.of(*peer));
                 state.peer(rank).filter(gone)
             }
-            Source::Any => state.failed(),
+            Source::Any => state.failed().or_else(|| self.last_of_others(state)),
         }
+    }
+
+    /// The reason why a peer was lost. `None` if it was not lost.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        self.pml.why_lost(peer)
     }
 
     /// The member of a communicator that failed last, whether that was acknowledged or not. `None` if no member failed, or if it
@@ -478,11 +519,6 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Counts of events since set-up.
     pub fn counters(&self) -> &Counters {
         self.pml.counters()
-    }
-
-    /// Why a peer was lost. `None` if it was not.
-    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
-        self.pml.why_lost(peer)
     }
 
     /// The rails.

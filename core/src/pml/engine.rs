@@ -13,6 +13,7 @@ use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::requests::state::RequestState;
 use crate::pml::stall::clock::StallClock;
+use crate::pml::unexpected::refused_messages::RefusedMessages;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::Pool;
 use crate::ptl::Cache;
@@ -54,6 +55,11 @@ pub struct Pml<'m, R> {
     pub(super) work: WorkList,
     /// The first envelope of the list of refusals that are to be sent.
     pub(super) refused: OptSlot,
+    /// Tags of the messages that are kept until a receive takes them; all others are refused. All tags, unless
+    /// [`refuse_unexpected`](Pml::refuse_unexpected) was called.
+    pub(super) kept_tags: core::ops::Range<u32>,
+    /// The messages that were refused for that reason.
+    pub(super) refused_messages: RefusedMessages,
     /// Something may wait to be sent: there is an active request, a peer in the work list, a refusal or a one-sided frame.
     pub(super) waiting: bool,
     /// Links that are down may have frames that other links are to carry.

@@ -14,6 +14,7 @@ use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::stall::clock::StallClock;
+use crate::pml::unexpected::refused_messages::RefusedMessages;
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::rail::{Peer, Rail};
@@ -60,6 +61,8 @@ impl<'m, R: Rails> Pml<'m, R> {
             detached: 0,
             work: WorkList::default(),
             refused: OptSlot::NONE,
+            kept_tags: 0..u32::MAX,
+            refused_messages: RefusedMessages { count: 0, largest: 0, peer: Peer(0), tag: 0 },
             waiting: false,
             migrating: false,
             posting_order: PostingOrder::default(),

@@ -4,19 +4,37 @@
 //!
 //! | a rank that | has |
 //! |---|---|
-//! | exits with status 0 after [`finish`](crate::Job::finish), or without ever having joined | ended well |
-//! | exits with status 0 after it has joined, without `finish` | failed with status 1, since other ranks may wait for it |
+//! | exits with status 0 after [`finish`](crate::Job::finish) or [`leave`](crate::Job::leave), or without ever having joined | ended well |
+//! | exits with status 0 after it has joined, without either | failed with status 1, since messages of it may be lost |
 //! | exits with another status | failed, with that status |
 //! | is killed by signal n | failed, with status 128 + n |
 //! | calls [`abort`](crate::Job::abort) | failed, with the code that it gave, or 1 for 0 |
 //! | closes its connection without `finish` and goes on running for 2 seconds | failed, with status 1 |
+//! | reports that it [fails](crate::Job::failing) and goes on running for a second | failed, with status 1 |
 //!
-//! The first rank that fails ends the job. The launcher reports it with rank, process, host and reason, sends SIGTERM
-//! to all other ranks, and SIGKILL after a grace time. The launcher exits with the status of that rank; it exits with 0
-//! only if all ranks ended well. If a rank ends without taking part in an exchange or a fence, the ranks that wait for
-//! it there get an error at once. With [`keep_going`](Launch::keep_going), a failed rank is reported and the other
-//! ranks go on to their own end, unless the rank called `abort`. The launcher's status is still that of the first rank
-//! that failed.
+//! A rank that fails ends the job. The launcher reports it with rank, process, host and reason, sends SIGTERM to all
+//! other ranks, and SIGKILL after a grace time. The launcher exits with the status of that rank; it exits with 0 only if
+//! all ranks ended well. If a rank ends without taking part in an exchange or a fence, the ranks that wait for it there
+//! get an error at once. With [`keep_going`](Launch::keep_going), a failed rank is reported and the other ranks go on to
+//! their own end, unless the rank called `abort`. The launcher's status is still that of the first rank that was
+//! reported.
+//!
+//! # The cause of a failure
+//!
+//! When a rank fails, others soon fail because they lost it, and their ends may be seen first. A rank therefore tells
+//! the launcher when an operation of it [has failed](crate::Job::lost_peer) because another rank was lost or had
+//! finished. The launcher holds a failure until it has read all messages of the rank, and then reports as the cause, in
+//! this order:
+//!
+//! 1. a rank that was killed by a signal,
+//! 2. the first rank that fails although it has lost no other failed rank,
+//! 3. the first rank that fails.
+//!
+//! A failure that seems to be its own cause is held for 50 ms, since other news may be on their way. One of a rank that
+//! has lost a rank of whose end nothing is known yet is held for up to 2 s. The report includes the text of the error or
+//! panic, if the rank has told it. The other ranks that failed by themselves are in one line at the end.
+//!
+//! # Restarts, starts, output and signals
 //!
 //! With [`restarts`](Launch::restarts), a rank that fails before it has finished is reported and restarted, with the
 //! same program, arguments and environment, up to that many times. The job goes on, and a restarted rank that ends well
@@ -52,6 +70,7 @@
 mod agent;
 mod children;
 mod error;
+mod failures;
 mod files;
 pub(crate) mod hosts;
 mod launcher;

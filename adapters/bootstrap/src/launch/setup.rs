@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
 use super::error::LaunchError;
+use super::failures::Failures;
 use super::hosts::{self, Host};
 use super::launcher::{Control, Event, JobHost, Launcher, Phase, Rank};
 use super::options::Launch;
@@ -72,7 +73,8 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
     let launcher = Launcher {
         remaining: ranks.len(),
         disconnected: BTreeMap::new(),
-        abort: None,
+        failing: BTreeMap::new(),
+        failures: Failures::default(),
         starting: 0,
         time_limit: launch.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
         launch,

@@ -59,6 +59,23 @@ pub enum Event {
         /// The warning.
         text: String,
     },
+    /// An operation of a rank has failed because another rank was lost or had finished. A failure of the first rank that
+    /// follows is probably a consequence.
+    LostPeer {
+        /// The rank whose operation failed.
+        rank: u32,
+        /// The rank that was lost.
+        peer: u32,
+    },
+    /// The program of a rank fails: it returned an error, or panicked. The end of its process follows.
+    Failing {
+        /// The rank.
+        rank: u32,
+        /// It panicked.
+        panic: bool,
+        /// The text of the error or panic.
+        text: String,
+    },
     /// A connection was refused because it does not belong to the job. The job goes on.
     Refused {
         /// The address of the caller.

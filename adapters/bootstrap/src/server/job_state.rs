@@ -19,8 +19,21 @@ pub(crate) struct Message {
 pub(crate) enum Effect {
     Nothing,
     Finished,
-    Aborted { code: i32, message: String },
-    Warned { text: String },
+    Aborted {
+        code: i32,
+        message: String,
+    },
+    Warned {
+        text: String,
+    },
+    /// An operation of the rank has failed because it lost this one.
+    LostPeer {
+        peer: u32,
+    },
+    Failing {
+        panic: bool,
+        text: String,
+    },
 }
 
 #[derive(Clone, Default)]
@@ -164,6 +177,22 @@ impl JobState {
                 Ok(Effect::Warned { text: String::from_utf8_lossy(payload).into_owned() })
             }
             Kind::PartEnded => self.part(me, payload).map(|()| Effect::Nothing),
+            Kind::Left => {
+                let part: [u8; 4] = payload.try_into().map_err(|_| "a rank that leaves names no part")?;
+                let payload: Arc<[u8]> = [me.to_le_bytes(), part].concat().into();
+                self.tell_others(me, Kind::Left, &payload, out);
+                Ok(Effect::Nothing)
+            }
+            Kind::LostPeer => {
+                let peer = payload.try_into().map(u32::from_le_bytes);
+                let peer = peer.ok().filter(|peer| *peer < self.size()).ok_or("a lost peer is no rank of the job")?;
+                Ok(Effect::LostPeer { peer })
+            }
+            Kind::Failing => {
+                let (panic, text) = payload.split_first_chunk().ok_or("a failure has no kind")?;
+                let text = String::from_utf8_lossy(text).into_owned();
+                Ok(Effect::Failing { panic: u32::from_le_bytes(*panic) != 0, text })
+            }
             Kind::Ends => {
                 let from =
                     payload.try_into().map(u32::from_le_bytes).map_err(|_| "a request for ends has no number")?;
@@ -396,6 +425,22 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_leaves_early_is_reported_to_all_others_at_once_and_failures_to_the_launcher() {
+        let (mut job, mut out) = (JobState::new(3), Vec::new());
+        for rank in 0..3 {
+            job.join(rank, &mut out).unwrap();
+        }
+        out.clear();
+        assert_eq!(job.frame(1, Kind::Left, &WHOLE_RANK.to_le_bytes(), &mut out), Ok(Effect::Nothing));
+        assert_eq!(out[0].payload[..], [1u32.to_le_bytes(), WHOLE_RANK.to_le_bytes()].concat());
+        assert_eq!(kinds(&mut out), [(0, Kind::Left), (2, Kind::Left)]);
+        assert_eq!(job.frame(0, Kind::LostPeer, &[1, 0, 0, 0], &mut out), Ok(Effect::LostPeer { peer: 1 }));
+        let failing = Effect::Failing { panic: true, text: "no disk".into() };
+        assert_eq!(job.frame(0, Kind::Failing, b"\x01\0\0\0no disk", &mut out), Ok(failing));
+        assert_eq!(kinds(&mut out), []);
+    }
+
+    #[test]
     fn ends_that_do_not_fit_one_payload_are_reported_in_several() {
         let (mut job, mut out) = (JobState::new(2), Vec::new());
         job.join(1, &mut out).unwrap();
@@ -445,6 +490,9 @@ mod tests {
             (Kind::PartEnded, vec![1]),
             (Kind::PartEnded, vec![255; 4]),
             (Kind::Ends, vec![0; 8]),
+            (Kind::Left, vec![1]),
+            (Kind::LostPeer, vec![2, 0, 0, 0]),
+            (Kind::Failing, vec![1]),
         ] {
             assert!(job.frame(0, kind, &payload, &mut out).is_err(), "{kind:?}");
         }

@@ -8,7 +8,7 @@ pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
 
 use towline_core::error::Blame;
-use towline_core::mtl::{Comm, CommError, Group, Mtl};
+use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl};
 use towline_core::pml::Rails as _;
 use towline_core::rma::Registration;
 use towline_core::time::{Duration, Instant};
@@ -187,7 +187,8 @@ impl Engine {
     /// work.
     pub fn arm(&mut self, idle: Duration) -> Option<u64> {
         if self.mtl.pml().arm() {
-            Some(self.idle_policy.max_sleep())
+            let look = self.ended_contexts.as_ref().map_or(u64::MAX, EndedContexts::max_sleep);
+            Some(self.idle_policy.max_sleep().min(look))
         } else {
             blocked_sleep(idle).filter(|_| self.mtl.pml().arm_rails())
         }
@@ -221,7 +222,10 @@ impl Engine {
                 Some(Pending::Thread(notifier)) => return Some(Completed::Notify(notifier)),
                 Some(Pending::Buffer(buffer)) => {
                     self.pending.dropped -= u32::from(buffer.ends_by_itself);
-                    let _ = self.mtl.test(request); // it is complete, and its slot is free now
+                    // It is complete, and its slot is free now. A receive that was dropped ends as cancelled.
+                    let outcome = self.mtl.test(request);
+                    let failed = matches!(outcome, Some(Err(why)) if why != Failure::Cancelled);
+                    self.pending.failed_sends = self.pending.failed_sends.wrapping_add(failed.into());
                     return Some(Completed::Free(buffer));
                 }
                 None => {}

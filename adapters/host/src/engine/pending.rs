@@ -10,6 +10,8 @@ use crate::waiting::notify::Notifier;
 #[derive(Default)]
 pub(crate) struct PendingTable {
     pub entries: HashMap<u64, Pending>,
+    /// Dropped sends that have failed; wraps.
+    pub failed_sends: u64,
     /// Buffers among them whose operation ends by itself.
     pub dropped: u32,
 }

@@ -45,6 +45,16 @@ pub enum Error {
         /// Which rank.
         rank: u32,
     },
+    /// A rank has finished, or has [ended](crate::World#the-end) its world otherwise: it receives no further message, and sends
+    /// none. Messages that it had sent before are received nevertheless.
+    PeerFinished {
+        /// Which rank.
+        rank: u32,
+        /// The tag of the message that was to be sent, or for which the receive waited. `None` for any tag.
+        tag: Option<u32>,
+        /// The length in bytes of the message that was to be sent. `None` for a receive or probe.
+        bytes: Option<u64>,
+    },
     /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make
     /// a new one with all ranks.
     Restarted {
@@ -137,6 +147,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// Adds the message that was to be sent to the error of a refused send.
+    pub(crate) fn of_message(self, sent_tag: u32, len: u64) -> Self {
+        match self {
+            Self::PeerFinished { rank, .. } => Self::PeerFinished { rank, tag: Some(sent_tag), bytes: Some(len) },
+            other => other,
+        }
+    }
+
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
@@ -145,7 +163,10 @@ impl Error {
             | Self::NoSharedMemory { .. }
             | Self::NoWindow { .. }
             | Self::Communicator(CommError::Full) => Blame::Resource,
-            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } => Blame::Peer,
+            Self::PeerFailed { .. }
+            | Self::PeerFinished { .. }
+            | Self::Restarted { .. }
+            | Self::NoCommunicator { .. } => Blame::Peer,
             // The owner dropped the memory. The rights and the limits of a part are known to the caller.
             Self::Refused { why: Denied::NoMemory, .. } => Blame::Peer,
             _ => Blame::Caller,
@@ -183,6 +204,21 @@ impl fmt::Display for Error {
                  (TOWLINE_SM_DIRECTORY), or raise the limit of file sizes (ulimit -f). The warning of the launcher says how much is \
                  needed"
             ),
+            Self::PeerFinished { rank, tag, bytes } => {
+                let with_tag = tag.map_or_else(String::new, |tag| format!(" with tag {tag}"));
+                match bytes {
+                    Some(bytes) => write!(
+                        f,
+                        "rank {rank} has finished, and has not received the message of {bytes} bytes{with_tag}: have it receive the \
+                         message before it finishes, or do not send it"
+                    ),
+                    None => write!(
+                        f,
+                        "rank {rank} has finished, and has sent no further message{with_tag}: have it send one before it finishes, or \
+                         do not wait for it"
+                    ),
+                }
+            }
             Self::Restarted { rank } => write!(
                 f,
                 "rank {rank} was restarted after this communicator was made, and its new process is not in it: make the communicator \

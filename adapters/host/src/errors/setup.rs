@@ -90,7 +90,19 @@ pub enum SetupError {
     World(CommError),
     /// Some ranks did not finish in time: they still wait for messages, or never called [`World::finish`](crate::World::finish).
     Finish {
-        /// How long this rank waited, in milliseconds.
+        /// How long this rank has waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// Ranks were lost before they had finished, as far as this rank has noticed.
+    LostRanks {
+        /// Which ranks.
+        ranks: Vec<u32>,
+        /// How long this rank has waited in [`World::finish`](crate::World::finish), in milliseconds.
+        waited_ms: u64,
+    },
+    /// All other ranks have finished, but messages of this rank have not all been sent: no rank has received them.
+    Unsent {
+        /// How long this rank has waited, in milliseconds.
         waited_ms: u64,
     },
 }
@@ -140,8 +152,23 @@ impl fmt::Display for SetupError {
             Self::World(why) => why.fmt(f),
             Self::Finish { waited_ms } => write!(
                 f,
-                "some ranks did not finish within {waited_ms} ms: look for messages that no rank receives, or raise \
+                "some ranks had not finished after {waited_ms} ms: look for messages that no rank receives, or raise \
                  TOWLINE_FINISH_TIMEOUT_MS"
+            ),
+            Self::LostRanks { ranks, waited_ms } => {
+                let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+                let (s, were) = if ranks.len() == 1 { ("", "was") } else { ("s", "were") };
+                write!(
+                    f,
+                    "rank{s} {} {were} lost before all ranks had finished, which this rank noticed after {waited_ms} ms in `finish`: see \
+                     the output of the lost rank{s} for the reason",
+                    ranks.join(", ")
+                )
+            }
+            Self::Unsent { waited_ms } => write!(
+                f,
+                "messages of this rank could not be sent in {waited_ms} ms, since no rank receives them: look for sends without a \
+                 receive whose requests were dropped"
             ),
         }
     }

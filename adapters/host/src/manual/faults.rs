@@ -13,6 +13,7 @@
 //! | error | means |
 //! |---|---|
 //! | [`Error::PeerFailed`](crate::Error::PeerFailed) | the rank has ended, or no path to it is left. [`why_lost`](crate::Communicator::why_lost) gives the reason |
+//! | [`Error::PeerFinished`](crate::Error::PeerFinished) | the rank has finished, or has dropped its world: it receives nothing more, and sends nothing more. Messages that it had sent are received |
 //! | [`Error::NoSharedMemory`](crate::Error::NoSharedMemory) | shared memory has no room for messages to or from the rank, and no other transport is in use |
 //! | [`Error::Restarted`](crate::Error::Restarted) | the rank was started again after this communicator was made: make a new one |
 //!
@@ -44,6 +45,20 @@
 //! | ... and no connection to it was ever made; tcp and udp; also while a third rank is stopped | 2.7 to 3.1 s: ranks ask the launcher, idle ones more often |
 //! | ... over verbs, with 1 and 2 links (Soft-RoCE) | 2.5 to 5.2 of 5 s (`TOWLINE_PEER_TIMEOUT_MS`): its device does not answer any more |
 //! | a rank dies during a barrier, broadcast or split | as above; the call ends at all ranks, with `PeerFailed` at those that communicate with the dead rank in it |
+//!
+//! # A process leaves early
+//!
+//! A rank that drops its world without [`finish`](crate::World::finish), as `?` in `main` does, leaves the job early. This is no
+//! failure; the exit status of the process decides whether the launcher counts one.
+//!
+//! | case | what happens | noticed after |
+//! |---|---|---|
+//! | a rank leaves while others wait for a message from it; sm, tcp, udp | What it had sent is received. Then receives from it end with `PeerFinished`, and the other ranks go on | connected ranks at once; others up to 0.65 s, as the launcher tells them |
+//! | ... and a message that it has begun to send finds no receive | it waits half a second for the receive; then the message is lost | 0.5 to 0.65 s |
+//! | a rank sends a long or synchronous message to a rank that has finished, or has left | the send ends with `PeerFinished`, which names the tag and the length | at once |
+//! | a rank fails, and others fail because they lost it | the launcher names the first one as the cause, with its text, and the others in one line after it | it waits up to 2 s for the cause |
+//!
+//! These are the tests of `adapters/cli/tests/ends.rs`.
 //!
 //! # A process is restarted
 //!

@@ -8,23 +8,26 @@
 //! # A job
 //!
 //! A *job* is a number of processes, the *ranks*, that are started together and know each other. Each rank has a number, from 0
-//! to size - 1. [`init`](crate::init) joins the job that the environment describes, and returns a [`World`](crate::World) when
-//! all ranks are up. A process that no launcher started is a job of one rank, so every example of this manual also runs alone.
+//! to size - 1. [`run`](crate::run) joins the job that the environment describes, and runs a closure in its
+//! [`World`](crate::World) when all ranks are up. A process that no launcher started is a job of one rank, so every example of
+//! this manual also runs alone.
 //!
 //! ```
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let world = towline::init()?;
-//!     let (rank, size) = (world.rank(), world.size());
-//!     let (previous, next) = ((rank + size - 1) % size, (rank + 1) % size);
+//! fn main() -> std::process::ExitCode {
+//!     towline::run(|world| {
+//!         let (rank, size) = (world.rank(), world.size());
+//!         let (previous, next) = ((rank + size - 1) % size, (rank + 1) % size);
 //!
-//!     let mut received = [0u32];
-//!     world.sendrecv(&[rank], next, 7, &mut received, previous, 7)?;
-//!     assert_eq!(received, [previous]);
-//!
-//!     world.finish()?;
-//!     Ok(())
+//!         let mut received = [0u32];
+//!         world.sendrecv(&[rank], next, 7, &mut received, previous, 7)?;
+//!         assert_eq!(received, [previous]);
+//!         Ok(())
+//!     })
 //! }
 //! ```
+//!
+//! [`Builder::run`](crate::Builder::run) does the same with settings of the program's own. A program may also make its world by
+//! [`init`](crate::init), and end it by [`finish`](crate::World::finish).
 //!
 //! # The launcher
 //!
@@ -50,8 +53,18 @@
 //! | `--restart N` | a rank that was killed or failed is started again, at most N times |
 //! | `--no-prefix` | output passes unchanged |
 //!
-//! The exit status is 0 if all ranks ended well. Otherwise it is that of the first rank that failed (128 + n if signal n killed
-//! it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.
+//! The exit status is 0 if all ranks ended well. Otherwise it is that of the rank that caused the failure (128 + n if signal n
+//! killed it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.
+//!
+//! When a rank fails, others soon fail because they lost it. The launcher holds its report until it knows the cause, for two
+//! seconds at most. It names first a rank that a signal killed, or that failed although no other rank had failed before, with
+//! the text of the error or panic where [`run`](crate::run) was used. The ranks that failed as a consequence are in one line
+//! after it:
+//!
+//! ```text
+//! towline: rank 1 (pid 4242 on node0) exited with status 101: it panicked: the input makes no sense; ending the job
+//! towline: ranks 0 (status 1), 2 (status 1) failed as a consequence
+//! ```
 //!
 //! Other launchers can start ranks, too. They set the variables that [`bootstrap`](crate::bootstrap) lists: the rank's
 //! number, the size, the job's number and key, and the address of a server. Rank 0 can run that server itself. The threads of
@@ -59,13 +72,20 @@
 //!
 //! # The end of a job
 //!
-//! [`World::finish`](crate::World::finish) waits until all other ranks finish, too, and until the messages of this rank have
-//! left; it then tells the launcher that this rank is done. Dropping the world does the same, but cannot report an error. A
-//! rank that cannot go on must call [`World::abort`](crate::World::abort), since other ranks may be waiting for it. A rank
-//! that panics is treated like a rank that was killed.
+//! The closure of [`run`](crate::run) ends a rank in one of three ways:
 //!
-//! So a program that returns early on one rank only, for example because of an error, must abort. The examples of the crate
-//! do this:
+//! - It returns `Ok`. Then [`World::finish`](crate::World::finish) waits until all other ranks finish, too, and until the messages
+//!   of this rank have left.
+//! - It returns an error. Its text is printed at once, with the rank. What the rank has sent arrives; then it counts as failed for
+//!   the others. The rank ends with status 1, and the launcher ends the job.
+//! - It panics. The rank counts as killed.
+//!
+//! A program that calls [`init`](crate::init) calls `finish` itself. If it drops the world instead, as `?` in `main` does, the
+//! rank sends what it has sent before, waits for no other rank, and leaves. Other ranks that wait for it, or send to it, get
+//! [`Error::PeerFinished`](crate::Error::PeerFinished). Leaving is no failure: the exit status of the process decides. A rank that
+//! exits without the destructor of the world (`std::process::exit`) has failed, as its last messages may be lost.
+//!
+//! [`World::abort`](crate::World::abort) ends the whole job, with an exit status of the program's choice.
 //!
 //! ```no_run
 //! fn work(world: &towline::World) -> Result<(), towline::Error> {
@@ -74,7 +94,7 @@
 //!
 //! let world = towline::init()?;
 //! if let Err(why) = work(&world) {
-//!     world.abort(1, &format!("rank {}: {why}", world.rank())); // ends the job
+//!     world.abort(3, &format!("rank {}: {why}", world.rank())); // ends the job
 //! }
 //! world.finish()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -1,7 +1,7 @@
 //! Collective operations: barrier, broadcast, and making further communicators.
 
 use towline_core::convertor::Span;
-use towline_core::mtl::{Failure, Group, Mode, Sending};
+use towline_core::mtl::{Failure, Group, Mode, Refusal, Sending};
 use towline_core::time::Instant;
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -18,7 +18,8 @@ use crate::waiting::no_unwind::no_unwind;
 const BARRIER: u32 = TAG_MAX + 0x100;
 const BROADCAST: u32 = TAG_MAX + 0x200;
 const GATHER: u32 = TAG_MAX + 0x300;
-const FINISH: u32 = TAG_MAX + 0x400;
+/// The tags of the rounds of the barrier at the end.
+pub(crate) const FINISH_TAGS: std::ops::Range<u32> = TAG_MAX + 0x400..TAG_MAX + 0x440;
 
 /// The arguments of one rank to [`Communicator::split`]. Ranks may differ in byte order.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -251,29 +252,44 @@ impl<L: Threads> Communicator<L> {
         Ok(OwnedCommunicator(Self::new(L::Ref::clone(context), comm, rank, size, rank_map, id)))
     }
 
-    /// The barrier at the end. It waits until `deadline`, or until the ranks from which this rank receives are lost. Afterwards
-    /// the messages of this rank have been sent. Returns whether the barrier is complete and no rank was lost.
-    pub(crate) fn finish_barrier(&self, deadline: Instant) -> bool {
+    /// The barrier at the end. It waits until `deadline`, and not for ranks that are lost or have left. Afterwards the messages of
+    /// this rank have been sent.
+    pub(crate) fn finish_barrier(&self, deadline: Instant) -> FinishBarrier {
         let mut engine = self.handle.context.engine.lock();
-        self.rounds().fold(true, |complete, (round, dest, source)| {
-            complete & self.finish_round(&mut engine, FINISH + round, dest, source, deadline)
-        })
+        let mut barrier = FinishBarrier { timed_out: false, lost: Vec::new() };
+        for (round, dest, source) in self.rounds() {
+            self.finish_round(&mut engine, &mut barrier, FINISH_TAGS.start + round, dest, source, deadline);
+        }
+        barrier.lost.sort_unstable();
+        barrier.lost.dedup();
+        barrier
     }
 
     /// One round of [`finish_barrier`](Self::finish_barrier).
-    fn finish_round(&self, engine: &mut impl EngineGuard, tag: u32, dest: u32, source: u32, deadline: Instant) -> bool {
-        let (comm, source) = (self.handle.comm, towline_core::mtl::Source::Rank(source));
-        let mut complete = true;
+    fn finish_round(
+        &self,
+        engine: &mut impl EngineGuard,
+        barrier: &mut FinishBarrier,
+        tag: u32,
+        dest: u32,
+        source: u32,
+        deadline: Instant,
+    ) {
+        use towline_core::mtl::{Source, Tag};
+        let comm = self.handle.comm;
         no_unwind(|| {
             // SAFETY: empty spans stand for no memory.
-            let receive = unsafe { engine.mtl.irecv(comm, source, towline_core::mtl::Tag::Is(tag), Span::EMPTY) };
+            let receive = unsafe { engine.mtl.irecv(comm, Source::Rank(source), Tag::Is(tag), Span::EMPTY) };
             // A synchronous send: this rank does not end before its message was received. With several links, a peer may see one
             // link close before it reads the other. SAFETY: as above.
             let send = match unsafe { engine.mtl.isend(comm, dest, tag, Mode::Synchronous, Span::EMPTY) } {
                 Ok(Sending::Pending(request)) => Some(request),
                 Ok(Sending::Complete) => None,
-                Err(_) => {
-                    complete = false;
+                Err(refusal) => {
+                    // A rank that has left receives nothing.
+                    if !matches!(refusal, Refusal::PeerClosed(_)) {
+                        barrier.lost.push(dest);
+                    }
                     None
                 }
             };
@@ -282,16 +298,24 @@ impl<L: Threads> Communicator<L> {
                 match engine.wait_until(request, deadline) {
                     // The receiver may have ended before its answer is read. The received frames show whether all ranks came
                     // here.
-                    Some(Err(Failure::PeerFailed(_))) if is_send => {}
-                    Some(outcome) => complete &= outcome.is_ok(),
+                    Some(Err(_)) if is_send => {}
+                    Some(Ok(_) | Err(Failure::PeerClosed { .. })) => {}
+                    Some(Err(_)) => barrier.lost.push(source),
                     None => {
-                        complete = false;
+                        barrier.timed_out = true;
                         engine.mtl.cancel(request);
                         engine.mtl.pml().detach(request);
                     }
                 }
             }
         });
-        complete
     }
+}
+
+/// The outcome of the barrier at the end.
+pub(crate) struct FinishBarrier {
+    /// Some rank did not come in time.
+    pub timed_out: bool,
+    /// Ranks that were lost before they came, as far as this rank knows.
+    pub lost: Vec<u32>,
 }

@@ -7,7 +7,7 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Refusal, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::handle::{CommHandle, RankMap};
+use crate::context::handle::{ALL_CONTEXTS_ID, CommHandle, RankMap};
 use crate::context::state::ContextState;
 use crate::errors::error::Error;
 use crate::operations::free_requests::wait_for_requests;
@@ -56,7 +56,8 @@ impl<L: Threads> Communicator<L> {
         rank_map: RankMap,
         context_id: u32,
     ) -> Self {
-        Self { handle: CommHandle { context, comm, size, rank_map }, rank, context_id }
+        let lasting = context_id <= ALL_CONTEXTS_ID;
+        Self { handle: CommHandle { context, comm, size, rank_map, lasting }, rank, context_id }
     }
 
     /// The rank of this context.
@@ -308,7 +309,7 @@ impl<L: Threads> Communicator<L> {
                 // SAFETY: the caller's promise.
                 unsafe { self.send_when_free(dest, tag, mode, data) }
             }
-            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest))),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest)).of_message(tag, data.len())),
         }
     }
 
@@ -330,7 +331,7 @@ impl<L: Threads> Communicator<L> {
         let outcome = match sent {
             Ok(None) => Ok(()),
             Ok(Some(outcome)) => self.handle.outcome(&engine, outcome).map(|_| ()),
-            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest))),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest)).of_message(tag, data.len())),
         };
         drop(engine);
         self.handle.context.run_callbacks();
@@ -432,7 +433,7 @@ impl<L: Threads> Communicator<L> {
                     let outcome = engine.wait(request);
                     handle.outcome(engine, outcome).map(|_| ())
                 }
-                Err(why) => Err(handle.refusal(engine, why, Some(dest))),
+                Err(why) => Err(handle.refusal(engine, why, Some(dest)).of_message(send_tag, data.len())),
             };
             if cancels && sent.is_err() {
                 engine.mtl.cancel(receive);

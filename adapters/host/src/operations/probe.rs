@@ -155,7 +155,9 @@ impl<L: Threads> Communicator<L> {
                 return Ok(found);
             }
             if let Some(lost) = engine.mtl.failed(self.handle.comm, source.core()) {
-                return Err(self.handle.peer_lost(&engine, lost));
+                // A message of this context to itself may be on its way.
+                engine.poll();
+                return look(&mut engine).ok_or_else(|| self.handle.peer_lost(&engine, lost));
             }
             engine.progress_or_wait(&mut idle, &awaited, None);
         }

@@ -67,7 +67,7 @@ impl<L: Threads> Communicator<L> {
             Ok(Sending::Complete) => Ok(SendRequest(Operation::complete(boxed, Ok(Status::EMPTY), &self.handle))),
             Ok(Sending::Pending(request)) => Ok(SendRequest(Operation::started(boxed, request, &self.handle))),
             Err(why) => {
-                let error = self.handle.refusal(&engine, why, Some(dest));
+                let error = self.handle.refusal(&engine, why, Some(dest)).of_message(tag, data.len());
                 drop(engine);
                 Err(Failed { error, buffer: boxed.into_inner() })
             }

@@ -225,7 +225,7 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         match begun {
             Ok(None) => Ok(ScopedSend { op: Op { list, stage: Stage::SentAtOnce } }),
             Ok(Some(request)) => Ok(ScopedSend { op: Op { list, stage: Stage::InProgress(request) } }),
-            Err(refusal) => Err(list.refusal(refusal, Some(dest))),
+            Err(refusal) => Err(list.refusal(refusal, Some(dest)).of_message(tag, data.len())),
         }
     }
 
@@ -333,6 +333,7 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
         no_unwind(|| {
             list.cancel_all();
             let context = &list.handle.context;
+            let started = std::time::Instant::now();
             let deadline = context.engine.lock().deadline(context.config.unwind_timeout_ms);
             while let Some((request, _)) = list.first() {
                 let mut engine = context.engine.lock();
@@ -340,7 +341,7 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
                     eprintln!(
                         "towline: a scope panicked, and a message from its borrowed memory found no receiver within {} ms \
                          (TOWLINE_UNWIND_TIMEOUT_MS): the process is aborted",
-                        context.config.unwind_timeout_ms
+                        started.elapsed().as_millis()
                     );
                     std::process::abort();
                 }

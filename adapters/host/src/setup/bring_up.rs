@@ -9,6 +9,7 @@ use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 use towline_core::rail::{Endpoint, Lost, Rail, Unreachable};
 
+use crate::context::handle::{ALL_CONTEXTS_ID, WORLD_ID};
 use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
@@ -21,7 +22,7 @@ use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
 use crate::job::processors;
 use crate::settings::config::Config;
-use crate::setup::context::{ALL_CONTEXTS_ID, PreparedContext, WORLD_ID};
+use crate::setup::context::PreparedContext;
 use crate::threads::levels::Threads;
 use crate::threads::lock::EngineLock;
 use crate::threads::progress_policy::ProgressThreadPolicy;

@@ -336,7 +336,11 @@ impl<L: Threads> Builder<L> {
 
         let started = grids.into_iter().zip(opened);
         let started = started.map(|(grid, opened)| StartedContext::new(&config, &job, grid, opened, limits));
-        let started = started.collect::<Result<Vec<_>, _>>()?;
+        let started: Result<Vec<_>, _> = started.collect();
+        if let Err(SetupError::Unreachable { rank, .. }) = started {
+            let _ = job.lost_peer(rank); // perhaps it has failed already, and is the cause
+        }
+        let started = started?;
         // A restarted process skips this fence if an earlier process of its rank took part in it.
         if contexts > 1 && (job.incarnation() == 1 || job.fences() == 0) {
             // No context may finish before all ranks know each other, since others may not have started yet.

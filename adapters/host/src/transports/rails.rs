@@ -43,6 +43,21 @@ impl std::fmt::Debug for DynRail {
     }
 }
 
+impl AnyRail {
+    /// Makes the end of this rail a failure for its peers, where the rail can tell them. Others end without a goodbye.
+    pub(crate) fn end_as_failure(&mut self) {
+        match self {
+            Self::Sm(rail) => rail.end_as_failure(),
+            Self::Tcp(rail) => rail.end_as_failure(),
+            // The peers' links do not take a goodbye of the rail below for one of the link.
+            Self::LinkedTcp(rail) => rail.end_as_failure(),
+            Self::Udp(rail) => rail.end_as_failure(),
+            Self::LinkedVerbs(rail) => rail.end_as_failure(),
+            Self::Loopback(_) | Self::Verbs(_) | Self::Dyn(_) => {}
+        }
+    }
+}
+
 /// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison. With
 /// one match over all rails, each call of shared memory saved the registers, and took the jumps, that the longest arm needs.
 macro_rules! each {

@@ -403,7 +403,7 @@ impl<L: Threads> Window<L> {
         match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
             Ok(operation) => Some(Ok(operation)),
             Err(BeginError::Full) => None,
-            Err(BeginError::Unreachable) => Some(Err(Error::PeerFailed { rank })),
+            Err(BeginError::Unreachable) => Some(Err(handle.failed(engine, peer))),
             Err(why) => Some(Err(self.bad_arguments(rank, what, offset, why))),
         }
     }
@@ -512,7 +512,10 @@ impl<L: Threads> Window<L> {
     fn failure(&self, rank: u32, failure: Failure) -> Error {
         match failure {
             Failure::Denied(why) => Error::Refused { rank, why },
-            _ => Error::PeerFailed { rank },
+            _ => match self.part(rank) {
+                Ok((peer, _)) => self.comm.handle.peer_lost(&self.comm.handle.context.engine.lock(), peer),
+                Err(error) => error,
+            },
         }
     }
 }

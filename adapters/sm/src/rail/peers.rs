@@ -219,9 +219,16 @@ impl Rail {
     }
 }
 
+impl Rail {
+    /// Makes the end of this rail a failure for its peers, as if this thread panicked.
+    pub fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
+    }
+}
+
 impl Drop for Rail {
     fn drop(&mut self) {
-        self.control.close(!std::thread::panicking());
+        self.control.close(!self.fails_at_end && !std::thread::panicking());
         // Files of rings that were announced to us and never mapped.
         self.take_doorbell_bits();
         for bit in 0..doorbell_words(self.config.ranks) * 64 {

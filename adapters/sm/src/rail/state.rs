@@ -70,6 +70,8 @@ pub struct Rail {
     /// Our memory that peers may map.
     pub(super) regions: OwnRegions,
     pub(super) next_liveness_check: Instant,
+    /// The end of this rail is a failure for its peers.
+    pub(super) fails_at_end: bool,
     pub(super) identity: Identity,
     pub(super) config: Config,
     pub(super) attributes: Attributes,
@@ -185,6 +187,7 @@ impl Rail {
             ring_locks: RingLocks::default(),
             waiting: WaitState { wants_credit: false, owes_wakes: false, armed: false, has_membarrier, pipe: None },
             wake_on_demand: false,
+            fails_at_end: false,
             regions: OwnRegions::default(),
             next_liveness_check: Instant::ZERO,
             identity: Identity { process, card, card_bytes: card.encode(), names },

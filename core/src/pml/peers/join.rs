@@ -10,6 +10,7 @@ use crate::pml::peers::flags::LINKED;
 use crate::pml::peers::link::{DISABLED, PeerLink, SPARE};
 use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
+use crate::pml::requests::state::Outcome;
 use crate::rail::{Capabilities, Endpoint, Peer, Rail, Unreachable};
 use crate::wire;
 
@@ -73,7 +74,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let header = size_of::<wire::Match>() as u32;
         if state.status == PeerStatus::Lost {
-            self.drop_peer(peer.0, true); // the messages that the lost peer left must not use the new credit
+            self.drop_peer(peer.0, true, Outcome::PeerFailed); // the messages that the lost peer left must not use the new credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
         // Of an earlier peer with this number, the place in the work list and the counts of used credit stay.

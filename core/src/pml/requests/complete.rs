@@ -69,9 +69,12 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::Success => Ok(status),
             Outcome::Cancelled => Err(Failure::Cancelled),
             Outcome::PeerFailed => Err(Failure::PeerFailed(peer)),
+            Outcome::PeerClosed => {
+                Err(Failure::PeerClosed { peer, tag: state.tag, bytes: (!receive).then_some(state.total) })
+            }
             Outcome::Restarted => Err(Failure::Restarted(peer)),
             Outcome::NotReady => Err(Failure::NotReady(peer)),
-            Outcome::NoCommunicator => Err(Failure::NoCommunicator(peer)),
+            Outcome::NoCommunicator => Err(Failure::NoCommunicator(status)),
         })
     }
 

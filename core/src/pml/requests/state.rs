@@ -38,6 +38,7 @@ pub(crate) enum Outcome {
     Success,
     Cancelled,
     PeerFailed,
+    PeerClosed,
     Restarted,
     NotReady,
     NoCommunicator,

@@ -69,7 +69,7 @@ impl<R: Rails> Pml<'_, R> {
         match peer.status {
             PeerStatus::Up => {}
             PeerStatus::Unknown => return Err(Refusal::NoPeer(to)),
-            PeerStatus::Lost => return Err(Refusal::PeerFailed(to)),
+            PeerStatus::Lost => return Err(self.refusal_of_lost(to)),
         }
         let flags = match mode {
             Mode::Standard | Mode::Buffered => 0,

@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::basic::{Engine, WIDE, bytes, engines, finish, from, pending, recv, send, settle};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
+use crate::pml::requests::state::Outcome;
 use crate::pml::*;
 use crate::rail::Peer;
 use crate::time::Instant;
@@ -317,7 +318,7 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
         let data = bytes(10, 1);
         let _ = send(&mut engines[0], 1, 5, Mode::Standard, &data);
         let message = take(&mut engines, 1, 5);
-        engines[1].drop_peer(0, deleted);
+        engines[1].drop_peer(0, deleted, Outcome::PeerFailed);
         let receive = recv_taken(&mut engines[1], message, &mut [0; 10]);
         if deleted {
             assert!(matches!(receive, Err((Refusal::Invalid, _))));
@@ -461,7 +462,8 @@ fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
         engines[2].progress(Instant::ZERO);
     }
     for (at, request) in sends.into_iter().filter(|(at, _)| *at == 2) {
-        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(crate::rail::Peer(1)))));
+        let refused = Status { peer: crate::rail::Peer(1), tag: 4, received: 10, delivered: 10 };
+        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(refused))));
     }
     settle(&mut engines);
     assert_eq!(engines[1].used(), [0; 3]);
@@ -510,4 +512,43 @@ fn p27_units_are_for_messages_with_payload() {
     }
     finish(&mut engines, 0, without_unit).unwrap();
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// A receiver that takes no further messages refuses those that nobody has received, and those that come: their senders learn
+/// it, do not wait for credit, and are told which message it was. Messages that are excepted, or whose receive is posted, arrive.
+#[test]
+fn m6_an_engine_that_takes_no_further_messages_refuses_them() {
+    let mut engines = engines(2, Config { requests: 64, ..WIDE }, 4, 512);
+    let (long, short) = (bytes(5000, 1), bytes(10, 2));
+    let early = pending(send(&mut engines[0], 1, 4, Mode::Standard, &long));
+    let _ = send(&mut engines[0], 1, 5, Mode::Standard, &short);
+    let mut into = bytes(10, 0);
+    let posted = recv(&mut engines[1], from(0, 6), &mut into);
+    settle(&mut engines);
+    engines[1].refuse_unexpected(100..200);
+    let late = pending(send(&mut engines[0], 1, 7, Mode::Synchronous, &short));
+    let matched = pending(send(&mut engines[0], 1, 6, Mode::Synchronous, &short));
+    // More than the credit.
+    let many: Vec<_> = (0..40).map(|_| send(&mut engines[0], 1, 8, Mode::Standard, &short)).collect();
+    settle(&mut engines);
+    for (request, tag, bytes) in [(early, 4, 5000), (late, 7, 10)] {
+        let status = Status { peer: crate::rail::Peer(1), tag, received: bytes, delivered: bytes };
+        assert_eq!(engines[0].test(request), Some(Err(Failure::NoCommunicator(status))));
+    }
+    assert!(matches!(engines[0].test(matched), Some(Ok(_))));
+    assert!(matches!(engines[1].test(posted), Some(Ok(status)) if status.tag == 6));
+    for sent in many {
+        if let Sending::Pending(request) = sent {
+            assert!(matches!(engines[0].test(request), Some(Ok(_))), "a sender waits for credit");
+        }
+    }
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+    let largest = RefusedMessages { count: 43, largest: 5000, peer: crate::rail::Peer(0), tag: 4 };
+    assert_eq!(engines[1].refused_messages(), Some(largest));
+    let kept = pending(send(&mut engines[0], 1, 100, Mode::Synchronous, &short));
+    settle(&mut engines);
+    assert_eq!(engines[0].test(kept), None);
+    let receive = recv(&mut engines[1], from(0, 100), &mut into);
+    settle(&mut engines);
+    assert!(matches!((engines[0].test(kept), engines[1].test(receive)), (Some(Ok(_)), Some(Ok(_)))));
 }

@@ -121,7 +121,9 @@ impl Job<'_> {
                 Ok(Progress::Advanced)
             }
             Err(Refusal::Busy) => Ok(Progress::Retry),
-            Err(Refusal::PeerFailed(peer) | Refusal::NoPeer(peer)) if self.failures_expected => {
+            Err(Refusal::PeerFailed(peer) | Refusal::PeerClosed(peer) | Refusal::NoPeer(peer))
+                if self.failures_expected =>
+            {
                 self.net.trace(at as u32, || format!("isend {message:?} refused"));
                 self.history.note(Record::Refused { node: node.me, peer: peer.0 });
                 Ok(Progress::Advanced)
@@ -296,7 +298,7 @@ impl Job<'_> {
         self.net.trace(at as u32, || format!("send {} is over: {outcome:?}", op.number));
         self.ended += 1;
         let failed = outcome.err().map(|failure| match failure {
-            Failure::PeerFailed(peer) => SendFailure::Peer(peer.0),
+            Failure::PeerFailed(peer) | Failure::PeerClosed { peer, .. } => SendFailure::Peer(peer.0),
             failure => SendFailure::Other(failure.to_string()),
         });
         self.history.note(Record::Sent(op.number, failed));
@@ -314,7 +316,7 @@ impl Job<'_> {
         found: Option<Envelope>,
     ) -> Result<bool, JobError> {
         self.net.trace(at as u32, || format!("receive {} is over: {outcome:?}", op.number));
-        let counts = !matches!(outcome, Err(Failure::Cancelled | Failure::PeerFailed(_)));
+        let counts = !matches!(outcome, Err(Failure::Cancelled | Failure::PeerFailed(_) | Failure::PeerClosed { .. }));
         self.ended += u64::from(counts);
         let (status, truncated) = match outcome {
             Ok(status) => (status, false),
@@ -324,7 +326,7 @@ impl Job<'_> {
                 self.nodes[at].finished_receives.push((op.number, op.buffer, 0));
                 return Ok(true);
             }
-            Err(Failure::PeerFailed(peer)) if self.failures_expected => {
+            Err(Failure::PeerFailed(peer) | Failure::PeerClosed { peer, .. }) if self.failures_expected => {
                 self.history.note(Record::Received(op.number, Outcome::PeerFailed(peer.0)));
                 self.nodes[at].finished_sends.push(op.buffer);
                 return Ok(false);
