@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::children::prepare_child;
+use super::lines::Source;
 use super::message::{self, Order, Report};
-use super::output::{Sink, Source};
+use super::output::Sink;
 
 /// Remote shells that join the words of a command with blanks and pass the line to a shell on the other host. All other
 /// commands are expected to pass words unchanged, as `ip netns exec` does.
