@@ -85,3 +85,4 @@ pub use error::LaunchError;
 pub use hosts::{Host, HostsError};
 pub use lines::{LINE_MAX, Label, UNFINISHED_MAX};
 pub use options::{Input, Launch};
+pub use remote::remote_command;

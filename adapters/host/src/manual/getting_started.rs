@@ -58,6 +58,10 @@
 //! Lines of different ranks never mix. A line above 64 MiB is split, and each further piece of it begins with `[3+]` instead of
 //! `[3]`.
 //!
+//! `towline doctor` checks what a job needs on this host, and with `--hosts FILE` on others: shared memory, limits, the right to
+//! copy between processes, interfaces, the clock, the remote shell, and a job over all hosts. It says what to change.
+//! `towline completions SHELL` prints completions, and `towline man DIR` writes manual pages.
+//!
 //! The exit status is 0 if all ranks ended well. Otherwise it is that of the first rank that failed (128 + n if signal n killed
 //! it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.
 //!
