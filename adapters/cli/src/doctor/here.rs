@@ -53,9 +53,9 @@ fn shared_memory(directory: &Path, per_peer: u64, ranks: u64) -> Vec<Check> {
         let change = format!("make it writable (chmod 1777 {path}), or name another with TOWLINE_SM_DIRECTORY");
         return vec![Check::problem(SUBJECT, format!("{path}: {why}"), change)];
     }
-    const TMPFS: i64 = 0x0102_1994;
+    const TMPFS: i128 = 0x0102_1994;
     let mut checks = Vec::new();
-    if rustix::fs::statfs(directory).is_ok_and(|about| about.f_type as i64 != TMPFS) {
+    if rustix::fs::statfs(directory).is_ok_and(|about| i128::from(about.f_type) != TMPFS) {
         let found = format!("{path} is not a file system in memory (tmpfs)");
         let change = "name a tmpfs with TOWLINE_SM_DIRECTORY; on a disk, messages wait for it";
         checks.push(Check::warning(SUBJECT, found, change));
