@@ -5,7 +5,7 @@ mod script;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Output, Stdio};
 
 use script::Folder;
@@ -75,6 +75,32 @@ fn long_lines_of_several_ranks_do_not_mix_and_are_not_split() {
         }
     }
     assert_eq!(found, [(2, 3); 2]);
+}
+
+/// Both standard streams are one pipe. The launcher prints a long line, and stops in the middle, since nobody reads. Then it
+/// has a message of its own to print.
+#[test]
+fn the_launchers_own_messages_are_not_inside_a_line() {
+    let folder = Folder::new("own-messages", "");
+    let line = "case $TOWLINE_RANK in
+        0) head -c 5000000 /dev/zero | tr '\\0' x; echo;;
+        1) until [ -e $FOLDER/go ]; do sleep 0.02; done; exit 3;;
+        esac";
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let mut command = towline(&["-n", "2", "--keep-going", "-e", &format!("FOLDER={}", folder.path(""))], line);
+    command.stdout(write.try_clone().unwrap()).stderr(write);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut from = fs::File::from(read);
+    let mut all = vec![0; 1000];
+    from.read_exact(&mut all).unwrap();
+    fs::write(folder.path("go"), "").unwrap();
+    from.read_to_end(&mut all).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    let text = String::from_utf8(all).unwrap();
+    let lines: Vec<_> = text.lines().map(|line| (line.len(), &line[..9])).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines.contains(&(5_000_004, "[0] xxxxx")), "{lines:?}");
 }
 
 #[test]

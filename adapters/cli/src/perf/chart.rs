@@ -14,9 +14,11 @@ use super::plan::{Size, Unit};
 use super::repetition::{Row, format_value};
 use Axis::{Gigabytes, Time};
 
-const WIDTH: u32 = 1400;
+const WIDTH: u32 = 1680;
 const HEIGHT: u32 = 720;
 const MARGIN: u32 = 10;
+/// Largest number of labels, of about 50 pixels each, that an axis of sizes has room for.
+const SIZE_TICKS_MAX: usize = 12;
 /// Height of a line of text.
 const LINE_HEIGHT: u32 = 18;
 /// Width of a line's sample in the legend.
@@ -241,8 +243,7 @@ fn sizes_axis(bytes: impl Iterator<Item = f64> + Clone) -> (std::ops::Range<f64>
     let (low, high) = (least / 2.0, most * 2.0);
     let powers = (0..20).map(|power| 4f64.powi(power)).filter(|tick| (low..=high).contains(tick));
     let ticks: Vec<_> = if least == most { vec![least] } else { powers.collect() };
-    // Labels are about 50 pixels wide.
-    let step = ticks.len().div_ceil(9);
+    let step = ticks.len().div_ceil(SIZE_TICKS_MAX);
     (low..high, ticks.into_iter().step_by(step.max(1)).collect())
 }
 
@@ -313,8 +314,10 @@ mod tests {
     #[test]
     fn axes_have_labels_at_every_decade_and_half_and_limits_are_in_the_legend() {
         let texts = texts("decades", &rows());
-        for text in ["100 ns", "300 ns", "1 us", "3 us", "10 us", "30 us", "100 us", "300 us", "1 B", "256 B", "1 MiB"]
-        {
+        for text in [
+            "100 ns", "300 ns", "1 us", "3 us", "10 us", "30 us", "100 us", "300 us", "1 B", "4 B", "16 B", "256 B",
+            "4 MiB",
+        ] {
             assert!(texts.iter().any(|each| each == text), "{text} is not in {texts:?}");
         }
         for text in ["sm latency", "limit of sm latency", "limit of tcp latency", "limit of sm bandwidth"] {
@@ -340,7 +343,10 @@ mod tests {
         }
         for (least, most) in [(8.0, 8.0), (1.0, 4e6), (100.0, 1e9), (8.0, 16.0)] {
             let (range, ticks) = sizes_axis([least, most].into_iter());
-            assert!((1..=9).contains(&ticks.len()) && ticks.iter().all(|tick| range.contains(tick)), "{ticks:?}");
+            assert!(
+                (1..=SIZE_TICKS_MAX).contains(&ticks.len()) && ticks.iter().all(|tick| range.contains(tick)),
+                "{ticks:?}"
+            );
         }
     }
 
@@ -350,7 +356,7 @@ mod tests {
         let path = |end| folder.join(format!("towline-plot-{}.{end}", std::process::id()));
         write(&path("svg"), Kind::Svg, &rows()).unwrap();
         let svg = fs::read_to_string(path("svg")).unwrap();
-        assert!(svg.starts_with("<svg") && svg.contains("1 MiB") && svg.contains("tcp"), "{svg}");
+        assert!(svg.starts_with("<svg") && svg.contains("4 MiB") && svg.contains("tcp"), "{svg}");
         write(&path("png"), Kind::Png, &rows()).unwrap();
         let png = png::Decoder::new(std::io::BufReader::new(fs::File::open(path("png")).unwrap()));
         let info = png.read_info().unwrap();
