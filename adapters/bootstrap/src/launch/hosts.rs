@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::cores::Mapping;
+use crate::environment::host_name;
 
 /// A host that may run ranks.
 ///
@@ -50,6 +51,11 @@ impl Host {
         }
         Ok(hosts)
     }
+}
+
+/// Whether a name in a hosts file is that of this host. Its ranks need no remote shell.
+pub fn is_this_host(name: &str) -> bool {
+    name == "localhost" || name == host_name()
 }
 
 /// A malformed line of a hosts file.

@@ -82,7 +82,7 @@ mod standard_streams;
 pub use agent::agent;
 pub use cores::{Binding, Mapping};
 pub use error::LaunchError;
-pub use hosts::{Host, HostsError};
+pub use hosts::{Host, HostsError, is_this_host};
 pub use lines::{LINE_MAX, Label, UNFINISHED_MAX};
 pub use options::{Input, Launch};
 pub use remote::remote_command;

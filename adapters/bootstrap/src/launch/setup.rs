@@ -42,7 +42,7 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
     };
     let placed = hosts::place(&hosts, launch.size, launch.mapping);
     let placed = placed.map_err(|slots| LaunchError::TooFewSlots { ranks: launch.size, slots })?;
-    let is_here = |name: &str| name == here || name == "localhost";
+    let is_here = hosts::is_this_host;
     // Two pipes for each rank on this host, one connection for each rank, and two pipes for each other host.
     let mine: usize = placed.iter().filter(|(name, _)| is_here(name)).map(|(_, ranks)| ranks.len()).sum();
     // With an input for all ranks there is one more pipe, and with files for the output there are two for each rank.

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
-use towline_bootstrap::launch::{self, remote_command};
+use towline_bootstrap::launch::{self, is_this_host, remote_command};
 use towline_core::wire;
 
 use super::check::{Check, Verdict};
@@ -30,11 +30,12 @@ pub(super) fn examine(arguments: &Arguments, path: &Path) -> Result<Vec<Host>, S
     let shell: Vec<String> = arguments.rsh.split_whitespace().map(Into::into).collect();
     let me = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
     let program = arguments.remote_path.clone().unwrap_or_else(|| me.into());
+    let others: Vec<_> = hosts.iter().filter(|host| !is_this_host(&host.name)).collect();
     // A slow host does not delay the others.
     let mut all: Vec<Host> = std::thread::scope(|scope| {
         let asked: Vec<_> =
-            hosts.iter().map(|host| scope.spawn(|| ask(&shell, host, arguments.ranks, &program))).collect();
-        let answers = hosts.iter().zip(asked);
+            others.iter().map(|host| scope.spawn(|| ask(&shell, host, arguments.ranks, &program))).collect();
+        let answers = others.iter().zip(asked);
         answers
             .map(|(host, asked)| Host { name: host.name.clone(), checks: asked.join().unwrap_or_default() })
             .collect()
