@@ -1,4 +1,4 @@
-//! One check of `towline doctor`, and its result.
+//! The results of `towline doctor`: checks, and hosts with their checks.
 
 use serde_json::{Value, json};
 
@@ -73,6 +73,14 @@ impl Check {
             change: text("change")?,
         })
     }
+}
+
+/// The results for one host.
+#[derive(Debug)]
+pub struct Host {
+    /// Its name; empty for this one.
+    pub name: String,
+    pub checks: Vec<Check>,
 }
 
 #[cfg(test)]

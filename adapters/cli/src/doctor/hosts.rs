@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 use towline_bootstrap::launch::{self, is_this_host, remote_command};
 use towline_core::wire;
 
-use super::check::{Check, Verdict};
-use super::{Arguments, Host, job};
+use super::arguments::Arguments;
+use super::check::{Check, Host, Verdict};
 use crate::run::hosts_of;
 use crate::version;
 
@@ -70,6 +70,12 @@ fn job_over_all(options: &[OsString], program: &OsString) -> Check {
         }
         Err(why) => Check::problem(SUBJECT, format!("cannot start it: {why}"), change),
     }
+}
+
+/// A job of `towline run` with these options, whose ranks run a hidden subcommand of this program.
+fn job(options: &[OsString], program: &OsString) -> io::Result<Output> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("run").args(options).arg("--").arg(program).arg("doctor-rank").stdin(Stdio::null()).output()
 }
 
 /// Runs this program on a host, and reads its results.
