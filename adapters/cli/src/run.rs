@@ -93,7 +93,7 @@ pub struct Arguments {
     /// terminal]
     ///
     /// With all, every rank reads the whole input, and the fastest rank gets at most 64 MiB ahead of the slowest one.
-    /// Ranks that do not read it have an empty standard input
+    /// Ranks that do not read it have an empty standard input. A restarted rank goes on with input that is still held
     #[arg(long, value_name = "RANK|all|none", value_parser = input)]
     stdin: Option<Input>,
 

@@ -237,15 +237,18 @@ impl Pair {
             Some(count) => count,
             None => self.calibrate(mode, bytes, towline)?,
         };
-        let baseline = if self.limits { Some(self.best_method(mode, bytes)?) } else { None };
+        let methods = if self.limits { self.best_methods(mode, bytes)? } else { Vec::new() };
         let (mut steady, mut tried) = (0, 0);
         while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
             let before = self.issue(Order::Bounce)?;
             let exchange_before = self.exchange()?;
-            let limit = match baseline {
-                Some((method, count)) => self.issue(Order::Baseline(mode, bytes, count, method))?,
-                None => 0.0,
-            };
+            // Which of the methods is faster may change with the state of the machine.
+            let mut limit: Option<f64> = None;
+            for (method, count) in &methods {
+                let value = self.issue(Order::Baseline(mode, bytes, *count, *method))?;
+                limit = Some(limit.map_or(value, |limit| better(mode, limit, value)));
+            }
+            let limit = limit.unwrap_or(0.0);
             let value = self.issue(towline(towline_count))?;
             if self.samples.is_some() {
                 self.issue(Order::Timed(mode, bytes, towline_count))?;
@@ -279,9 +282,9 @@ impl Pair {
         self.exchanges.then(|| self.issue(Order::Exchange)).transpose()
     }
 
-    /// The fastest method for messages of this size, and how many messages to move with it.
-    fn best_method(&mut self, mode: Mode, bytes: usize) -> Result<(CopyMethod, u64)> {
-        let mut best: Option<(f64, CopyMethod, u64)> = None;
+    /// The fastest methods with two copies and with one for messages of this size, and how many messages to move with each.
+    fn best_methods(&mut self, mode: Mode, bytes: usize) -> Result<Vec<(CopyMethod, u64)>> {
+        let mut best: [Option<(f64, CopyMethod, u64)>; 2] = [None; 2];
         let memory = CopyMethod::for_memory(bytes).filter(|_| !self.sockets);
         let sockets = CopyMethod::for_sockets(bytes).filter(|_| self.sockets);
         let methods = if mode.is_one_sided() { 1 } else { usize::MAX };
@@ -289,12 +292,12 @@ impl Pair {
             let baseline = |count| Order::Baseline(mode, bytes, count, method);
             let count = self.calibrate(mode, bytes, baseline)?;
             let value = self.issue(baseline(count / 4 + 1))?;
-            let better = |than: f64| if mode.unit() == Unit::Nanos { value < than } else { value > than };
-            if best.is_none_or(|(value, ..)| better(value)) {
-                best = Some((value, method, count));
+            let best = &mut best[usize::from(method.copies != Copies::Twice)];
+            if best.is_none_or(|(other, ..)| better(mode, other, value) == value) {
+                *best = Some((value, method, count));
             }
         }
-        best.map(|(_, method, count)| (method, count)).ok_or_else(|| "there is no method to move bytes".into())
+        Ok(best.into_iter().flatten().map(|(_, method, count)| (method, count)).collect())
     }
 
     /// How often to do something so that it takes as long as a repetition should take.
@@ -533,6 +536,11 @@ impl Pair {
         }
         Ok(start.elapsed().as_nanos() as f64)
     }
+}
+
+/// The better one of two values of a mode.
+fn better(mode: Mode, one: f64, other: f64) -> f64 {
+    if mode.unit() == Unit::Nanos { one.min(other) } else { one.max(other) }
 }
 
 /// Converts `count` windows in `nanos` nanoseconds to the mode's unit.
