@@ -74,8 +74,8 @@ fn shared_bytes(path: &str, free: u64, per_peer: u64, ranks: u64) -> Check {
     let all = pairs(ranks).saturating_mul(per_peer);
     let found = format!("{path} has {} free; {ranks} ranks take at most {}", bytes(free), bytes(all));
     let change = format!(
-        "enlarge it (docker and podman: --shm-size={size}; otherwise: mount -o remount,size={size} {path}), or make rings smaller \
-         with TOWLINE_SM_BULK_RING_BYTES and TOWLINE_SM_EAGER_RING_BYTES",
+        "enlarge it (docker and podman: --shm-size={size}; otherwise: mount -o remount,size={size} {path}), or make rings \
+         smaller with TOWLINE_SM_BULK_RING_BYTES and TOWLINE_SM_EAGER_RING_BYTES",
         size = (2 * all).next_power_of_two().max(64 << 20)
     );
     match free {

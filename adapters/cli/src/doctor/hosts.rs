@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn versions_are_compared() {
-        let answer = |version: &str, commit: &str, wire: u64| serde_json::json!({"version": version, "commit": commit, "wire_version": wire});
+        use serde_json::json;
+        let answer = |version: &str, commit: &str, wire: u64| json!({"version": version, "commit": commit, "wire_version": wire});
         let wire_version = u64::from(wire::VERSION);
         let verdict = |answer: Value| same_version(&answer).verdict;
         assert_eq!(verdict(answer(version::NUMBER, version::COMMIT, wire_version)), Verdict::Good);

@@ -44,8 +44,8 @@ fn accept(world: &World, tag: u32) -> Result<TcpStream, Box<dyn Error>> {
     world.recv(1, tag, &mut connected)?;
     if connected == [0] {
         return Err(format!(
-            "rank 1 reaches rank 0 with Towline, but opens no plain tcp connection to {text}, so there is no limit to compare with; \
-             a firewall may permit only the ports of TOWLINE_TCP_PORTS"
+            "rank 1 reaches rank 0 with Towline, but opens no plain tcp connection to {text}, so there is no limit to compare \
+             with; a firewall may permit only the ports of TOWLINE_TCP_PORTS"
         )
         .into());
     }

@@ -316,8 +316,8 @@ fn print_footer(rows: &[Row]) {
     let bounces = || rows.iter().map(|row| row.bounce);
     let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));
     out!(
-        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line (between hosts, of one \
-         byte) without Towline.\n"
+        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line (between hosts, of \
+         one byte) without Towline.\n"
     );
     out!(
         "bounce: {least:.0} to {most:.0} ns; the machine was steady in {steady} of {tried} repetitions; only these count.\n"

@@ -15,7 +15,7 @@
 //!
 //! | transport | limit |
 //! |---|---|
-//! | `sm` | a cache line that goes back and forth; bytes that are copied twice (a ring) or once (receiver or kernel), the fastest |
+//! | `sm` | a cache line that goes back and forth; bytes that are copied twice (a ring) or once, whichever is faster |
 //! | `tcp`, `udp` | plain tcp sockets |
 //! | one-sided operations | the same operation by one process on shared memory, or a request and a reply over sockets |
 //!
