@@ -55,9 +55,9 @@ impl fmt::Display for Failure {
                 "the message from peer {} with tag {} has {} bytes, the receive took {}: post a larger one",
                 status.peer.0, status.tag, status.received, status.delivered
             ),
-            Self::Cancelled => {
-                f.write_str("the operation was cancelled by the caller: a receive before it matched, a send before it left")
-            }
+            Self::Cancelled => f.write_str(
+                "the operation was cancelled by the caller: a receive before it matched, a send before it left",
+            ),
             Self::PeerFailed(peer) => write!(
                 f,
                 "peer {} was lost before the operation was complete: go on without it, or wait for its replacement",
