@@ -185,7 +185,7 @@ fn parse_ranks(text: &str) -> Option<Vec<u32>> {
 }
 
 /// Formats ranks in rising order as a list such as `0-3,8`.
-fn format_ranks(ranks: &[u32]) -> String {
+pub(crate) fn format_ranks(ranks: &[u32]) -> String {
     let runs = ranks.chunk_by(|a, b| a + 1 == *b);
     let runs = runs.filter_map(|run| run.first().zip(run.last()));
     let runs: Vec<_> = runs.map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();

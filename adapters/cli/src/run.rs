@@ -65,6 +65,14 @@ pub struct Arguments {
     #[arg(long, visible_alias = "max-restarts", value_name = "N", default_value_t = 0)]
     restart: u32,
 
+    /// How long ranks have to report what they wait for, on SIGQUIT and at the time limit, in seconds
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "3")]
+    report_wait: Duration,
+
+    /// Append each report of what ranks wait for to this file, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    report_file: Option<PathBuf>,
+
     /// Print output unchanged, without the rank before each line
     #[arg(long)]
     no_prefix: bool,
@@ -123,6 +131,8 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.grace = arguments.grace;
     launch.keep_going = arguments.keep_going;
     launch.restarts = arguments.restart;
+    launch.report_wait = arguments.report_wait;
+    launch.report_file = arguments.report_file;
     launch.prefix = !arguments.no_prefix;
     launch.shell = arguments.rsh.split_whitespace().map(Into::into).collect();
     launch.address = arguments.address;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM};
 
 use super::children::{Children, End, Start};
 use super::failures::{Failure, Failures, Kind, RankState};
@@ -16,8 +16,10 @@ use super::message::{self, Order, Report};
 use super::options::Launch;
 use super::output::Sink;
 use super::remote::{Remote, RemoteEvent};
+use super::reports::Reports;
 use super::signals;
 use super::standard_streams::Log;
+use crate::report::Reason;
 use crate::server::{self, Server};
 use crate::{Address, Environment};
 
@@ -111,6 +113,7 @@ pub(super) struct Launcher {
     pub(super) failed: Option<u8>,
     pub(super) time_limit: Option<Instant>,
     pub(super) refused: u32,
+    pub(super) reports: Reports,
     /// Set when a signal or the time limit ends the job. Then the output is not held for a slow reader.
     pub(super) stop_waiting: Arc<AtomicBool>,
 }
@@ -137,7 +140,9 @@ impl Launcher {
         if let Some(others) = self.failures.describe_others() {
             self.log.print(others);
         }
-        let status = self.failed.or(self.status).unwrap_or(0);
+        self.print_reports();
+        let unmatched = self.report_unmatched();
+        let status = self.failed.or(self.status).or(unmatched).unwrap_or(0);
         self.clean_up(events);
         status
     }
@@ -239,7 +244,7 @@ impl Launcher {
         });
         let failures = self.failures.next_deadline(|rank| self.state(rank), self.ranks.len() as u32);
         let failing = self.failing.values().copied();
-        phase.into_iter().chain(agents).chain(self.disconnected.values().copied()).chain(failing).chain(failures).min()
+        phase.into_iter().chain(agents).chain(self.disconnected.values().copied()).chain(failing).chain(failures).chain(self.reports.until()).min()
     }
 
     /// What is known of a rank, for the search for the cause of a failure.
@@ -287,6 +292,9 @@ impl Launcher {
 
     /// Handles a signal to the launcher.
     fn handle_signal(&mut self, signal: i32) {
+        if signal == SIGQUIT {
+            return self.ask_for_reports(Reason::Asked);
+        }
         if !signals::is_terminating(signal) {
             return self.signal_all(signal);
         }
@@ -328,6 +336,8 @@ impl Launcher {
                 self.failures.note_text(rank, panic, &text);
                 self.failing.entry(rank).or_insert(Instant::now() + FAILING_LIMIT);
             }
+            server::Event::Reported { rank, question, report } => self.take_report(rank, question, *report),
+            server::Event::Unmatched { unmatched, policy, .. } => self.reports.add_unmatched(unmatched, policy),
             server::Event::Refused { from, why } => {
                 self.refused += 1;
                 if self.refused <= REFUSED_LOGGED_MAX {
@@ -576,6 +586,7 @@ impl Launcher {
     /// Handles deadlines that have passed.
     fn check_deadlines(&mut self) {
         let now = Instant::now();
+        self.check_reports(now);
         let late = self.disconnected.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
         if let Some(rank) = late {
             self.disconnected.remove(&rank);
@@ -610,11 +621,9 @@ impl Launcher {
         match self.phase {
             Phase::Running if self.time_limit.is_some_and(|at| at <= now) => {
                 self.stop_waiting.store(true, Ordering::Relaxed);
-                let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
-                self.fail(
-                    TIME_LIMIT_STATUS,
-                    &format!("the time limit of {limit} s has passed; still running: {}", self.describe_running()),
-                );
+                self.time_limit = None;
+                self.ask_for_reports(Reason::TimeLimit);
+                self.check_reports(now);
             }
             Phase::Terminating { kill_at } if kill_at <= now => {
                 self.kill_all(&format!("not all ranks ended within {} s", self.launch.grace.as_secs_f64()));
@@ -627,6 +636,13 @@ impl Launcher {
             }
             _ => {}
         }
+    }
+
+    /// The time limit has passed, and the ranks had their time to report.
+    pub(super) fn end_by_time_limit(&mut self) {
+        let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
+        let running = self.describe_running();
+        self.fail(TIME_LIMIT_STATUS, &format!("the time limit of {limit} s has passed; still running: {running}"));
     }
 
     fn describe_running(&self) -> String {

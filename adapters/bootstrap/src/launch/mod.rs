@@ -49,13 +49,24 @@
 //! The launcher waits for the reader of its output. Once a signal or the time limit ends the job, a reader that takes
 //! nothing for one second gets no more output.
 //!
-//! Each rank runs in a process group of its own. The launcher forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT to the
+//! Each rank runs in a process group of its own. The launcher forwards SIGINT, SIGTERM and SIGHUP to the
 //! ranks, and they start the grace time; a second one kills the ranks. SIGUSR1 and SIGUSR2 are only forwarded. A shell
 //! starts background processes with SIGINT and SIGQUIT ignored, and other programs that start processes ignore or block
 //! further signals. The launcher handles these signals nevertheless, and its ranks start with no signal blocked or
 //! ignored. SIGHUP is the exception: if it is ignored for the launcher, as under `nohup`, it stays ignored for launcher
 //! and ranks. If the launcher dies, the kernel kills the ranks. Rank 0 on this host reads the launcher's standard input
 //! unless that is a terminal. All other ranks have an empty standard input.
+//!
+//! # Reports
+//!
+//! On SIGQUIT the launcher asks all ranks what they wait for, and prints their answers; the job goes on. It does the same
+//! before it ends a job at the time limit, and once if a rank waits in `finish` for more than a second. It names ranks that
+//! wait for each other, and ranks that wait for one that has finished. Ranks answer from inside of the library: at the
+//! latest when a waiting rank next wakes, which `TOWLINE_IDLE_SLEEP_MS` bounds. A rank that does not answer within
+//! [`report_wait`](Launch::report_wait) is not inside the library. Each report is also appended to
+//! [`report_file`](Launch::report_file) as JSON.
+//!
+//! At the end the launcher prints once how many messages no rank has received, and the longest of them.
 //!
 //! # Several hosts
 //!
@@ -79,6 +90,7 @@ mod options;
 mod output;
 mod reader;
 mod remote;
+mod reports;
 mod setup;
 mod signals;
 mod standard_streams;

@@ -13,6 +13,7 @@ use super::hosts::{self, Host};
 use super::launcher::{Control, Event, JobHost, Launcher, Phase, Rank};
 use super::options::Launch;
 use super::output::Printer;
+use super::reports::Reports;
 use super::standard_streams::{Log, TimeoutWriter};
 use super::{files, signals};
 use crate::environment::host_name;
@@ -89,6 +90,7 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
         status: None,
         failed: None,
         refused: 0,
+        reports: Reports::default(),
         stop_waiting,
     };
     Ok(launcher.run(&events, is_here))

@@ -5,5 +5,6 @@ mod job;
 mod modex;
 mod own_server;
 mod publication;
+mod reports;
 
 pub use job::{End, Job};
