@@ -58,6 +58,7 @@ mod waiting;
 mod windows;
 
 pub use towline_bootstrap as bootstrap;
+pub use towline_bootstrap::report;
 pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};
@@ -77,6 +78,7 @@ pub use operations::matched_message::Message;
 pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};
+pub use report::Report;
 pub use settings::config::Config;
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;

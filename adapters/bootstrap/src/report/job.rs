@@ -134,7 +134,7 @@ impl JobReport {
                     format!("{} waits in {} for {}", name(id), self.wait_towards(id, next), name(next))
                 })
                 .collect();
-            format!("probable deadlock: {}", steps.join(", "))
+            format!("probable deadlock: {}{}", steps.join(", "), self.unless_threads(ids))
         };
         let mut lines: Vec<String> = stuck.circles.iter().map(circle).collect();
         for (id, ended) in &stuck.waits_for_ended {
@@ -146,7 +146,12 @@ impl JobReport {
                         _ => "is in finish and sends and receives nothing more",
                     };
                     let wait = self.wait_towards(*id, *ended);
-                    format!("probable deadlock: {} waits in {wait} for {}, which {how}", name(*id), name(*ended))
+                    let unless = self.unless_threads(&[*id]);
+                    format!(
+                        "probable deadlock: {} waits in {wait} for {}, which {how}{unless}",
+                        name(*id),
+                        name(*ended)
+                    )
                 }
                 None => format!(
                     "probable deadlock: {} waits for any rank, and all other ranks have finished or cannot go on",
@@ -158,6 +163,12 @@ impl JobReport {
             lines.extend(self.mismatch(id));
         }
         lines
+    }
+
+    /// A restriction for contexts that several threads use.
+    fn unless_threads(&self, ids: &[Id]) -> &'static str {
+        let several = |id: &Id| self.report(*id).is_some_and(|report| report.several_threads);
+        if ids.iter().any(several) { ", unless another thread of these ranks goes on" } else { "" }
     }
 
     /// The operation by which a context waits for another one.

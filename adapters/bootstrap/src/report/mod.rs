@@ -41,6 +41,8 @@ pub struct Report {
     pub index: u32,
     /// How many contexts the rank has.
     pub contexts: u32,
+    /// Several threads of the program may use the context. Those that do not wait in it are not in the report.
+    pub several_threads: bool,
     /// What the program does.
     pub activity: Activity,
     /// The operations for which threads and tasks of the program wait.
@@ -107,6 +109,7 @@ impl Report {
             rank,
             index,
             contexts,
+            several_threads: false,
             activity,
             waits: Vec::new(),
             operations: Vec::new(),
@@ -159,6 +162,7 @@ impl Report {
             ("rank", self.rank.into()),
             ("index", self.index.into()),
             ("contexts", self.contexts.into()),
+            ("several_threads", self.several_threads.into()),
             ("activity", Value::text(activity)),
             ("step", step),
             ("waits", Value::list(self.waits.iter().map(Wait::json))),

@@ -61,7 +61,7 @@ fn a_report_names_operation_peer_tag_communicator_bytes_and_time() {
         "rank 0 not received: 1 message from rank 2 with tag 5 in the world, 4 bytes",
     ];
     assert_eq!(report.to_string(), lines.join("\n"));
-    let json = "{\"rank\":0,\"index\":0,\"contexts\":1,\"activity\":\"waiting\",\"step\":null,\"waits\":[\
+    let json = "{\"rank\":0,\"index\":0,\"contexts\":1,\"several_threads\":false,\"activity\":\"waiting\",\"step\":null,\"waits\":[\
                 {\"operation\":\"recv\",\"peer\":1,\"peer_index\":0,\"tag\":7,\"communicator\":1,\"bytes\":8,\"moved\":0,\
                 \"stage\":\"unmatched\",\"future\":false,\"waited_ms\":3210}],\"operations\":[],\"more_operations\":0,\
                 \"unreceived\":[],\"more_unreceived\":0}";

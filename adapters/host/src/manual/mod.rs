@@ -29,6 +29,7 @@ pub mod security;
 pub mod threads;
 pub mod transports;
 pub mod tuning;
+pub mod when_it_does_not_work;
 
 #[cfg(test)]
 mod tests;

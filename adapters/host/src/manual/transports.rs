@@ -20,7 +20,7 @@
 //!
 //! ```
 //! let world = towline::init()?;
-//! for line in world.report() {
+//! for line in world.transport_report() {
 //!     println!("{line}"); // such as: peer 0: loopback taken (exclusivity 65536)
 //! }
 //! assert_eq!(world.rails(), ["loopback"]); // alone, a rank needs no other

@@ -14,15 +14,17 @@ use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
 use crate::engine::pending::PendingTable;
+use crate::engine::reporting::Reporter;
 use crate::engine::rma_ops::RmaOps;
 use crate::engine::scope_lists::ScopeLists;
+use crate::engine::waits::Waits;
 use crate::errors::setup::SetupError;
 use crate::job::cards;
 use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
 use crate::settings::config::Config;
 use crate::setup::context::PreparedContext;
-use crate::threads::levels::Threads;
+use crate::threads::levels::{ThreadLevel, Threads};
 use crate::threads::lock::EngineLock;
 use crate::threads::progress_policy::ProgressThreadPolicy;
 use crate::transports::local::local_contexts;
@@ -157,6 +159,8 @@ impl StartedContext {
             wait_set,
             needs_flush,
             ended_contexts: None,
+            reporter: None,
+            waits: Waits::default(),
             busy_turns: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,
             _loopback_hub: hub,
@@ -186,6 +190,8 @@ impl StartedContext {
     ) -> Result<PreparedContext<L>, SetupError> {
         self.engine.ended_contexts =
             (self.grid.total() > 1).then(|| EndedContexts::new(Arc::clone(launcher), self.grid, self.incarnations));
+        let threads = L::LEVEL == ThreadLevel::Multiple;
+        self.engine.reporter = Some(Reporter::new(Arc::clone(launcher), self.grid, threads));
         let (progress_thread, progress_thread_note) = policy.resolve(&self.engine.mtl.rails().0);
         let engine = L::Lock::new(self.engine, progress_thread);
         let engine =

@@ -5,11 +5,12 @@ use towline_core::time::{Duration, Instant};
 use crate::context::state::ContextState;
 use crate::engine::pending::Pending;
 use crate::errors::setup::SetupError;
-use crate::operations::collective::{FINISH_TAGS, FinishBarrier};
+use crate::operations::collective::FinishBarrier;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::transports::rails::AnyRail;
+use crate::values::tags::FINISH_TAGS;
 use crate::waiting::idle::Idle;
 
 /// How long a context that leaves waits until others receive what it sent last. After that, all others learn that it leaves.
@@ -74,6 +75,7 @@ impl<L: Threads> ContextState<L> {
     fn end_period(&self) -> (Instant, Instant) {
         let mut engine = self.engine.lock();
         let now = engine.clock.renew();
+        engine.note_finish(now);
         (now, engine.deadline(self.config.finish_timeout_ms))
     }
 

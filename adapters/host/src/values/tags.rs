@@ -1,0 +1,44 @@
+//! The tags of collective operations. They are above those of programs, so a message of a program never matches them.
+
+use crate::values::message::TAG_MAX;
+
+/// The first of the tags of a barrier's rounds.
+pub(crate) const BARRIER: u32 = TAG_MAX + 0x100;
+pub(crate) const BROADCAST: u32 = TAG_MAX + 0x200;
+/// The agreement on a further communicator.
+pub(crate) const AGREEMENT: u32 = TAG_MAX + 0x300;
+const FINISH: u32 = TAG_MAX + 0x400;
+/// The tags of messages at the end: first those of the rounds of the last barrier.
+pub(crate) const FINISH_TAGS: std::ops::Range<u32> = FINISH..FINISH + 0x40;
+
+/// The operations by their first tags. Each has 256 tags.
+const NAMES: [(u32, &str); 4] =
+    [(BARRIER, "barrier"), (BROADCAST, "broadcast"), (AGREEMENT, "dup or split"), (FINISH, "finish")];
+
+/// The name of the collective operation that a tag belongs to. `None` for tags of programs.
+pub(crate) fn collective_name(tag: u32) -> Option<&'static str> {
+    let first = (tag > TAG_MAX).then_some(tag.wrapping_sub(TAG_MAX) & !0xff)?;
+    let found = NAMES.iter().find(|(known, _)| known - TAG_MAX == first);
+    Some(found.map_or("collective operation", |(_, name)| name))
+}
+
+/// Whether a tag belongs to the end of the world.
+pub(crate) fn is_of_finish(tag: u32) -> bool {
+    FINISH_TAGS.contains(&tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_collective_operation_is_known_by_its_tags() {
+        assert_eq!(collective_name(TAG_MAX), None);
+        assert_eq!(
+            [BARRIER, BARRIER + 31, BROADCAST].map(collective_name),
+            [Some("barrier"), Some("barrier"), Some("broadcast")]
+        );
+        assert_eq!(collective_name(TAG_MAX + 0xff00), Some("collective operation"));
+        assert!(is_of_finish(FINISH + 3) && !is_of_finish(BARRIER) && !is_of_finish(7));
+    }
+}
