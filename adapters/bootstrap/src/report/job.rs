@@ -90,6 +90,7 @@ impl JobReport {
             lines.push(format!("{more} more lines: see `--report-file`"));
         }
         lines.extend(self.findings());
+        lines.push("end of the report".into());
         lines
     }
 
