@@ -78,7 +78,7 @@ pub use operations::matched_message::Message;
 pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};
-pub use report::Report;
+pub use report::{Report, UnmatchedPolicy};
 pub use settings::config::Config;
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;

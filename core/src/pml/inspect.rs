@@ -95,6 +95,12 @@ impl<R: Rails> Pml<'_, R> {
         (0..self.envelopes.touched()).filter_map(|slot| unreceived(self.envelopes.at(slot)?))
     }
 
+    /// Whether a message was sent to a peer since it was added, or is about to be.
+    pub fn has_sent(&self, to: Peer) -> bool {
+        let first = self.config.first_sequence as u32;
+        self.peers.get(to.0 as usize).is_some_and(|peer| peer.credit.next_out != first || peer.held.first().is_some())
+    }
+
     /// The one-sided operations of this side whose end was not reported yet, and the peer of each.
     pub fn one_sided_operations(&self) -> impl Iterator<Item = (Operation, Peer)> {
         self.rma.in_progress()

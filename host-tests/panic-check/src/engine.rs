@@ -259,6 +259,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
         28 => {
+            keep(pml.has_sent(Peer(any(0))));
             pml.operations().for_each(keep);
             pml.unreceived().for_each(|message| keep((message, message.is_internal())));
             pml.one_sided_operations().for_each(keep);

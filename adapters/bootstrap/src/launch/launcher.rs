@@ -141,8 +141,7 @@ impl Launcher {
             self.log.print(others);
         }
         self.print_reports();
-        let unmatched = self.report_unmatched();
-        let status = self.failed.or(self.status).or(unmatched).unwrap_or(0);
+        let status = self.failed.or(self.status).or_else(|| self.report_unmatched()).unwrap_or(0);
         self.clean_up(events);
         status
     }
@@ -244,7 +243,14 @@ impl Launcher {
         });
         let failures = self.failures.next_deadline(|rank| self.state(rank), self.ranks.len() as u32);
         let failing = self.failing.values().copied();
-        phase.into_iter().chain(agents).chain(self.disconnected.values().copied()).chain(failing).chain(failures).chain(self.reports.until()).min()
+        phase
+            .into_iter()
+            .chain(agents)
+            .chain(self.disconnected.values().copied())
+            .chain(failing)
+            .chain(failures)
+            .chain(self.reports.until())
+            .min()
     }
 
     /// What is known of a rank, for the search for the cause of a failure.

@@ -133,7 +133,8 @@ impl Launcher {
         }
     }
 
-    /// Reports the messages that no rank has received, once all ranks have ended. Returns the exit status that the job has
+    /// Reports the messages that no rank has received, once all ranks have ended well. A job that fails has such messages for
+    /// that reason. Returns the exit status that the job has
     /// for them.
     pub(super) fn report_unmatched(&self) -> Option<u8> {
         if self.reports.unmatched.count == 0 {

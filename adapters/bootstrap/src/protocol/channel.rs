@@ -55,10 +55,12 @@ pub(crate) const DIED: u32 = 1 << 31;
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
         use Kind::{
-            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched, Welcome,
+            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
+            Welcome,
         };
         let known = [
-            Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer, Failing,
+            Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
+            Failing,
         ];
         known.into_iter().find(|known| *known as u16 == kind)
     }

@@ -1,6 +1,7 @@
 //! Messages that were never received, at the end of a job.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +45,24 @@ pub enum UnmatchedPolicy {
     Warn,
     /// The same, and the job fails.
     Error,
+}
+
+impl fmt::Display for UnmatchedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ignore => "ignore",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        })
+    }
+}
+
+impl FromStr for UnmatchedPolicy {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        [Self::Ignore, Self::Warn, Self::Error].into_iter().find(|it| it.to_string() == text).ok_or(())
+    }
 }
 
 impl Unmatched {

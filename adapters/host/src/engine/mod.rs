@@ -7,8 +7,10 @@ pub(crate) mod rank_table;
 pub(crate) mod reporting;
 pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
+pub(crate) mod unmatched;
 pub(crate) mod waits;
 
+use towline_bootstrap::report::Unmatched;
 use towline_core::error::Blame;
 use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl};
 use towline_core::rma::Registration;
@@ -48,6 +50,8 @@ pub(crate) struct Engine {
     pub reporter: Option<Reporter>,
     /// The waits of threads that sleep, if several threads share the engine.
     pub waits: Waits,
+    /// Messages of communicators that were dropped, which no receive has taken.
+    pub dropped_messages: Unmatched,
     /// Turns in which something came; wraps.
     pub busy_turns: u32,
     /// The lowest context id that the next communicator may get.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use towline_bootstrap::report::Report;
+use towline_bootstrap::report::{Report, Unmatched, UnmatchedPolicy};
 use towline_bootstrap::{End, Error, Job};
 
 use crate::job::cards;
@@ -231,6 +231,12 @@ impl Launcher {
     pub fn send_report(&self, question: u32, report: &Report) {
         // If the launcher cannot be reached, operations that need it report that.
         let _ = self.lock().job.send_report(question, report);
+    }
+
+    /// Tells the launcher which messages a context has not received.
+    pub fn send_unmatched(&self, unmatched: &Unmatched, policy: UnmatchedPolicy) {
+        // If the launcher cannot be reached, the end of the context reports that.
+        let _ = self.lock().job.send_unmatched(unmatched, policy);
     }
 
     fn lock(&self) -> MutexGuard<'_, LauncherState> {

@@ -5,6 +5,7 @@
 
 use std::ops::RangeInclusive;
 
+use towline_bootstrap::report::UnmatchedPolicy;
 use towline_net::Encrypt;
 use towline_settings::{InvalidSetting, Setting, Table, entries};
 
@@ -56,6 +57,9 @@ towline_settings::settings! {
             "Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value";
         unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
             "How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process";
+
+        unmatched, "TOWLINE_UNMATCHED": UnmatchedPolicy = UnmatchedPolicy::Warn, "",
+            "What happens at the end for messages that no receive has taken: `warn` prints one line for the job, `error` also makes `finish` and the job fail, `ignore` does nothing";
 
         encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "",
             "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key";

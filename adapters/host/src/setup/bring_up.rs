@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use towline_bootstrap::Job;
+use towline_bootstrap::report::Unmatched;
 use towline_core::btl::selection::{Candidate, Verdict};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
@@ -161,6 +162,7 @@ impl StartedContext {
             ended_contexts: None,
             reporter: None,
             waits: Waits::default(),
+            dropped_messages: Unmatched::default(),
             busy_turns: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,
             _loopback_hub: hub,

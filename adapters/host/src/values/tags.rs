@@ -11,6 +11,9 @@ const FINISH: u32 = TAG_MAX + 0x400;
 /// The tags of messages at the end: first those of the rounds of the last barrier.
 pub(crate) const FINISH_TAGS: std::ops::Range<u32> = FINISH..FINISH + 0x40;
 
+/// The tag of the last message to a rank. A rank that finishes refuses it, and so tells that all earlier ones have arrived.
+pub(crate) const LAST_MESSAGE: u32 = FINISH + 0x80;
+
 /// The operations by their first tags. Each has 256 tags.
 const NAMES: [(u32, &str); 4] =
     [(BARRIER, "barrier"), (BROADCAST, "broadcast"), (AGREEMENT, "dup or split"), (FINISH, "finish")];
@@ -24,7 +27,7 @@ pub(crate) fn collective_name(tag: u32) -> Option<&'static str> {
 
 /// Whether a tag belongs to the end of the world.
 pub(crate) fn is_of_finish(tag: u32) -> bool {
-    FINISH_TAGS.contains(&tag)
+    (FINISH..FINISH + 0x100).contains(&tag)
 }
 
 #[cfg(test)]
@@ -39,6 +42,12 @@ mod tests {
             [Some("barrier"), Some("barrier"), Some("broadcast")]
         );
         assert_eq!(collective_name(TAG_MAX + 0xff00), Some("collective operation"));
-        assert!(is_of_finish(FINISH + 3) && !is_of_finish(BARRIER) && !is_of_finish(7));
+        assert!(
+            is_of_finish(FINISH + 3)
+                && is_of_finish(LAST_MESSAGE)
+                && !FINISH_TAGS.contains(&LAST_MESSAGE)
+                && !is_of_finish(BARRIER)
+                && !is_of_finish(7)
+        );
     }
 }

@@ -102,3 +102,14 @@ fn each_message_without_a_receive_is_listed_until_it_is_received() {
     assert!(engines[0].unreceived().all(|message| message.is_internal()));
     assert_eq!(engines[0].unreceived().count(), 1);
 }
+
+#[test]
+fn peers_to_which_a_message_was_sent_are_known() {
+    let mut engines = engines(3, WIDE, 8, 512);
+    let data = bytes(8, 1);
+    assert!((0..3).all(|peer| !engines[0].has_sent(Peer(peer))));
+    assert_eq!(send(&mut engines[0], 1, 3, Mode::Standard, &data), crate::pml::Sending::Complete);
+    settle(&mut engines);
+    assert_eq!([0, 1, 2].map(|peer| engines[0].has_sent(Peer(peer))), [false, true, false]);
+    assert!(!engines[1].has_sent(Peer(0)), "it has only received");
+}
