@@ -1,6 +1,8 @@
 //! Reports of what ranks wait for, over each transport: on SIGQUIT to the launcher, at the time limit, and when a rank waits in
 //! `finish` for long. Ranks are this test program itself in a role.
 
+mod script;
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -307,6 +309,24 @@ fn ranks_that_can_still_send_are_not_part_of_a_deadlock() {
 }
 
 #[test]
+fn ranks_on_other_hosts_answer_too() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("report-hosts-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [hosts, rsh] = ["hosts", "rsh"].map(|name| folder.join(name));
+    std::fs::write(&hosts, "node0\nnode1\nlocalhost\n").unwrap();
+    script::write(&rsh, "#!/bin/sh\nshift\nexec \"$@\"\n"); // runs everything on this host
+    let options =
+        format!("{} --hosts {} --rsh {} --address 127.0.0.1", wait_options(3), hosts.display(), rsh.display());
+    let running = Running::start(&mut job(&options, "tcp", "circle"), 3);
+    let report = running.ask_until(&["probable deadlock: rank 0 waits in recv (tag 7) for rank 1, rank 1"]);
+    for rank in 0..3 {
+        assert!(has_line(&report, &[&format!("[{rank}] waits in recv for ")]), "{report:#?}");
+    }
+    drop(running);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn ranks_that_have_not_started_are_named() {
     let running = Running::start(&mut job(&wait_options(2), "sm", "late"), 1);
     let report = running.ask_until(&["[0] starts: module exchange: no publications arrived from rank 1"]);
@@ -342,7 +362,7 @@ fn a_wait_for_a_rank_in_finish_is_reported_without_a_question() {
 
 #[test]
 fn a_rank_that_finishes_later_than_the_others_causes_one_report_and_no_failure() {
-    let folder = std::env::temp_dir().join(format!("towline-report-{}", std::process::id()));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let [released, file] = ["released", "reports"].map(|name| folder.join(name));
     let mut command =

@@ -16,7 +16,7 @@ use super::message::{self, Order, Report};
 use super::options::Launch;
 use super::output::Sink;
 use super::remote::{Remote, RemoteEvent};
-use super::reports::Reports;
+use super::reports::{Presence, ReportedRank, Reports};
 use super::signals;
 use super::standard_streams::Log;
 use crate::report::Reason;
@@ -141,7 +141,7 @@ impl Launcher {
             self.log.print(others);
         }
         self.print_reports();
-        let status = self.failed.or(self.status).or_else(|| self.report_unmatched()).unwrap_or(0);
+        let status = self.failed.or(self.status).or_else(|| self.reports.print_unmatched(&self.log)).unwrap_or(0);
         self.clean_up(events);
         status
     }
@@ -342,7 +342,11 @@ impl Launcher {
                 self.failures.note_text(rank, panic, &text);
                 self.failing.entry(rank).or_insert(Instant::now() + FAILING_LIMIT);
             }
-            server::Event::Reported { rank, question, report } => self.take_report(rank, question, *report),
+            server::Event::Reported { rank, question, report } => {
+                if let Some(reason) = self.reports.take(rank, question, *report) {
+                    self.ask_for_reports(reason);
+                }
+            }
             server::Event::Unmatched { unmatched, policy, .. } => self.reports.add_unmatched(unmatched, policy),
             server::Event::Refused { from, why } => {
                 self.refused += 1;
@@ -644,8 +648,44 @@ impl Launcher {
         }
     }
 
+    fn ask_for_reports(&mut self, reason: Reason) {
+        if self.phase == Phase::Running {
+            self.reports.ask(reason, &self.server, self.launch.report_wait);
+        }
+    }
+
+    /// The ranks for a report.
+    fn reported_ranks(&self) -> impl Iterator<Item = ReportedRank<'_>> {
+        (0..).zip(&self.ranks).map(|(rank, of)| {
+            let presence = match of {
+                of if of.ended => Presence::Ended,
+                of if of.finished => Presence::Finished,
+                of if of.joined => Presence::Running,
+                _ => Presence::NotJoined,
+            };
+            ReportedRank { rank, pid: of.pid, host: &self.hosts[of.host].name, presence }
+        })
+    }
+
+    fn check_reports(&mut self, now: Instant) {
+        let running = self.reported_ranks().filter(|it| it.presence == Presence::Running).map(|it| it.rank);
+        if self.reports.is_due(now, running) {
+            self.print_reports();
+        }
+    }
+
+    /// Prints the open report, if there is one. If the time limit has caused it, the job ends.
+    fn print_reports(&mut self) {
+        let mut reports = std::mem::take(&mut self.reports);
+        let reason = reports.print(self.reported_ranks(), &self.log, self.launch.report_file.as_deref());
+        self.reports = reports;
+        if reason == Some(Reason::TimeLimit) {
+            self.end_by_time_limit();
+        }
+    }
+
     /// The time limit has passed, and the ranks had their time to report.
-    pub(super) fn end_by_time_limit(&mut self) {
+    fn end_by_time_limit(&mut self) {
         let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
         let running = self.describe_running();
         self.fail(TIME_LIMIT_STATUS, &format!("the time limit of {limit} s has passed; still running: {running}"));

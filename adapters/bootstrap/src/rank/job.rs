@@ -10,7 +10,7 @@ use towline_core::modex::{Change, Component, RecvError, SendError, Set, SetWrite
 use super::connect::{self, Connection, Joined, word};
 use super::own_server::OwnServer;
 use super::publication::{Name, Published};
-use super::reports::Reports;
+use super::questions::Questions;
 use crate::error::Error;
 use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE_RANK, reached};
 use crate::{Environment, JobKey};
@@ -52,7 +52,7 @@ pub struct Job {
     /// `next_restart`.
     restarts: VecDeque<(u32, u32)>,
     ends: Ends,
-    pub(super) reports: Reports,
+    pub(super) questions: Questions,
     /// The server has acknowledged a finish or an abort.
     acknowledged: bool,
     pub(super) finished: bool,
@@ -133,7 +133,7 @@ impl Job {
             changes: VecDeque::new(),
             restarts: VecDeque::new(),
             ends: Ends::default(),
-            reports: Reports::default(),
+            questions: Questions::default(),
             acknowledged: false,
             finished: false,
             environment,
@@ -596,7 +596,7 @@ impl Job {
             Kind::Ended => drop(self.ended.insert(word(&payload, 0)?, word(&payload, 4)?)),
             Kind::Finish | Kind::Abort => self.acknowledged = true,
             Kind::Ends => self.take_ends(&payload)?,
-            Kind::Report => self.reports.asked = self.reports.asked.max(word(&payload, 0)?),
+            Kind::Report => self.questions.asked = self.questions.asked.max(word(&payload, 0)?),
             Kind::Left => {
                 let (rank, part) = (word(&payload, 0)?, word(&payload, 4)?);
                 self.hear_of_end(rank, part, true)?;

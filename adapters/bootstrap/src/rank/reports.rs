@@ -5,15 +5,6 @@ use crate::error::Error;
 use crate::protocol::channel::Kind;
 use crate::report::{Activity, Report, Unmatched, UnmatchedPolicy};
 
-/// The launcher's questions for reports.
-#[derive(Debug, Default)]
-pub(super) struct Reports {
-    /// The number of the last question; 0 before the first one.
-    pub(super) asked: u32,
-    /// The last question that this rank has answered while it starts.
-    answered: u32,
-}
-
 impl Job {
     /// Whether a launcher supervises this rank, and prints reports of it. In a job of size 1 without a launcher, and in a
     /// job whose rank 0 runs the server itself, there is none.
@@ -26,7 +17,7 @@ impl Job {
     pub fn report_asked(&mut self) -> u32 {
         // The operations that need the launcher report that it is lost.
         let _ = self.progress("check for questions");
-        if self.reports.asked == self.reports.answered { 0 } else { self.reports.asked }
+        if self.questions.asked == self.questions.answered { 0 } else { self.questions.asked }
     }
 
     /// Sends the report of a context to the launcher, as an answer to question number `question`. The number 0 is for a
@@ -50,11 +41,11 @@ impl Job {
 
     /// Answers a question while this rank waits for others to start.
     pub(super) fn report_start(&mut self, step: impl FnOnce(&Self) -> String) -> Result<(), Error> {
-        if self.reports.asked == self.reports.answered {
+        if self.questions.asked == self.questions.answered {
             return Ok(());
         }
-        self.reports.answered = self.reports.asked;
+        self.questions.answered = self.questions.asked;
         let report = Report::new(self.rank(), 0, 1, Activity::Starting(step(self)));
-        self.send_report(self.reports.asked, &report)
+        self.send_report(self.questions.asked, &report)
     }
 }

@@ -7,7 +7,7 @@ use towline_bootstrap::report::Report;
 use towline_core::btl::selection::{Candidate, Report as Choice};
 use towline_core::rail::Peer;
 
-use crate::engine::reporting::Reporting;
+use crate::engine::reporter::Reporting;
 use crate::job::launcher::Launcher;
 use crate::settings::config::Config;
 use crate::threads::levels::Sharing;

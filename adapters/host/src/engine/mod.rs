@@ -4,6 +4,7 @@
 pub(crate) mod loopback_hub;
 pub(crate) mod pending;
 pub(crate) mod rank_table;
+pub(crate) mod reporter;
 pub(crate) mod reporting;
 pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
@@ -25,7 +26,7 @@ use crate::waiting::wait_set::WaitSet;
 use loopback_hub::LoopbackHub;
 use pending::{Completed, Pending, PendingTable};
 use rank_table::RankTable;
-use reporting::{Reporter, Reporting};
+use reporter::{Reporter, Reporting};
 use rma_ops::RmaOps;
 use scope_lists::ScopeLists;
 use waits::{Wait, WaitFor, Waits};

@@ -11,48 +11,14 @@ use towline_core::time::{Duration, Instant};
 
 use crate::engine::Engine;
 use crate::engine::pending::Pending;
+use crate::engine::reporter::{Reporter, Reporting};
 use crate::engine::waits::{Wait, WaitFor};
-use crate::job::launcher::Launcher;
-use crate::values::address::Grid;
 use crate::values::tags::{collective_name, is_of_finish};
 
 /// How often a context looks whether the launcher asks for a report.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// After this time in `finish` a rank says for whom it waits.
 const FINISH_LIMIT: Duration = Duration::from_millis(1000);
-
-/// What a context needs to answer the launcher's questions.
-pub(crate) struct Reporter {
-    launcher: Arc<Launcher>,
-    grid: Grid,
-    /// Several threads may use the context.
-    threads: bool,
-    /// When to look next.
-    look_at: Instant,
-    /// The last question that was answered.
-    answered: u32,
-    /// When the context began to finish.
-    finishing: Option<Instant>,
-    /// It was said that the context waits in `finish` for long.
-    finish_reported: bool,
-}
-
-/// The thread that makes a report.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reporting {
-    /// It waits in a blocking call.
-    Waits(Wait),
-    /// It makes a call that does not wait.
-    Polls,
-    /// It is the progress thread.
-    ProgressThread,
-}
-
-impl Reporter {
-    pub fn new(launcher: Arc<Launcher>, grid: Grid, threads: bool) -> Self {
-        Self { launcher, grid, threads, look_at: Instant::ZERO, answered: 0, finishing: None, finish_reported: false }
-    }
-}
 
 impl Engine {
     /// The context begins to finish.

@@ -21,6 +21,7 @@
 //! | less memory | `TOWLINE_UNITS`, `TOWLINE_UNEXPECTED`, `TOWLINE_SM_EAGER_RING_BYTES`, `TOWLINE_SM_BULK_RING_BYTES`, `TOWLINE_VERBS_RECEIVE_BUFFERS` |
 //! | use one network only | `TOWLINE_TCP_INCLUDE`, `TOWLINE_UDP_INCLUDE`, `TOWLINE_VERBS_DEVICES` |
 //! | notice silent hosts sooner | a smaller `TOWLINE_PEER_TIMEOUT_MS` |
+//! | find messages that are never received | `TOWLINE_UNMATCHED=error` |
 //! | give up ranks that hang | `TOWLINE_STALL_TIMEOUT_MS` |
 //! | survive a broken link | `TOWLINE_LINKS` of 2 or more |
 //! | find corrupted data | `TOWLINE_CHECKSUM` |

@@ -26,7 +26,7 @@ impl<L: Threads> Communicator<L> {
         let mut engine = self.handle.context.engine.lock();
         let mut requests: VecDeque<Request> = VecDeque::new();
         no_unwind(|| {
-            for rank in (0..self.size()).filter(|rank| *rank != self.rank()) {
+            for rank in 0..self.size() {
                 let peer = engine.mtl.peer_of(comm, rank);
                 if !peer.is_some_and(|peer| engine.mtl.pml().has_sent(peer)) {
                     continue;

@@ -15,7 +15,7 @@ use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
 use crate::engine::pending::PendingTable;
-use crate::engine::reporting::Reporter;
+use crate::engine::reporter::Reporter;
 use crate::engine::rma_ops::RmaOps;
 use crate::engine::scope_lists::ScopeLists;
 use crate::engine::waits::Waits;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::engine::reporting::Reporting;
+use crate::engine::reporter::Reporting;
 use crate::threads::shared_guard::SharedGuard;
 use crate::threads::shared_state::SharedState;
 use crate::waiting::no_unwind::no_unwind;

@@ -12,7 +12,7 @@ use towline_core::time::{Duration as EngineDuration, Instant};
 
 use crate::engine::Engine;
 use crate::engine::pending::{Completed, Pending};
-use crate::engine::reporting::Reporting;
+use crate::engine::reporter::Reporting;
 use crate::engine::waits::Wait;
 use crate::threads::lock::{Awaited, EngineGuard};
 use crate::threads::shared_state::{Locked, SharedState};
