@@ -39,20 +39,19 @@ pub(super) struct Stuck {
 
 /// Finds the contexts that can never go on.
 pub(super) fn find(nodes: &BTreeMap<Id, Node<'_>>) -> Stuck {
-    let graph = Graph { nodes };
+    let graph = Graph::new(nodes);
     let free = graph.free();
     let waiting = |id: &Id| matches!(graph.nodes.get(id), Some(Node::Reported(report)) if !is_finishing(report));
     let stuck: BTreeSet<Id> = graph.nodes.keys().copied().filter(|id| !free.contains(id) && waiting(id)).collect();
     let mut found = Stuck::default();
     for id in &stuck {
-        let targets = graph.targets(*id);
-        if targets.iter().all(|target| !stuck.contains(target)) {
-            let ended = if graph.waits_for_any(*id) { None } else { targets.first().copied() };
+        if !graph.targets(*id).any(|target| stuck.contains(&target)) {
+            let ended = if graph.waits_for_any(*id) { None } else { graph.targets(*id).next() };
             found.waits_for_ended.push((*id, ended));
         }
     }
     // From each stuck context to the first one for which it waits: this leads into a circle, or to an ended context.
-    let next = |id: Id| graph.targets(id).into_iter().find(|target| stuck.contains(target));
+    let next = |id: Id| graph.targets(id).find(|target| stuck.contains(target));
     let mut seen = BTreeSet::new();
     for start in &stuck {
         let (mut path, mut at) = (Vec::new(), Some(*start));
@@ -78,9 +77,24 @@ fn is_finishing(report: &Report) -> bool {
 
 struct Graph<'a> {
     nodes: &'a BTreeMap<Id, Node<'a>>,
+    /// For each context the operations of others with it, and whose they are.
+    towards: BTreeMap<Id, Vec<(Id, &'a Operation)>>,
 }
 
-impl Graph<'_> {
+impl<'a> Graph<'a> {
+    fn new(nodes: &'a BTreeMap<Id, Node<'a>>) -> Self {
+        let mut towards: BTreeMap<Id, Vec<(Id, &Operation)>> = BTreeMap::new();
+        for (id, node) in nodes {
+            let Node::Reported(report) = node else { continue };
+            for operation in all_operations(report) {
+                if let Peer::One { rank, index } = operation.peer {
+                    towards.entry((rank, index)).or_default().push((*id, operation));
+                }
+            }
+        }
+        Self { nodes, towards }
+    }
+
     /// The contexts that can go on. Contexts that have ended or that wait for the end of the world are not among them.
     fn free(&self) -> BTreeSet<Id> {
         let is_free = |node: &Node<'_>| match node {
@@ -116,20 +130,29 @@ impl Graph<'_> {
             || match operation.peer {
                 Peer::One { rank, index } => {
                     let peer = (rank, index);
-                    free.contains(&peer) || !self.nodes.contains_key(&peer) || self.is_answered(id, operation, peer)
+                    free.contains(&peer)
+                        || !self.nodes.contains_key(&peer)
+                        || self.is_answered(id, operation, Some(peer))
                 }
-                Peer::Any => {
-                    self.others(id).any(|other| free.contains(&other) || self.is_answered(id, operation, other))
-                }
+                Peer::Any => free.iter().any(|other| *other != id) || self.is_answered(id, operation, None),
                 Peer::All | Peer::None => true,
             }
     }
 
-    /// Whether a matching operation is in progress at the peer.
-    fn is_answered(&self, id: Id, operation: &Operation, peer: Id) -> bool {
-        let Some(Node::Reported(report)) = self.nodes.get(&peer) else { return false };
-        let waits = report.waits.iter().map(|wait| &wait.operation);
-        waits.chain(&report.operations).any(|other| matches_with(operation, id, other))
+    /// Whether a matching operation is in progress at the peer, or at any other context.
+    fn is_answered(&self, id: Id, operation: &Operation, peer: Option<Id>) -> bool {
+        let mut towards_me = self.towards.get(&id).into_iter().flatten();
+        let by_name = |(owner, other): &(Id, &Operation)| {
+            *owner != id && peer.is_none_or(|peer| peer == *owner) && matches_with(operation, other)
+        };
+        // A receive from any rank names no peer.
+        let by_any = |peer: Id| match self.nodes.get(&peer) {
+            Some(Node::Reported(report)) => {
+                all_operations(report).any(|other| other.peer == Peer::Any && matches_with(operation, other))
+            }
+            _ => false,
+        };
+        towards_me.any(by_name) || peer.is_some_and(by_any)
     }
 
     fn others(&self, id: Id) -> impl Iterator<Item = Id> {
@@ -137,17 +160,19 @@ impl Graph<'_> {
     }
 
     /// The contexts for which a stuck context waits.
-    fn targets(&self, id: Id) -> Vec<Id> {
-        let Some(Node::Reported(report)) = self.nodes.get(&id) else { return Vec::new() };
-        let mut targets = Vec::new();
-        for wait in &report.waits {
-            match wait.operation.peer {
-                Peer::One { rank, index } => targets.push((rank, index)),
-                Peer::Any => targets.extend(self.others(id)),
-                Peer::All | Peer::None => {}
-            }
-        }
-        targets
+    fn targets(&self, id: Id) -> impl Iterator<Item = Id> {
+        let waits = match self.nodes.get(&id) {
+            Some(Node::Reported(report)) => &report.waits[..],
+            _ => &[],
+        };
+        waits.iter().flat_map(move |wait| {
+            let (one, any) = match wait.operation.peer {
+                Peer::One { rank, index } => (Some((rank, index)), false),
+                Peer::Any => (None, true),
+                Peer::All | Peer::None => (None, false),
+            };
+            one.into_iter().chain(self.others(id).filter(move |_| any))
+        })
     }
 
     fn waits_for_any(&self, id: Id) -> bool {
@@ -156,14 +181,13 @@ impl Graph<'_> {
     }
 }
 
-/// Whether `own`, an operation of context `id`, and `other`, one of another context, match: then their message is on its way.
-fn matches_with(own: &Operation, id: Id, other: &Operation) -> bool {
+fn all_operations(report: &Report) -> impl Iterator<Item = &Operation> {
+    report.waits.iter().map(|wait| &wait.operation).chain(&report.operations)
+}
+
+/// Whether two operations of contexts that are each other's peers match: then their message is on its way.
+fn matches_with(own: &Operation, other: &Operation) -> bool {
     use OperationKind::{Collective, Probe, Receive, Send, SynchronousSend};
-    let names_me = match other.peer {
-        Peer::One { rank, index } => (rank, index) == id,
-        Peer::Any => true,
-        Peer::All | Peer::None => false,
-    };
     let opposite = match (&own.kind, &other.kind) {
         (Receive | Probe, Send | SynchronousSend) | (Send | SynchronousSend, Receive) => true,
         // Collective operations exchange messages in both directions; equal tags are those of the same step.
@@ -171,5 +195,5 @@ fn matches_with(own: &Operation, id: Id, other: &Operation) -> bool {
         _ => false,
     };
     let tags = own.tag.is_none() || other.tag.is_none() || own.tag == other.tag;
-    names_me && opposite && tags && own.communicator == other.communicator
+    opposite && tags && own.communicator == other.communicator
 }

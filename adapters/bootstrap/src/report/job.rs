@@ -6,6 +6,7 @@ use super::deadlock::{self, Id, Node};
 use super::json::Value;
 use super::text::{context_name, seconds};
 use super::{Operation, OperationKind, Peer, Report};
+use crate::RANKS_MAX;
 
 /// Most lines of ranks that are printed. All of them are in the JSON.
 const LINES_MAX: usize = 200;
@@ -111,10 +112,12 @@ impl JobReport {
 
     fn stuck(&self) -> deadlock::Stuck {
         let mut nodes: BTreeMap<Id, Node<'_>> = BTreeMap::new();
-        let contexts = self.reports().map(|report| report.contexts).max().unwrap_or(1);
+        // All contexts of a job are no more than its ranks may be.
+        let most = RANKS_MAX / (self.ranks.len() as u32).clamp(1, RANKS_MAX);
+        let contexts = self.reports().map(|report| report.contexts).max().unwrap_or(1).min(most);
         for it in &self.ranks {
             let ended = matches!(it.state, RankState::Finished | RankState::Ended);
-            for index in 0..contexts.min(1 << 16) {
+            for index in 0..contexts {
                 nodes.insert((it.rank, index), if ended { Node::Ended } else { Node::Free });
             }
         }

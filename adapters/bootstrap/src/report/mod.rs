@@ -182,7 +182,8 @@ impl Report {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (report, rest) = postcard::take_from_bytes::<Self>(bytes).ok()?;
         let bounded = [report.waits.len(), report.operations.len(), report.unreceived.len()];
-        (rest.is_empty() && bounded.iter().all(|length| *length <= LISTED_MAX)).then_some(report)
+        let known = report.index < report.contexts;
+        (rest.is_empty() && known && bounded.iter().all(|length| *length <= LISTED_MAX)).then_some(report)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reports of what a context does, for the launcher and for the program.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use towline_bootstrap::report::{
@@ -69,7 +70,8 @@ impl Engine {
         if launcher.is_supervised() {
             launcher.send_report(0, &report);
         } else {
-            report.to_string().lines().for_each(|line| eprintln!("towline: {line}"));
+            // Standard error may be closed.
+            report.to_string().lines().for_each(|line| drop(writeln!(std::io::stderr(), "towline: {line}")));
         }
     }
 

@@ -1,5 +1,7 @@
 //! The end of a context: it finishes together with the others, or leaves early.
 
+use std::io::Write as _;
+
 use towline_bootstrap::report::UnmatchedPolicy;
 use towline_core::time::{Duration, Instant};
 
@@ -60,7 +62,8 @@ impl<L: Threads> ContextState<L> {
         if self.launcher.is_supervised() {
             self.launcher.send_unmatched(&unmatched, policy);
         } else if policy == UnmatchedPolicy::Warn {
-            eprintln!("towline: warning: {unmatched} (TOWLINE_UNMATCHED)");
+            // Standard error may be closed.
+            let _ = writeln!(std::io::stderr(), "towline: warning: {unmatched} (TOWLINE_UNMATCHED)");
         }
         if policy == UnmatchedPolicy::Error { Err(SetupError::Unmatched(unmatched)) } else { Ok(()) }
     }
