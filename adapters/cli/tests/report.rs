@@ -355,7 +355,7 @@ fn several_threads_and_contexts_of_a_rank_are_named() {
 fn a_wait_for_a_rank_in_finish_is_reported_without_a_question() {
     let running = Running::start(&mut job(&wait_options(2), "sm", "finished"), 2);
     let report = running.next_report();
-    assert_eq!(report[0], "report of all ranks (rank 1 waits in finish for more than a second)");
+    assert_eq!(report[0], "report of all ranks (rank 1 waits in finish for long)");
     let report = running.ask_until(&["probable deadlock: rank 0 waits in recv (tag 7) for rank 1, which is in finish"]);
     assert!(has_line(&report, &["[1] waits in finish for ", "not all other ranks have finished"]), "{report:#?}");
 }

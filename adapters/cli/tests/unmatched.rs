@@ -90,8 +90,8 @@ fn unmatched(said: &str) -> Vec<&str> {
 fn messages_that_no_rank_has_received_are_reported_once() {
     for transport in TRANSPORTS {
         let (status, said) = run(3, transport, "three", &[]);
-        let line = "towline: warning: 2 messages were never received, 40 bytes in all; the longest: 30 bytes from rank 0 to rank 1 \
-                    with tag 6, in the world (TOWLINE_UNMATCHED)";
+        let line = "towline: warning: 2 messages were never received, 40 bytes in all; the longest: 30 bytes from rank 0 to rank \
+                    1 with tag 6, in the world (TOWLINE_UNMATCHED)";
         assert_eq!((status, unmatched(&said)), (Some(0), vec![line]), "{said}");
     }
 }

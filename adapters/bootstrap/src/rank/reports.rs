@@ -21,7 +21,7 @@ impl Job {
     }
 
     /// Sends the report of a context to the launcher, as an answer to question number `question`. The number 0 is for a
-    /// rank that was not asked, and that has waited in `finish` for more than a second: the launcher then asks all ranks.
+    /// rank that was not asked, and that has waited in `finish` for long: the launcher then asks all ranks.
     /// Does not wait.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ pub(crate) enum Reason {
     Asked,
     /// The time limit of the job has passed.
     TimeLimit,
-    /// A rank has waited in `finish` for more than a second.
+    /// A rank has waited in `finish` for long.
     FinishWaits(u32),
 }
 
@@ -27,7 +27,7 @@ impl Reason {
         match self {
             Self::Asked => "SIGQUIT".into(),
             Self::TimeLimit => "the time limit has passed".into(),
-            Self::FinishWaits(rank) => format!("rank {rank} waits in finish for more than a second"),
+            Self::FinishWaits(rank) => format!("rank {rank} waits in finish for long"),
         }
     }
 }

@@ -61,8 +61,8 @@ fn a_report_names_operation_peer_tag_communicator_bytes_and_time() {
         "rank 0 not received: 1 message from rank 2 with tag 5 in the world, 4 bytes",
     ];
     assert_eq!(report.to_string(), lines.join("\n"));
-    let json = "{\"rank\":0,\"index\":0,\"contexts\":1,\"several_threads\":false,\"activity\":\"waiting\",\"step\":null,\"waits\":[\
-                {\"operation\":\"recv\",\"peer\":1,\"peer_index\":0,\"tag\":7,\"communicator\":1,\"bytes\":8,\"moved\":0,\
+    let json = "{\"rank\":0,\"index\":0,\"contexts\":1,\"several_threads\":false,\"activity\":\"waiting\",\"step\":null,\
+                \"waits\":[{\"operation\":\"recv\",\"peer\":1,\"peer_index\":0,\"tag\":7,\"communicator\":1,\"bytes\":8,\"moved\":0,\
                 \"stage\":\"unmatched\",\"future\":false,\"waited_ms\":3210}],\"operations\":[],\"more_operations\":0,\
                 \"unreceived\":[],\"more_unreceived\":0}";
     assert_eq!(waiting(0, recv(1, 7)).to_json(), json);
@@ -104,8 +104,8 @@ fn ranks_that_wait_for_each_other_are_named_as_a_probable_deadlock() {
         operation(OperationKind::Probe, 0, 0),
         recv(0, 1),
     ]);
-    let text = "probable deadlock: rank 0 waits in recv (tag 0) for rank 1, rank 1 waits in send (tag 0) for rank 2, rank 2 waits \
-                in probe (tag 0) for rank 0";
+    let text = "probable deadlock: rank 0 waits in recv (tag 0) for rank 1, rank 1 waits in send (tag 0) for rank 2, rank 2 \
+                waits in probe (tag 0) for rank 0";
     assert_eq!(findings(&ring), [text], "rank 3 is not in the circle");
 
     let barrier = Operation { tag: Some(0x8000_0100), ..operation(OperationKind::Collective("barrier".into()), 0, 0) };
@@ -180,7 +180,8 @@ fn a_message_with_another_tag_is_named_as_the_possible_cause() {
     let mut first = waiting(0, recv(1, 7));
     first.add_unreceived(&unreceived(1, 5, 10));
     let lines = job([RankState::Answered(vec![first]), RankState::Answered(vec![waiting(1, recv(0, 9))])]).lines();
-    let hint = "rank 0 waits for tag 7 of rank 1, and a message of that rank with tag 5 was not received: check tags and communicators";
+    let hint = "rank 0 waits for tag 7 of rank 1, and a message of that rank with tag 5 was not received: check tags and \
+                communicators";
     assert!(lines.iter().any(|line| line == hint), "{lines:#?}");
 }
 
@@ -212,7 +213,8 @@ fn unmatched_messages_are_added_up_and_the_longest_is_named() {
     );
     unmatched.add(message(20, 2));
     unmatched.add(message(20, 3));
-    let text = "3 messages were never received, 48 bytes in all; the longest: 20 bytes from rank 2 to rank 1 with tag 7, in the world";
+    let text = "3 messages were never received, 48 bytes in all; the longest: 20 bytes from rank 2 to rank 1 with tag 7, in \
+                the world";
     assert_eq!(unmatched.to_string(), text);
     let bytes = unmatched.encode(UnmatchedPolicy::Error);
     assert_eq!(Unmatched::decode(&bytes), Some((UnmatchedPolicy::Error, unmatched)));

@@ -74,7 +74,7 @@ pub enum Event {
     Reported {
         /// The rank.
         rank: u32,
-        /// The number of the question. 0: the rank was not asked, and has waited in `finish` for more than a second.
+        /// The number of the question. 0: the rank was not asked, and has waited in `finish` for long.
         question: u32,
         /// The report of one of the rank's contexts.
         report: Box<Report>,

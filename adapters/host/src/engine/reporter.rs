@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use towline_core::time::Instant;
+use towline_core::time::{Duration, Instant};
 
 use crate::engine::waits::Wait;
 use crate::job::launcher::Launcher;
@@ -18,6 +18,8 @@ pub(crate) struct Reporter {
     pub look_at: Instant,
     /// The last question that was answered.
     pub answered: u32,
+    /// After this time in `finish` the context says for whom it waits. `None`: never.
+    pub finish_limit: Option<Duration>,
     /// When the context began to finish.
     pub finishing: Option<Instant>,
     /// It was said that the context waits in `finish` for long.
@@ -36,7 +38,18 @@ pub(crate) enum Reporting {
 }
 
 impl Reporter {
-    pub fn new(launcher: Arc<Launcher>, grid: Grid, threads: bool) -> Self {
-        Self { launcher, grid, threads, look_at: Instant::ZERO, answered: 0, finishing: None, finish_reported: false }
+    /// `finish_report_ms`: the setting of this name.
+    pub fn new(launcher: Arc<Launcher>, grid: Grid, threads: bool, finish_report_ms: u32) -> Self {
+        let finish_limit = (finish_report_ms != 0).then(|| Duration::from_millis(finish_report_ms.into()));
+        Self {
+            launcher,
+            grid,
+            threads,
+            look_at: Instant::ZERO,
+            answered: 0,
+            finish_limit,
+            finishing: None,
+            finish_reported: false,
+        }
     }
 }

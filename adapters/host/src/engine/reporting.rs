@@ -18,8 +18,6 @@ use crate::values::tags::{collective_name, is_of_finish};
 
 /// How often a context looks whether the launcher asks for a report.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// After this time in `finish` a rank says for whom it waits.
-const FINISH_LIMIT: Duration = Duration::from_millis(1000);
 
 impl Engine {
     /// The context begins to finish.
@@ -61,7 +59,8 @@ impl Engine {
     /// Says once that this context waits in `finish` for long: to the launcher, which asks all ranks then, or to the user.
     fn report_long_finish(&mut self, now: Instant, by: Reporting) {
         let Some(reporter) = self.reporter.as_mut() else { return };
-        let is_long = reporter.finishing.is_some_and(|since| now.since(since) >= FINISH_LIMIT);
+        let times = reporter.finishing.zip(reporter.finish_limit);
+        let is_long = times.is_some_and(|(since, limit)| now.since(since) >= limit);
         if !is_long || std::mem::replace(&mut reporter.finish_reported, true) {
             return;
         }

@@ -86,8 +86,8 @@
 //!
 //! - it gets SIGQUIT. The job goes on, as a Java program does;
 //! - the limit of `--timeout` has passed, before the job is ended;
-//! - a rank has waited in [`finish`](crate::World::finish) for more than a second. This is printed once in a job. It is no error:
-//!   another rank may just have more to do.
+//! - a rank has waited in [`finish`](crate::World::finish) for more than a second (`TOWLINE_FINISH_REPORT_MS`). This is printed
+//!   once in a job. It is no error: another rank may just have more to do.
 //!
 //! ```text
 //! towline: report of all ranks (SIGQUIT)
@@ -97,7 +97,7 @@
 //! towline: [2-3] waits in barrier: rank 0 has not come to the same step, in the world
 //! towline: [2-3] these 2 ranks wait for up to 3.1 s
 //! towline: probable deadlock: rank 0 waits in recv (tag 7) for rank 1, rank 1 waits in recv (tag 9) for rank 0
-//! towline: rank 0 waits for tag 7 of rank 1, and a message of that rank with tag 5 was not received: check tags and communicators
+//! towline: rank 0 waits for tag 7 of rank 1, and a message of that rank with tag 5 was not received: check ...
 //! towline: end of the report
 //! ```
 //!
@@ -135,7 +135,8 @@
 //!
 //! When all ranks have finished, each counts the messages that no receive has taken, and the launcher prints their sum once. All
 //! messages have arrived by then: before the last barrier each rank waits until those that it has sent were seen by their
-//! receivers. Messages of a dropped communicator count. A message that a [matched probe](crate::Communicator::mprobe) took and that
-//! was then dropped does not: the program has discarded it. A job that fails prints nothing about them. In a program without a launcher each rank prints its
-//! own. For `TOWLINE_UNMATCHED=error`, or [`Config::unmatched`](crate::Config::unmatched), `finish` returns
-//! [`SetupError::Unmatched`](crate::SetupError::Unmatched), and the job ends with status 1.
+//! receivers. Messages of a dropped communicator count. A message that a [matched probe](crate::Communicator::mprobe) took and
+//! that was then dropped does not count: the program has discarded it. A job that fails prints nothing about them. In a program
+//! without a launcher each rank prints its own. For `TOWLINE_UNMATCHED=error`, or
+//! [`Config::unmatched`](crate::Config::unmatched), `finish` returns [`SetupError::Unmatched`](crate::SetupError::Unmatched), and
+//! the job ends with status 1.

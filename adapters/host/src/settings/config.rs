@@ -58,6 +58,8 @@ towline_settings::settings! {
         unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
             "How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process";
 
+        finish_report_ms, "TOWLINE_FINISH_REPORT_MS": u32 = 1000u32, "ms",
+            "A rank that has waited in `finish` for this time makes the launcher print once for whom all ranks wait; 0 for never";
         unmatched, "TOWLINE_UNMATCHED": UnmatchedPolicy = UnmatchedPolicy::Warn, "",
             "What happens at the end for messages that no receive has taken: `warn` prints one line for the job, `error` also makes `finish` and the job fail, `ignore` does nothing";
 

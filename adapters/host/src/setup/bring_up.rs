@@ -193,7 +193,7 @@ impl StartedContext {
         self.engine.ended_contexts =
             (self.grid.total() > 1).then(|| EndedContexts::new(Arc::clone(launcher), self.grid, self.incarnations));
         let threads = L::LEVEL == ThreadLevel::Multiple;
-        self.engine.reporter = Some(Reporter::new(Arc::clone(launcher), self.grid, threads));
+        self.engine.reporter = Some(Reporter::new(Arc::clone(launcher), self.grid, threads, config.finish_report_ms));
         let (progress_thread, progress_thread_note) = policy.resolve(&self.engine.mtl.rails().0);
         let engine = L::Lock::new(self.engine, progress_thread);
         let engine =
