@@ -14,14 +14,24 @@ pub(crate) const FINISH_TAGS: std::ops::Range<u32> = FINISH..FINISH + 0x40;
 /// The tag of the last message to a rank. A rank that finishes refuses it, and so tells that all earlier ones have arrived.
 pub(crate) const LAST_MESSAGE: u32 = FINISH + 0x80;
 
-/// The operations by their first tags. Each has 256 tags.
-const NAMES: [(u32, &str); 4] =
-    [(BARRIER, "barrier"), (BROADCAST, "broadcast"), (AGREEMENT, "dup or split"), (FINISH, "finish")];
+/// The operations by their first tags, counted from [`TAG_MAX`]. Each has 256 tags.
+const NAMES: [(u32, &str); 10] = [
+    (0x100, "barrier"),
+    (0x200, "broadcast"),
+    (0x300, "dup or split"),
+    (0x400, "finish"),
+    (0x500, "reduce"),
+    (0x600, "allreduce"),
+    (0x700, "gather"),
+    (0x800, "scatter"),
+    (0x900, "allgather"),
+    (0xa00, "alltoall"),
+];
 
 /// The name of the collective operation that a tag belongs to. `None` for tags of programs.
 pub(crate) fn collective_name(tag: u32) -> Option<&'static str> {
     let first = (tag > TAG_MAX).then_some(tag.wrapping_sub(TAG_MAX) & !0xff)?;
-    let found = NAMES.iter().find(|(known, _)| known - TAG_MAX == first);
+    let found = NAMES.iter().find(|(known, _)| *known == first);
     Some(found.map_or("collective operation", |(_, name)| name))
 }
 
