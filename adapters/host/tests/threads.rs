@@ -478,7 +478,9 @@ fn a_report_shows_what_other_threads_wait_for() {
                     assert_eq!((wait.operation.bytes, wait.future), (4, false));
                 }
                 world.barrier().unwrap();
-                [1, 2].map(|tag| world.send(other, tag, &[0u8; 4]).unwrap());
+                for tag in [1, 2] {
+                    world.send(other, tag, &[0u8; 4]).unwrap();
+                }
             });
             assert!(world.report().waits.is_empty());
             world.finish().unwrap();

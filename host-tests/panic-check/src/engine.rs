@@ -177,6 +177,7 @@ fn communicators<R: Rails>(mtl: &mut Mtl<'_, R>, comm: &mut Comm) {
             mtl.unreceived().for_each(keep);
             mtl.one_sided_operations().for_each(keep);
         }
+        11 => mtl.del_comms(),
         3 => keep((mtl.failed(any(*comm), source()), mtl.broken(any(*comm)))),
         _ => mtl.acknowledge(any(*comm)),
     }
