@@ -147,6 +147,19 @@ fn a_rank_with_another_number_of_contexts_is_named_and_ends_the_job() {
 }
 
 #[test]
+fn all_to_all_brings_each_block_to_its_rank() {
+    for way in WAYS {
+        for (ranks, bytes) in [(1, 8), (3, 1024), (4, 100_000)] {
+            let mut command = run(ranks, way);
+            let lines =
+                lines(command.arg(example("all_to_all")).args(["--rounds", "20", "--bytes", &bytes.to_string()]));
+            let start = format!("[0] {ranks} ranks, blocks of {bytes} bytes, ");
+            assert!(lines.len() == 1 && lines[0].starts_with(&start), "{way}: {lines:?}");
+        }
+    }
+}
+
+#[test]
 fn a_file_is_distributed_to_ranks_that_do_not_have_it() {
     // Sizes around a chunk, an empty file, and a chunk that is longer than the file.
     for (way, ranks, len, chunk) in [

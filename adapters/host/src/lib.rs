@@ -59,7 +59,7 @@ mod windows;
 
 pub use towline_bootstrap as bootstrap;
 pub use towline_bootstrap::report;
-pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Piece};
+pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Overlap, Piece};
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};
 pub use towline_core::rail::{

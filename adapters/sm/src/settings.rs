@@ -10,11 +10,11 @@ towline_settings::settings! {
         directory, "TOWLINE_SM_DIRECTORY": String = "/dev/shm", "",
             "File system in memory that holds the segments of sm";
         eager_ring_bytes, "TOWLINE_SM_EAGER_RING_BYTES": u32 = 65_536u32, "B",
-            "Ring of sm for eager frames, for each peer that is sent to: a power of two";
+            "Ring of sm for eager frames, for each peer that is sent to: a power of two; shorter where shared memory is short";
         eager_limit_bytes, "TOWLINE_SM_EAGER_LIMIT_BYTES": u32 = 8_248u32, "B",
             "Longest eager frame of sm, with its header";
         bulk_ring_bytes, "TOWLINE_SM_BULK_RING_BYTES": u32 = 0u32, "B",
-            "Ring of sm for fragments of long messages, for each peer that is sent to: a power of two; 0 for 256 KiB, and for up to 4 MiB where there are more ranks than processors, so that there are fewer context switches";
+            "Ring of sm for fragments of long messages, for each peer that is sent to: a power of two; 0 for 256 KiB, and for up to 4 MiB where there are more ranks than processors, so that there are fewer context switches; shorter where shared memory is short";
         bulk_limit_bytes, "TOWLINE_SM_BULK_LIMIT_BYTES": u32 = 16_376u32, "B",
             "Longest fragment of a long message, with its header";
         single_copy_bytes, "TOWLINE_SM_SINGLE_COPY_BYTES": u32 = 8_192u32, "B",

@@ -279,15 +279,19 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(request)
     }
 
-    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged, or if no other
-    /// member is left.
+    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged. If no other
+    /// member is left, the receive ends with the next progress, which may bring a message of this process to itself.
     #[inline(never)]
     fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
         if let Some(state) = self.comms.get(comm.0)
-            && let Some(failed) = state.failed().or_else(|| self.last_of_others(state))
+            && let Some(failed) = state.failed()
         {
             let back = state.excludes(self.rejoins.of(failed));
             self.pml.interrupt(request, failed, back);
+        } else if let Some(state) = self.comms.get(comm.0)
+            && let Some(last) = self.last_of_others(state)
+        {
+            self.pml.note_failed(last);
         }
     }
 

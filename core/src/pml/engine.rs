@@ -6,7 +6,7 @@ use crate::list::{List, OptSlot};
 use crate::pml::counters::Counters;
 use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
-use crate::pml::matching::Matcher;
+use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
@@ -34,6 +34,8 @@ pub struct Pml<'m, R> {
     pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, RequestState>,
     pub(super) matcher: Matcher<'m>,
+    /// Held-back sends, in the order in which peers may ask for them.
+    pub(super) held_table: HeldTable<'m>,
     pub(super) envelopes: Pool<'m, Unexpected>,
     pub(super) units: Pool<'m, ()>,
     /// The memory of the payload units, one after the other. An address, not a reference, since a rail may write to a unit.
@@ -47,6 +49,8 @@ pub struct Pml<'m, R> {
     pub(super) streams_first: bool,
     /// Completed requests that are to be announced.
     pub(super) completed: List,
+    /// Requests in progress that are freed when they end.
+    pub(super) detached: u32,
     /// Peers for which something is to be sent.
     pub(super) work: WorkList,
     /// The first envelope of the list of refusals that are to be sent.

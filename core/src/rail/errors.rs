@@ -112,6 +112,8 @@ pub enum Lost {
     Misbehaved,
     /// The peer's host answers, but its process gave no answer within the stall time-out: it computes, or is stopped.
     Stalled,
+    /// A rail had no room for its connection to the peer, such as a ring in shared memory, and no other rail reaches the peer.
+    NoRoom,
 }
 
 impl fmt::Display for Lost {
@@ -122,6 +124,7 @@ impl fmt::Display for Lost {
             Self::TimedOut => "the peer did not answer in time",
             Self::Misbehaved => "the peer violated the protocol",
             Self::Stalled => "the peer gave no sign of life within the stall time-out",
+            Self::NoRoom => "there was no room for the connection to the peer, and no other rail reaches it",
         })
     }
 }

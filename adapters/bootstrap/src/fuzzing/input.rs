@@ -37,11 +37,11 @@ impl<'a> Input<'a> {
     pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
         use Kind::{
             Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
-            Welcome,
+            Warning, Welcome,
         };
         let kinds = [
             Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
-            Failing,
+            Failing, Warning,
         ];
         let kind = kinds[usize::from(self.byte()) % kinds.len()];
         let payload = match self.byte() % 4 {

@@ -169,7 +169,7 @@ impl Caller {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
                     Set::parse(&payload[..length as usize]).expect("a server forwards only checked sets");
                 }
-                Kind::PartEnded | Kind::LostPeer | Kind::Failing | Kind::Unmatched => {
+                Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing | Kind::Unmatched => {
                     panic!("only ranks send {kind:?}")
                 }
                 Kind::Report => assert_eq!(payload.len(), 4),

@@ -85,8 +85,9 @@ impl Failures {
 
     /// The program of a rank fails with this error or panic.
     pub(super) fn note_text(&mut self, rank: u32, panic: bool, text: &str) {
-        let text = text.trim();
-        let text = if panic { format!("it panicked: {text}") } else { text.to_string() };
+        // The text may contain anything.
+        let text: String = text.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+        let text = if panic { format!("it panicked: {text}") } else { text };
         self.texts.entry(rank).or_insert(text);
     }
 

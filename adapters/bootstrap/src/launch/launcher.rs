@@ -348,6 +348,11 @@ impl Launcher {
                 }
             }
             server::Event::Unmatched { unmatched, policy, .. } => self.reports.add_unmatched(unmatched, policy),
+            server::Event::Warned { rank, text } => {
+                // The text may contain anything.
+                let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+                self.log.print(format!("warning: {}: {text}", self.describe(rank)));
+            }
             server::Event::Refused { from, why } => {
                 self.refused += 1;
                 if self.refused <= REFUSED_LOGGED_MAX {

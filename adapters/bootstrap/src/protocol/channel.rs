@@ -38,13 +38,15 @@ pub(crate) enum Kind {
     Report = 10,
     /// Rank, before [`Finish`](Self::Finish): the messages that it has not received, in the format of `postcard`.
     Unmatched = 11,
+    /// Rank: a warning for people, in UTF-8. The server passes the first one of a job on.
+    Warning = 12,
     /// Rank: it, or a part of it (4 bytes), leaves the job early, and waits for no other rank. The part has [`DIED`] set
     /// if its program has failed. Server, to all other ranks at once: the rank (4 bytes) and the part (4 bytes).
-    Left = 12,
+    Left = 13,
     /// Rank: an operation of it has failed because this rank was lost, or had finished (4 bytes).
-    LostPeer = 13,
+    LostPeer = 14,
     /// Rank: its program fails. Payload: 1 for a panic or 0 for an error (4 bytes), and the text in UTF-8.
-    Failing = 14,
+    Failing = 15,
 }
 
 /// The part number that stands for the whole rank.
@@ -56,11 +58,11 @@ impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
         use Kind::{
             Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
-            Welcome,
+            Warning, Welcome,
         };
         let known = [
             Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
-            Failing,
+            Failing, Warning,
         ];
         known.into_iter().find(|known| *known as u16 == kind)
     }

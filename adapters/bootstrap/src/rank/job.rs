@@ -336,6 +336,21 @@ impl Job {
         self.request(Kind::Abort, &payload, "abort")
     }
 
+    /// Has the launcher print a warning about this rank (at most 4096 bytes of it). It prints the first warning of a job only, since
+    /// many ranks may have the same reason to warn. Does not wait. Without a launcher the warning goes to standard error.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the launcher cannot be reached.
+    pub fn warn(&mut self, text: &str) -> Result<(), Error> {
+        let text = &text[..text.floor_char_boundary(4096)];
+        let Some(connection) = self.connection.as_mut() else {
+            eprintln!("towline: warning: {text}");
+            return Ok(());
+        };
+        connection.channel.send(Kind::Warning, text.as_bytes());
+        self.progress("message to the launcher")
+    }
+
     /// Tells the launcher that this rank takes no further part in the job, and disconnects. Does not wait for other
     /// ranks, unless this rank runs the job's server itself. A second call does nothing.
     ///
@@ -601,7 +616,13 @@ impl Job {
                 let (rank, part) = (word(&payload, 0)?, word(&payload, 4)?);
                 self.hear_of_end(rank, part, true)?;
             }
-            Kind::Welcome | Kind::Refuse | Kind::PartEnded | Kind::LostPeer | Kind::Failing | Kind::Unmatched => {
+            Kind::Welcome
+            | Kind::Refuse
+            | Kind::PartEnded
+            | Kind::Warning
+            | Kind::LostPeer
+            | Kind::Failing
+            | Kind::Unmatched => {
                 return Err(Error::protocol(format!("a frame of kind {kind:?} at the wrong time")));
             }
         }

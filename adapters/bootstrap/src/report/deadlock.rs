@@ -124,7 +124,7 @@ impl<'a> Graph<'a> {
     fn may_end(&self, id: Id, wait: &Wait, free: &BTreeSet<Id>) -> bool {
         let operation = &wait.operation;
         let by_itself = operation.stage == Stage::Moving
-            || matches!(operation.kind, OperationKind::Future | OperationKind::OneSided)
+            || matches!(operation.kind, OperationKind::Future | OperationKind::OneSided | OperationKind::FreeRequest)
             || wait.waited_ms < WAIT_MIN_MS;
         by_itself
             || match operation.peer {

@@ -40,6 +40,8 @@ pub enum OperationKind {
     Finish,
     /// A collective operation, by its name. It waits for a message of the peer, or sends one to it.
     Collective(String),
+    /// An operation that cannot begin, since as many are in progress as the settings allow.
+    FreeRequest,
     /// A future that is none of the library's operations.
     Future,
 }
@@ -84,6 +86,7 @@ impl OperationKind {
             Self::OneSided => "one-sided operation",
             Self::Finish => "finish",
             Self::Collective(name) => name,
+            Self::FreeRequest => "a call",
             Self::Future => "future",
         }
     }

@@ -36,6 +36,9 @@ impl Operation {
         let sends = matches!(self.kind, OperationKind::Send | OperationKind::SynchronousSend);
         let mut text = match &self.kind {
             OperationKind::Future => return "not an operation of Towline".into(),
+            OperationKind::FreeRequest => {
+                return "as many operations are in progress as TOWLINE_REQUESTS allows".into();
+            }
             OperationKind::Finish if self.peer == Peer::None => {
                 return "sends of dropped requests are not complete".into();
             }

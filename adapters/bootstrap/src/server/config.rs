@@ -53,6 +53,13 @@ pub enum Event {
         /// Its message for the user.
         message: String,
     },
+    /// A rank warns of something that people should know. Only the first warning of a job is an event.
+    Warned {
+        /// The rank.
+        rank: u32,
+        /// The warning.
+        text: String,
+    },
     /// An operation of a rank has failed because another rank was lost or had finished. A failure of the first rank that
     /// follows is probably a consequence.
     LostPeer {

@@ -24,6 +24,9 @@ pub(crate) enum Effect {
         code: i32,
         message: String,
     },
+    Warned {
+        text: String,
+    },
     /// An operation of the rank has failed because it lost this one.
     LostPeer {
         peer: u32,
@@ -74,11 +77,13 @@ pub(crate) struct JobState {
     /// In order of arrival. Ranks ask for new ones. If ends were sent at once, the end of a large job would take as
     /// many messages as it has pairs of ranks.
     ends: Vec<End>,
+    /// Whether a rank has sent a warning.
+    warned: bool,
 }
 
 impl JobState {
     pub(super) fn new(size: u32) -> Self {
-        Self { ranks: vec![Rank::default(); size as usize], published: 0, ends: Vec::new() }
+        Self { ranks: vec![Rank::default(); size as usize], published: 0, ends: Vec::new(), warned: false }
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -168,6 +173,11 @@ impl JobState {
                 out.push(to_me(Kind::Abort));
                 let message = String::from_utf8_lossy(message).into_owned();
                 Ok(Effect::Aborted { code: i32::from_le_bytes(*code), message })
+            }
+            Kind::Warning if self.warned => Ok(Effect::Nothing),
+            Kind::Warning => {
+                self.warned = true;
+                Ok(Effect::Warned { text: String::from_utf8_lossy(payload).into_owned() })
             }
             Kind::PartEnded => self.part(me, payload).map(|()| Effect::Nothing),
             Kind::Left => {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::sockopt::set_tcp_congestion;
+use rustix::process::{Resource, getrlimit};
 
 /// Bytes of the ring of one direction. Together with the user's buffers it should fit in the second-level cache.
 const RING: usize = 256 << 10;
@@ -79,8 +80,15 @@ impl Baseline {
     /// Makes memory that the other process can open through this one's descriptor, with a buffer of `room` bytes behind
     /// the rings.
     pub fn memory(room: usize) -> io::Result<File> {
+        let bytes = (RINGS + room) as u64;
+        // The kernel ends a process with a signal that makes a file longer than its limit.
+        if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes) {
+            let why =
+                format!("the limit of memory needs a file of {bytes} bytes: raise the limit of file sizes (ulimit -f)");
+            return Err(io::Error::other(why));
+        }
         let file = memfd_create("towline-limit", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, (RINGS + room) as u64)?;
+        ftruncate(&file, bytes)?;
         Ok(file.into())
     }
 

@@ -150,8 +150,13 @@ impl<L: Sharing> CommHandle<L> {
     /// The error for a peer that failed. The launcher learns of it.
     #[cold]
     pub fn failed(&self, engine: &Engine, peer: Peer) -> Error {
+        let rank = self.rank_of(engine, peer);
+        if engine.mtl.why_lost(peer) == Some(Lost::NoRoom) {
+            engine.warn(); // the program may end before this rank is idle
+            return Error::NoSharedMemory { rank };
+        }
         self.note_lost(peer);
-        Error::PeerFailed { rank: self.rank_of(engine, peer) }
+        Error::PeerFailed { rank }
     }
 
     /// The error for a peer that has ended normally. The launcher learns of it.

@@ -201,6 +201,7 @@ impl View<'_> {
                     report.add_wait(WaitReport { future: true, ..wait });
                 }
             }
+            WaitFor::FreeRequest => report.add_wait(of(OperationKind::FreeRequest, PeerName::None, None, 0)),
             WaitFor::Anything => report.add_wait(of(OperationKind::Finish, PeerName::None, None, 0)),
         }
     }

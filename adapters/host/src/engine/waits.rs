@@ -14,6 +14,8 @@ pub(crate) enum WaitFor {
     RmaOps,
     /// The waker of a future.
     Task,
+    /// A free request, since all are in use.
+    FreeRequest,
     /// Anything that comes.
     Anything,
 }

@@ -39,6 +39,12 @@ pub enum Error {
         /// Which rank.
         rank: u32,
     },
+    /// Shared memory has no room for messages between this rank and another one, and no other transport in use reaches that rank.
+    /// Both ranks get this error, and the other counts as lost.
+    NoSharedMemory {
+        /// Which rank.
+        rank: u32,
+    },
     /// A rank has finished, or has [ended](crate::World#the-end) its world otherwise: it receives no further message, and sends
     /// none. Messages that it had sent before are received nevertheless.
     PeerFinished {
@@ -91,6 +97,8 @@ pub enum Error {
     OutOfBuffer(BoundsError),
     /// A layout contains some bytes twice, so nothing can be received into it.
     Overlap,
+    /// Whether a layout contains some bytes twice could not be decided in a bounded time, so nothing can be received into it.
+    UndecidedOverlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
     /// A communicator cannot be made.
@@ -128,9 +136,11 @@ impl Error {
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {
-                Blame::Resource
-            }
+            Self::Busy
+            | Self::NoMemory { .. }
+            | Self::NoSharedMemory { .. }
+            | Self::NoWindow { .. }
+            | Self::Communicator(CommError::Full) => Blame::Resource,
             Self::PeerFailed { .. }
             | Self::PeerFinished { .. }
             | Self::Restarted { .. }
@@ -163,6 +173,13 @@ impl fmt::Display for Error {
             Self::PeerFailed { rank } => write!(
                 f,
                 "rank {rank} was lost: it ended, or no connection to it is left. See its output for the reason"
+            ),
+            Self::NoSharedMemory { rank } => write!(
+                f,
+                "there is no room in shared memory for messages to or from rank {rank}, and no other transport is in use: add tcp \
+                 (TOWLINE_TRANSPORTS=sm,tcp), enlarge the file system (for a container: `--shm-size`) or choose another one \
+                 (TOWLINE_SM_DIRECTORY), or raise the limit of file sizes (ulimit -f). The warning of the launcher says how much is \
+                 needed"
             ),
             Self::PeerFinished { rank, tag, bytes } => {
                 let with_tag = tag.map_or_else(String::new, |tag| format!(" with tag {tag}"));
@@ -208,6 +225,11 @@ impl fmt::Display for Error {
             Self::Layout(why) => why.fmt(f),
             Self::OutOfBuffer(why) => why.fmt(f),
             Self::Overlap => f.write_str("the layout contains some bytes twice, so nothing can be received into it: use one without overlaps"),
+            Self::UndecidedOverlap => f.write_str(
+                "it would take too long to check whether the layout contains some bytes twice, as its interlaced parts have many \
+                 different strides, so nothing can be received into it: list its runs of bytes with `Piece::bytes`, for which the \
+                 check is quick, or receive into contiguous memory",
+            ),
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),

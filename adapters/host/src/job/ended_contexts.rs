@@ -58,6 +58,11 @@ impl EndedContexts {
         since + if ended.left && idle >= LEFT_GRACE && local() { LEFT_GRACE } else { GRACE }
     }
 
+    /// Passes a warning of the engine's rails on to the launcher.
+    pub fn warn(&self, text: &str) {
+        self.launcher.warn(text);
+    }
+
     /// The incarnation of a rank that the engine knows.
     pub fn incarnation(&self, rank: u32) -> u32 {
         self.incarnations.get(rank as usize).copied().unwrap_or(0)

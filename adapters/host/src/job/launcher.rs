@@ -44,6 +44,8 @@ struct LauncherState {
     rejoined: BTreeMap<u32, (u32, u32)>,
     /// When the launcher may be asked again.
     ask_at: Instant,
+    /// Whether a warning was passed on to the launcher.
+    warned: bool,
 }
 
 /// A context that has ended.
@@ -71,6 +73,7 @@ impl Launcher {
             restarted: BTreeMap::new(),
             rejoined: BTreeMap::new(),
             ask_at: Instant::now(),
+            warned: false,
         });
         Self { state, lost_peers: Mutex::default() }
     }
@@ -139,6 +142,14 @@ impl Launcher {
         let mut state = self.lock();
         self.tell_lost_peers(&mut state);
         state.job.abort(code, message)
+    }
+
+    /// Has the launcher print a warning that shared memory lacks room, unless it has printed one for this job before.
+    pub fn warn(&self, text: &str) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.warned, true) {
+            let _ = state.job.warn(text); // without a launcher that can be reached, only the log has the warning
+        }
     }
 
     /// Reports that a context of this process was lost. If it is the only one, the launcher notices the end of the process

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`Error::PeerFailed`](crate::Error::PeerFailed) | the rank has ended, or no path to it is left. [`why_lost`](crate::Communicator::why_lost) gives the reason |
 //! | [`Error::PeerFinished`](crate::Error::PeerFinished) | the rank has finished, or has dropped its world: it receives nothing more, and sends nothing more. Messages that it had sent are received |
+//! | [`Error::NoSharedMemory`](crate::Error::NoSharedMemory) | shared memory has no room for messages to or from the rank, and no other transport is in use |
 //! | [`Error::Restarted`](crate::Error::Restarted) | the rank was started again after this communicator was made: make a new one |
 //!
 //! A receive or probe from [`Any`](crate::Any) source ends with `PeerFailed` once a rank of the communicator has died, until
@@ -131,9 +132,11 @@
 //! |---|---|
 //! | no file descriptor is left when a rank is killed, or stopped for long | The death is noticed, and the stopped rank does not count as dead: a socket is reserved for asking hosts |
 //! | no descriptor is left to connect, or to accept | the connection is tried again until `TOWLINE_TCP_CONNECT_TIMEOUT_MS`, then `PeerFailed` |
-//! | shared memory is full | an error that names the rank, at once; never a bus error |
+//! | shared memory is full, has no inode left, or files may not be long (`ulimit -f`); sm and tcp | Rings shrink. A pair of ranks that gets no ring uses tcp from then on. Everything arrives, and the launcher prints one warning for the job. Tested with 2 to 16 ranks, 4 KiB to 64 MiB, and messages of 1 B to 4 MiB |
+//! | the same, and only sm is named | both ranks of the pair get [`Error::NoSharedMemory`](crate::Error::NoSharedMemory), at once; never a bus error or a signal |
+//! | no descriptor is left to wake a rank that sleeps on its descriptor; sm | the descriptor that watches the peer's process is used for that, or the rank is woken when one is free |
 //! | the smallest rings, socket buffers and staging memory; pools of one entry | all messages arrive, more slowly |
-//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned |
+//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned; a blocking call first waits for operations that were dropped, or for which other threads wait |
 //!
 //! # Attacks
 //!

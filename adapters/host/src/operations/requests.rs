@@ -343,9 +343,11 @@ impl<B, L: Threads> Drop for Operation<B, L> {
             && let Stage::InProgress(request) = self.stage
             && let Some(BoxedBuffer(buffer)) = self.buffer.take()
         {
-            // SAFETY: the buffer came from a box, and was taken out of `self`.
-            let detached = unsafe { DetachedBuffer::new(buffer) };
             let mut engine = self.handle.context.engine.lock();
+            let ends_by_itself = engine.mtl.pml().peer_of(request) != Some(self.handle.context.own_peer());
+            engine.pending.dropped += u32::from(ends_by_itself);
+            // SAFETY: the buffer came from a box, and was taken out of `self`.
+            let detached = unsafe { DetachedBuffer::new(buffer, ends_by_itself) };
             let former = engine.pending.entries.insert(request.to_bits(), Pending::Buffer(detached));
             engine.mtl.pml().notify(request);
             drop(engine);

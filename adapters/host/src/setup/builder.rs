@@ -10,6 +10,7 @@ use towline_core::rail::FullRail;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::job::cards;
 use crate::job::launcher::Launcher;
+use crate::job::processors;
 use crate::settings::config::{Config, process_environment};
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
 use crate::setup::context::{Context, PreparedContext};
@@ -313,6 +314,7 @@ impl<L: Threads> Builder<L> {
         let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
         let limits = engine_limits(&config, ranks * contexts, at_once)?;
         cards::publish(&mut job, &opened, &limits)?;
+        processors::publish(&mut job)?;
         job.exchange(deadline)?;
         cards::check_contexts(&job)?;
 

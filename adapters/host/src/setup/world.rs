@@ -347,7 +347,7 @@ impl<L: Threads> World<L> {
         use towline_core::rail::Rail as _;
         let mut engine = self.context().engine.lock();
         let rails = engine.mtl.pml().rails_mut();
-        (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
+        (0..rails.polled()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
     }
 
     /// The capabilities of each rail in use, in the order of [`rails`](Self::rails).
@@ -360,7 +360,9 @@ impl<L: Threads> World<L> {
     /// ```
     pub fn capabilities(&self) -> Vec<Capabilities> {
         use towline_core::rail::Rail as _;
-        self.context().engine.lock().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
+        let engine = self.context().engine.lock();
+        let rails = engine.mtl.rails();
+        rails.0.iter().take(rails.polled()).map(|rail| rail.attributes().capabilities).collect()
     }
 
     /// Enables or disables a rail, by its index among [`rails`](Self::rails). A disabled rail accepts nothing new; it still

@@ -74,7 +74,7 @@ impl Shared {
         engine.pending.entries.reserve(WAITING_THREADS);
         engine.waits.reserve(WAITING_THREADS);
         let wakeup = WakeupFd::new()?;
-        let wait_set = WaitSet::for_threads(&mut engine.mtl.pml().rails_mut().0, &wakeup)?;
+        let wait_set = WaitSet::for_threads(engine.mtl.pml().rails_mut().polled_mut(), &wakeup)?;
         let state = Arc::new(SharedState {
             locked: Mutex::new(Locked {
                 engine,

@@ -61,6 +61,7 @@ fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRa
     if config.sm.bulk_ring_bytes == 0 {
         sm.bulk_ring_bytes = bulk_ring(&sm.directory, sm.bulk_ring_bytes, local_contexts(job, grid));
     }
+    sm.fit(local_contexts(job, grid));
     towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
 }
 

@@ -31,8 +31,8 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Notes a loss for [`next_failed`](Self::next_failed).
-    pub(in crate::pml) fn note_failed(&mut self, peer: Peer) {
-        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+    pub(crate) fn note_failed(&mut self, peer: Peer) {
+        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| !state.has(FAILURE_UNREPORTED)) {
             state.set(FAILURE_UNREPORTED);
             self.unreported_failures = self.unreported_failures.wrapping_add(1);
         }

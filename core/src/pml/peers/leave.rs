@@ -4,7 +4,7 @@ use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
-use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pml::requests::state::{ANSWERING, Outcome, Phase, RECEIVE};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
@@ -84,6 +84,9 @@ impl<R: Rails> Pml<'_, R> {
             }
             state.inflight = 0;
             let (phase, flags) = (state.phase, state.flags);
+            if phase == Phase::Held || flags & ANSWERING != 0 {
+                self.held_table.remove(slot);
+            }
             if flags & RECEIVE != 0 && phase == Phase::Posted {
                 self.matcher.unpost(slot);
             }
@@ -162,6 +165,7 @@ impl<R: Rails> Pml<'_, R> {
             2 => Lost::TimedOut,
             3 => Lost::Misbehaved,
             4 => Lost::Stalled,
+            5 => Lost::NoRoom,
             _ => Lost::Broken,
         })
     }
@@ -175,5 +179,6 @@ const fn lost_code(why: Lost) -> u8 {
         Lost::TimedOut => 2,
         Lost::Misbehaved => 3,
         Lost::Stalled => 4,
+        Lost::NoRoom => 5,
     }
 }

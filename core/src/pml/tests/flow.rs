@@ -7,6 +7,7 @@ use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::requests::state::Outcome;
 use crate::pml::*;
+use crate::rail::Peer;
 use crate::time::Instant;
 
 /// No peer has credit for an envelope, so every message is held back.
@@ -368,6 +369,79 @@ fn p27_the_next_ask_is_found_in_few_steps() {
     }
     settle(&mut engines);
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// An order in which `count` messages are taken: that of the sends, the reverse, or a random one.
+fn orders(count: u32) -> [Vec<u32>; 3] {
+    let mut random: Vec<u32> = (0..count).collect();
+    let mut state = 7u32;
+    for at in (1..count as usize).rev() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        random.swap(at, (state >> 8) as usize % (at + 1));
+    }
+    [(0..count).collect(), (0..count).rev().collect(), random]
+}
+
+/// All entries that two engines have looked at in searches.
+fn steps(engines: &[Engine]) -> u64 {
+    engines
+        .iter()
+        .map(|engine| {
+            let counters = engine.counters();
+            counters.ask_steps + counters.answer_steps + engine.matcher().counters().steps
+        })
+        .sum()
+}
+
+/// Sends that are held back are found in constant time, whatever the order in which their receives are posted: one after the
+/// other, or all before the first is complete; by tag, or by communicator with any tag.
+#[test]
+fn m10_p27_held_back_messages_are_found_in_few_steps_in_any_order() {
+    for (config, mode) in [(NONE, Mode::Standard), (NONE, Mode::Synchronous), (WIDE, Mode::Standard)] {
+        for (at_once, by_tag) in [(false, true), (true, true), (false, false)] {
+            let most = |count: u32| {
+                let steps = orders(count).map(|order| {
+                    let mut engines = engines(2, Config { requests: count + 2, ..config }, 64, 512);
+                    let data = bytes(10, 1);
+                    let pattern = |one: u32| Pattern { context: one, source: 0, tag: if by_tag { 5 } else { ANY } };
+                    let mut sends: Vec<_> = Vec::new();
+                    for context in 0..count {
+                        // SAFETY: the data stays until the end.
+                        let sent = unsafe { engines[0].isend(Peer(1), context, 5, mode, Span::of(&data)) };
+                        sends.extend(match sent.unwrap() {
+                            Sending::Pending(request) => Some(request),
+                            Sending::Complete => None,
+                        });
+                    }
+                    settle(&mut engines);
+                    let before = steps(&engines);
+                    let mut into = std::vec![[0; 10]; count as usize];
+                    let mut receives = Vec::new();
+                    for (context, into) in order.into_iter().zip(&mut into) {
+                        let receive = recv(&mut engines[1], pattern(context), into);
+                        if at_once {
+                            receives.push(receive);
+                        } else {
+                            finish(&mut engines, 1, receive).unwrap();
+                        }
+                    }
+                    for receive in receives {
+                        finish(&mut engines, 1, receive).unwrap();
+                    }
+                    for request in sends {
+                        finish(&mut engines, 0, request).unwrap();
+                    }
+                    assert!(into.iter().all(|into| *into == data[..]));
+                    settle(&mut engines);
+                    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+                    steps(&engines) - before
+                });
+                steps.into_iter().max().unwrap() as f64 / f64::from(count)
+            };
+            let (few, many) = (most(100), most(3000));
+            assert!(many <= 2.0 * few.max(4.0), "{mode:?} {at_once} {by_tag}: {few} and {many} steps for each message");
+        }
+    }
 }
 
 /// Refusals to a peer whose rail has no room must not delay the refusals to another peer.

@@ -270,7 +270,7 @@ fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
 
 #[test]
 fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_rejoins() {
-    for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled] {
+    for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled, Lost::NoRoom] {
         let mut engines = pair(WIDE, |_, _, _| {});
         let params = engines[1].params();
         assert_eq!(engines[0].why_lost(Peer(1)), None);
