@@ -11,15 +11,9 @@ use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, OwnedCommunicator};
 use crate::threads::levels::Threads;
 use crate::threads::lock::{EngineGuard, EngineLock};
-use crate::values::message::{Source, TAG_MAX, Tag};
+use crate::values::message::{Source, Tag};
+use crate::values::tags::{AGREEMENT as GATHER, BARRIER, BROADCAST, FINISH_TAGS};
 use crate::waiting::no_unwind::no_unwind;
-
-// Tags of the library, above those of programs.
-const BARRIER: u32 = TAG_MAX + 0x100;
-const BROADCAST: u32 = TAG_MAX + 0x200;
-const GATHER: u32 = TAG_MAX + 0x300;
-/// The tags of the rounds of the barrier at the end.
-pub(crate) const FINISH_TAGS: std::ops::Range<u32> = TAG_MAX + 0x400..TAG_MAX + 0x440;
 
 /// The arguments of one rank to [`Communicator::split`]. Ranks may differ in byte order.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -5,6 +5,7 @@ pub(crate) mod collective;
 pub(crate) mod communicator;
 pub(crate) mod failures;
 mod free_requests;
+pub(crate) mod last_messages;
 pub(crate) mod matched_message;
 pub(crate) mod probe;
 pub(crate) mod requests;
