@@ -19,6 +19,7 @@ use towline_net::interfaces::{Filter, survey};
 
 use crate::stdout::out;
 use crate::transports;
+use crate::variables::{Variable, unknown_here, warn_of_unknown_here};
 
 /// Show the transports, which of them would be chosen and why, all settings, and the limits of this machine
 #[derive(clap::Args, Debug)]
@@ -30,7 +31,8 @@ pub struct Arguments {
 
 /// Prints the information. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    match gather() {
+    let reported = warn_of_unknown_here();
+    match gather(reported) {
         Ok(info) => {
             let text = if arguments.json { format!("{:#}", info.json()) } else { info.text() };
             out!("{}\n", text.trim_end());
@@ -86,7 +88,7 @@ struct Info {
     settings: Vec<Setting>,
 }
 
-fn gather() -> Result<Info, String> {
+fn gather(reported: Option<Variable>) -> Result<Info, String> {
     let config = Config::default().with_environment().map_err(|why| why.to_string())?;
     let settings = Config::default().settings().map_err(|why| why.to_string())?;
     let filter = Filter::from_lists(&config.tcp.include, &config.tcp.exclude);
@@ -94,7 +96,7 @@ fn gather() -> Result<Info, String> {
     all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
     let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
     let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
-    let mut chosen = chosen_here();
+    let mut chosen = chosen_here(reported);
     chosen.push(("other host", chosen_elsewhere(&filter)));
     let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
     sizes.push(("payload of an unexpected message, at most".into(), config.unit_bytes.into()));
@@ -109,10 +111,10 @@ fn gather() -> Result<Info, String> {
 }
 
 /// The choice of two ranks on this host, for themselves and for each other.
-fn chosen_here() -> Vec<(&'static str, String)> {
+fn chosen_here(reported: Option<Variable>) -> Vec<(&'static str, String)> {
     let said = std::env::current_exe().and_then(|me| {
         let mut command = Command::new(&me);
-        command.args(["run", "--ranks", "2", "--no-prefix", "--"]).arg(&me).arg("info-rank");
+        command.args(["run", "--ranks", "2", "--no-prefix", "--"]).arg(&me).arg("info-rank").envs(reported);
         command.stdin(Stdio::null()).output()
     });
     let (out, why) = match said {
@@ -203,8 +205,8 @@ impl Info {
             |(name, why): &(String, Option<String>)| json!({"name": name, "works": why.is_none(), "why": why});
         let interface = |(name, address, why): &(String, String, Option<String>)| json!({"name": name, "address": address, "used": why.is_none(), "why": why});
         let setting = |it: &Setting| {
-            json!({"name": it.name, "value": it.value, "unit": it.unit, "origin": it.origin.to_string(),
-                "default": it.default, "variable": it.variable, "help": it.help})
+            json!({"name": it.name, "value": it.value, "unit": it.unit, "possible": it.possible, 
+                "origin": it.origin.to_string(), "default": it.default, "variable": it.variable, "help": it.help})
         };
         let measured = |(name, value, unit): &(&str, String, &str)| json!({"name": name, "value": value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number)), "unit": unit});
         json!({
@@ -216,6 +218,7 @@ impl Info {
             "machine": self.machine.iter().map(measured).collect::<Vec<_>>(),
             "bytes": self.sizes.iter().map(|(what, bytes)| json!({"of": what, "bytes": bytes})).collect::<Vec<_>>(),
             "settings": self.settings.iter().map(setting).collect::<Vec<_>>(),
+            "unknown_variables": unknown_here().iter().map(|it| json!({"name": it.name, "nearest": it.nearest})).collect::<Vec<_>>(),
         })
     }
 

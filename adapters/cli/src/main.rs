@@ -2,14 +2,17 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod info;
+mod mpirun;
+mod numbers;
 mod perf;
 mod run;
 mod soak;
 mod stdout;
 mod transports;
+mod variables;
 
 /// Runs the ranks of a job, measures transports, shows transports and settings, and tests under faults
 #[derive(Parser)]
@@ -35,7 +38,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let mut all = Arguments::command();
+    all.build();
+    let arguments = match mpirun::translate(std::env::args_os().collect(), &all) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("towline: {why}");
+            return 2.into();
+        }
+    };
+    match Arguments::parse_from(arguments).command {
         Command::Run(arguments) => run::run(arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use towline_bootstrap::launch::{self, Host, Launch};
 
+use crate::numbers::number;
+use crate::variables;
+
 /// Start N ranks of a program, and end them together
 ///
 /// Exit status: 0 if all ranks ended well, otherwise the status of the first rank that failed (128 + n if signal n
@@ -14,7 +17,7 @@ use towline_bootstrap::launch::{self, Host, Launch};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Number of ranks [default: one for each slot of the hosts]
-    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["hosts", "agent"])]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0, u32::MAX), required_unless_present_any = ["hosts", "agent"])]
     ranks: Option<u32>,
 
     /// Transports to use, such as sm,tcp [default: all]
@@ -22,7 +25,7 @@ pub struct Arguments {
     transport: Vec<String>,
 
     /// Links to each peer, for transports that support several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = number(1, 64))]
     links: Option<u32>,
 
     /// Run on the hosts in a file: one `host [slots=N]` on each line, filled in order
@@ -46,11 +49,11 @@ pub struct Arguments {
     variables: Vec<String>,
 
     /// End the job after this time, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
     /// Time between SIGTERM and SIGKILL when the job is ended, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5", allow_negative_numbers = true)]
     grace: Duration,
 
     /// Let the other ranks go on when a rank fails
@@ -112,11 +115,15 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
         Some(path) => {
             let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
             let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
-            Host::parse_list(&text).map_err(|why| named(&why))?
+            let hosts = Host::parse_list(&text).map_err(|why| named(&why))?;
+            if hosts.is_empty() {
+                return Err(named(&"the file names no host: write `host` or `host slots=N` on each line"));
+            }
+            hosts
         }
     };
     let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
-    check(&arguments)?;
+    let reported = check(&arguments)?;
     let mut command = arguments.command.into_iter();
     let program = command
         .next()
@@ -127,6 +134,7 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.transports = arguments.transport;
     launch.links = arguments.links;
     launch.variables = arguments.variables.iter().filter_map(|variable| assignment(variable)).collect();
+    launch.variables.extend(reported);
     launch.time_limit = arguments.timeout;
     launch.grace = arguments.grace;
     launch.keep_going = arguments.keep_going;
@@ -142,9 +150,14 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     Ok(launch)
 }
 
-/// Checks the settings that ranks will find in their environment.
-fn check(arguments: &Arguments) -> Result<(), String> {
+/// Checks the settings that ranks will find in their environment, and warns of variables that are probably mistakes. Returns the
+/// variable that says so to the ranks.
+fn check(arguments: &Arguments) -> Result<Option<(OsString, OsString)>, String> {
     let given: Vec<_> = arguments.variables.iter().rev().filter_map(|variable| assignment(variable)).collect();
+    let transports = (!arguments.transport.is_empty()).then(|| arguments.transport.join(","));
+    let links = arguments.links.map(|links| links.to_string());
+    let options = [("--transport", "TOWLINE_TRANSPORTS", transports), ("--links", "TOWLINE_LINKS", links)];
+    variables::check_given(&given, &options)?;
     let lookup = |name: &str| match name {
         "TOWLINE_TRANSPORTS" if !arguments.transport.is_empty() => Some(arguments.transport.join(",")),
         "TOWLINE_LINKS" if arguments.links.is_some() => arguments.links.map(|links| links.to_string()),
@@ -155,7 +168,11 @@ fn check(arguments: &Arguments) -> Result<(), String> {
             value.map(|value| value.to_string_lossy().into_owned())
         }
     };
-    towline::Config::default().settings_from(lookup).map(drop).map_err(|why| why.to_string())
+    let settings = towline::Config::default().settings_from(lookup).map_err(|why| why.to_string())?;
+    let strict = settings.iter().any(|setting| setting.name == "strict" && setting.value == "true");
+    variables::warn_of_unset(&arguments.variables);
+    let own = std::env::vars_os().filter(|_| arguments.hosts.is_none());
+    variables::warn_of_unknown(given.into_iter().chain(own).map(|(name, _)| name), strict)
 }
 
 /// The name and value of a variable. `None` if its value is to be taken from this environment and it is not set.
@@ -166,7 +183,11 @@ fn assignment(variable: &str) -> Option<(OsString, OsString)> {
     }
 }
 
+/// The longest time, in seconds: 31 years.
+const LONGEST: f64 = 1e9;
+
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
+    let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds, such as 1.5".to_string())?;
+    let time = Some(seconds).filter(|seconds| (0.0..=LONGEST).contains(seconds));
+    time.map(Duration::from_secs_f64).ok_or_else(|| format!("it is not a time; possible: 0 to {LONGEST} seconds"))
 }

@@ -51,8 +51,9 @@ fn an_unavailable_transport_has_a_reason() {
     let info = json(&broken);
     let sm = named(&info["transports"], "name", "sm");
     assert!(sm["works"] == false && sm["why"].as_str().unwrap().contains("/nowhere/at/all"), "{sm}");
+    // The directory was asked for, so a job does not go on without it.
     let choice = named(&info["chosen"], "for", "same host")["choice"].as_str().unwrap().to_string();
-    assert!(choice.contains("tcp taken"), "{choice}");
+    assert!(choice.starts_with("none: ") && choice.contains("correct or unset TOWLINE_SM_DIRECTORY"), "{choice}");
     // Verbs needs a device, a driver, a library, and the build feature.
     let verbs = named(&info["transports"], "name", "verbs");
     let reasons = ["--features verbs", "no RDMA device", "libibverbs", "no port can be used"];
@@ -67,6 +68,17 @@ fn an_invalid_variable_is_named() {
     let output = info(&[], &[("TOWLINE_LINKS", "many")]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("TOWLINE_LINKS"), "{said}");
+}
+
+#[test]
+fn an_unknown_variable_is_named_once_with_the_nearest_setting() {
+    let output = info(&["--json"], &[("TOWLINE_SPINN_US", "1")]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("did you mean TOWLINE_SPIN_US?"), "{said}");
+    assert_eq!(said.matches("TOWLINE_SPINN_US").count(), 1, "{said}");
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["unknown_variables"][0]["name"], "TOWLINE_SPINN_US");
+    assert_eq!(info["unknown_variables"][0]["nearest"], "TOWLINE_SPIN_US");
 }
 
 #[test]

@@ -64,6 +64,19 @@ pub struct Config {
     pub bandwidth_megabytes_per_second: u32,
 }
 
+/// Slots of the ring for short frames that only control frames may take, beside one of the longest frames.
+const EXTRA_CONTROL_SLOTS: u32 = 16;
+
+/// Bytes of the longest frame that a ring of `ring` bytes allows; 0 if it allows none. `reserves`: slots are reserved for control
+/// frames. With a quarter of the ring not yet returned, a frame, padding before it, and the reserved slots must fit.
+pub(crate) const fn longest_frame(ring: u32, reserves: bool) -> u32 {
+    let slots = ring / SLOT as u32;
+    let (parts, extra) = if reserves { (3, EXTRA_CONTROL_SLOTS) } else { (2, 0) };
+    let longest = (slots - slots / 4).saturating_sub(extra + 1) / parts * SLOT as u32;
+    let longest = longest.saturating_sub(PREFIX as u32);
+    if longest < MAX_LEN { longest } else { MAX_LEN }
+}
+
 impl Config {
     /// Defaults for rank `rank` of `ranks` in job `job`.
     pub fn new(job: u64, rank: u32, ranks: u32) -> Self {
@@ -136,11 +149,8 @@ impl Config {
         if (self.eager_ring_bytes, self.bulk_ring_bytes) == before {
             return;
         }
-        // As `can_hold` demands; the ring for short frames has 16 reserved slots beyond those for one of the longest frames.
-        let usable = |ring: u32| ring / SLOT as u32 - ring / SLOT as u32 / 4;
-        let longest = |slots: u32| slots * SLOT as u32 - PREFIX as u32;
-        self.eager_limit_bytes = self.eager_limit_bytes.min(longest((usable(self.eager_ring_bytes) - 17) / 3));
-        self.bulk_limit_bytes = self.bulk_limit_bytes.min(longest((usable(self.bulk_ring_bytes) - 1) / 2));
+        self.eager_limit_bytes = self.eager_limit_bytes.min(longest_frame(self.eager_ring_bytes, true));
+        self.bulk_limit_bytes = self.bulk_limit_bytes.min(longest_frame(self.bulk_ring_bytes, false));
         log::info!(
             "shared memory is short: rings of {} and {} B instead of {} and {} B",
             self.eager_ring_bytes,
@@ -150,9 +160,10 @@ impl Config {
         );
     }
 
-    /// Slots of the ring for short frames that only control frames may take: enough for one of the longest, and 16 more.
+    /// Slots of the ring for short frames that only control frames may take: enough for one of the longest, and
+    /// [`EXTRA_CONTROL_SLOTS`] more.
     pub(crate) fn control_slots(&self) -> u32 {
-        slots_for(self.eager_limit_bytes) + 16
+        slots_for(self.eager_limit_bytes) + EXTRA_CONTROL_SLOTS
     }
 
     /// Whether the settings are possible.
@@ -161,22 +172,29 @@ impl Config {
         if self.ranks == 0 || self.ranks > 1 << 20 || self.rank >= self.ranks {
             return impossible("rank must be below ranks, and ranks at most 2^20");
         }
-        for (ring, limit, name, reserved) in [
-            (self.eager_ring_bytes, self.eager_limit_bytes, "eager", self.control_slots()),
-            (self.bulk_ring_bytes, self.bulk_limit_bytes, "bulk", 0),
+        for (ring, limit, name, reserves) in [
+            (self.eager_ring_bytes, self.eager_limit_bytes, "eager", true),
+            (self.bulk_ring_bytes, self.bulk_limit_bytes, "bulk", false),
         ] {
             let slots = ring / SLOT as u32;
             if !ring.is_power_of_two() || !(8..=MAX_SLOTS).contains(&slots) {
-                return impossible(&format!("{name}_ring_bytes must be a power of two from 512 B to 64 MiB"));
-            }
-            if limit < HEAD as u32 || limit > MAX_LEN || limit as usize + PREFIX > ring as usize {
-                return impossible(&format!("{name}_limit_bytes must be at least {HEAD} and fit the ring"));
-            }
-            if !can_hold(ring, limit, reserved) {
                 return impossible(&format!(
-                    "{name}_limit_bytes is too long for {name}_ring_bytes: enlarge the ring fourfold"
+                    "{name}_ring_bytes is {ring}, but must be a power of two from 512 B to 64 MiB"
                 ));
             }
+            let longest = longest_frame(ring, reserves);
+            if limit < HEAD as u32 || limit > longest {
+                return impossible(&format!(
+                    "{name}_limit_bytes is {limit}, but must be {HEAD} to {longest} with a ring of {ring} bytes: change the limit, \
+                     or enlarge the ring"
+                ));
+            }
+        }
+        if self.single_copy_bytes > self.single_copy_limit_bytes {
+            return impossible(&format!(
+                "single_copy_bytes is {}, above single_copy_limit_bytes, which is {}: 0 switches single copy off",
+                self.single_copy_bytes, self.single_copy_limit_bytes
+            ));
         }
         if self.single_copy_limit_bytes > 1 << 30 {
             return impossible("single_copy_limit_bytes must be at most 1 GiB");

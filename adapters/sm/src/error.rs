@@ -6,7 +6,6 @@ use std::{fmt, io};
 use towline_core::error::Blame;
 
 /// A rail could not be opened.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A setting is impossible; the text names it and says why.
@@ -90,7 +89,11 @@ impl fmt::Display for OpenError {
                 "{} is not a segment of this version of Towline: all ranks of a job must run the same version",
                 path.display()
             ),
-            Self::System { doing, path, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
+            Self::System { doing, path, error } => write!(
+                f,
+                "cannot {doing} {}: {error}; check the directory (TOWLINE_SM_DIRECTORY) and the limits of this process",
+                path.display()
+            ),
         }
     }
 }
@@ -107,6 +110,8 @@ impl std::error::Error for OpenError {
 fn directory_of(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
+
+towline_core::debug_as_display!(OpenError);
 
 /// The error for a system call that failed on `path`.
 pub(crate) fn system_error(doing: &'static str, path: &Path, error: io::Error) -> OpenError {

@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(
             Report { peer: Peer(3), rails: &rails }.to_string(),
             "peer 3: tcp not taken (exclusivity 0 is lower than 50 of sm), sm taken (exclusivity 50), \
-             dpu not taken (unreachable: the peer published no card for this rail), \
+             dpu not taken (unreachable: the peer published no card for this rail: its own log or warnings say why), \
              none not taken (it has neither send nor put nor get)"
         );
     }

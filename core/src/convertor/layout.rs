@@ -208,7 +208,7 @@ impl<'l> Layout<'l> {
 }
 
 /// Why a layout cannot be built.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -241,8 +241,10 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
+crate::debug_as_display!(LayoutError);
+
 /// A layout reaches out of a buffer, by this number of bytes. It is the caller's fault.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BoundsError {
     /// Before its start.
@@ -261,3 +263,5 @@ impl fmt::Display for BoundsError {
 }
 
 impl core::error::Error for BoundsError {}
+
+crate::debug_as_display!(BoundsError);

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// A rail did not take a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
@@ -46,8 +46,10 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+crate::debug_as_display!(SendError);
+
 /// Why a rail does not reach a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Unreachable {
@@ -74,7 +76,7 @@ pub enum Unreachable {
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoCard => "the peer published no card for this rail",
+            Self::NoCard => "the peer published no card for this rail: its own log or warnings say why",
             Self::BadCard => "the peer's card is malformed: use the same version and settings of towline on all hosts",
             Self::Version => {
                 "the peer's rail has another protocol version: use the same version of towline on all hosts"
@@ -96,6 +98,8 @@ impl fmt::Display for Unreachable {
 }
 
 impl core::error::Error for Unreachable {}
+
+crate::debug_as_display!(Unreachable);
 
 /// Why a peer was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

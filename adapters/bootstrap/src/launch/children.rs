@@ -98,7 +98,12 @@ impl Children {
             io::ErrorKind::PermissionDenied => 126,
             _ => 1,
         };
-        (format!("cannot start `{}`: {why}", self.start.program.to_string_lossy()), code)
+        let advice = match code {
+            127 => "; check its name and path (a program in this directory is `./NAME`)",
+            126 => "; make it executable by `chmod +x`",
+            _ => towline_net::advice(why),
+        };
+        (format!("cannot start `{}`: {why}{advice}", self.start.program.to_string_lossy()), code)
     }
 
     /// Sends a signal to the process groups of all ranks that have not ended.

@@ -2,8 +2,9 @@
 
 use std::{fmt, io};
 
+use towline_net::advice;
+
 /// Why a job could not be started.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// A job of 0 ranks was asked for.
@@ -41,9 +42,13 @@ pub enum LaunchError {
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRanks => f.write_str("a job needs at least 1 rank, and 0 were asked for"),
+            Self::NoRanks => f.write_str("a job needs at least 1 rank, and 0 were asked for: ask for more by -n"),
             Self::TooManyRanks { ranks } => {
-                write!(f, "{ranks} ranks were asked for, and a job can have at most {}", crate::RANKS_MAX)
+                write!(
+                    f,
+                    "{ranks} ranks were asked for, and a job can have at most {}: ask for fewer",
+                    crate::RANKS_MAX
+                )
             }
             Self::TooFewSlots { ranks, slots } => {
                 write!(
@@ -56,9 +61,11 @@ impl fmt::Display for LaunchError {
                 "{ranks} ranks on this host need {needed} open files, and the limit is {limit}: raise the limit (`ulimit -Hn`), or use \
                  fewer ranks or more hosts"
             ),
-            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::System { what, source } => write!(f, "cannot {what}: {source}{}", advice(source)),
         }
     }
 }
 
 impl std::error::Error for LaunchError {}
+
+towline_core::debug_as_display!(LaunchError);

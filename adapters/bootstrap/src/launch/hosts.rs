@@ -51,7 +51,7 @@ impl Host {
 }
 
 /// A malformed line of a hosts file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct HostsError {
     /// The line's number, from 1.
     pub line: usize,
@@ -66,6 +66,8 @@ impl fmt::Display for HostsError {
 }
 
 impl std::error::Error for HostsError {}
+
+towline_core::debug_as_display!(HostsError);
 
 /// Fills the hosts one after another, up to their slots. Hosts without a rank are left out. The error is the total
 /// number of slots.

@@ -98,7 +98,10 @@ impl JobState {
     pub(super) fn join(&mut self, me: u32, out: &mut Vec<Message>) -> Result<(), String> {
         let rank = self.ranks.get_mut(me as usize).ok_or("the job has no such rank")?;
         if rank.connected {
-            return Err(format!("rank {me} is connected already"));
+            return Err(format!(
+                "rank {me} is connected already: a rank is one process, and joins once. A program that a rank starts must not be a \
+                 rank itself: unset TOWLINE_RANK, TOWLINE_SIZE, TOWLINE_ROOT, TOWLINE_JOB and TOWLINE_KEY for it"
+            ));
         }
         (rank.connected, rank.ended) = (true, false);
         rank.incarnation += 1;

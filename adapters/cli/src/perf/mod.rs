@@ -17,8 +17,10 @@ mod plan;
 pub mod rank;
 mod repetition;
 
+use crate::numbers::number;
 use crate::stdout::out;
 use crate::transports::{ALL, STANDARD, why_unavailable};
+use crate::variables::{Variable, warn_of_unknown_here};
 use chart::Kind;
 use plan::{Mode, Size, measures};
 use repetition::{Repetition, Row, format_value};
@@ -51,11 +53,11 @@ pub struct Arguments {
     sizes: Vec<Size>,
 
     /// Links between the two ranks, for transports that support several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = number(1, 64))]
     links: Option<u32>,
 
     /// Number of steady repetitions of each measurement [default: 7, or 3 with --quick]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = number(1, 10_000))]
     repeat: Option<u32>,
 
     /// Write all values to a file, one JSON object on each line
@@ -83,6 +85,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
+    let reported = warn_of_unknown_here();
     let transports = transports(&arguments.transport)?;
     let named = |path: &PathBuf, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let mut json = match &arguments.json {
@@ -105,7 +108,7 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     bar.suspend(print_header);
     let seconds = 50 / transports.len() as u64;
     for transport in &transports {
-        one_transport(arguments, transport, seconds, &bar, |row| {
+        one_transport(arguments, transport, seconds, (&bar, &reported), |row| {
             if let Some((path, file)) = &mut json {
                 writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
             }
@@ -126,7 +129,11 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
 fn transports(asked: &[String]) -> Result<Vec<String>, String> {
     if !asked.is_empty() {
         return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
-            Some(unknown) => Err(format!("there is no transport `{unknown}`; there are {}", ALL.join(", "))),
+            Some(name) => Err(format!(
+                "`{name}` {}; possible: {}",
+                towline_settings::unknown("transport", name, &ALL),
+                ALL.join(", ")
+            )),
             None => Ok(asked.to_vec()),
         };
     }
@@ -136,7 +143,11 @@ fn transports(asked: &[String]) -> Result<Vec<String>, String> {
         why.is_none()
     };
     let working: Vec<String> = STANDARD.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
-    if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }
+    if working.is_empty() {
+        Err("no transport works here, for the reasons above; `towline info` says more".into())
+    } else {
+        Ok(working)
+    }
 }
 
 /// Launches two ranks for one transport, and passes each row to `take` as soon as it is complete.
@@ -144,13 +155,14 @@ fn one_transport(
     arguments: &Arguments,
     transport: &str,
     seconds: u64,
-    bar: &ProgressBar,
+    (bar, reported): (&ProgressBar, &Option<Variable>),
     mut take: impl FnMut(Row) -> Result<(), String>,
 ) -> Result<(), String> {
     let me = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
     let repeat = arguments.repeat.unwrap_or(if arguments.quick { 3 } else { 7 });
     let mut command = Command::new(&me);
     command.args(["run", "--ranks", "2", "--no-prefix", "--transport", transport]);
+    command.envs(reported.clone());
     if let Some(links) = arguments.links {
         command.args(["--links", &links.to_string()]);
     }
@@ -238,9 +250,9 @@ fn print_footer(rows: &[Row]) {
     );
     let unsteady = rows.iter().filter(|row| row.steady == 0).count();
     if unsteady != 0 {
-        println!(
+        out!(
             "In {unsteady} of {} measurements the machine was never steady, since it has other work. Their medians are of all \
-             repetitions and are not reliable.",
+             repetitions and are not reliable.\n",
             rows.len()
         );
     }

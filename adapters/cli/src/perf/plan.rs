@@ -106,7 +106,10 @@ impl FromStr for Mode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| format!("`{name}` is not a mode"))
+        let names = Self::ALL.map(Self::name);
+        let unknown =
+            || format!("it {}; possible: {}", towline_settings::unknown("mode", name, &names), names.join(", "));
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::values::address::Address;
 /// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1 (numbered from 0)");
 /// # Ok::<(), towline::SetupError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// As many operations are in progress as [`Config::requests`](crate::Config::requests) allows.
@@ -112,6 +112,23 @@ pub enum Error {
     OutOfWindow {
         /// The rank whose part it is.
         rank: u32,
+        /// The first byte of the operation.
+        offset: u64,
+        /// How many bytes it accesses.
+        bytes: u64,
+        /// The length of the rank's part in bytes.
+        len: u64,
+    },
+    /// The offset of an atomic operation is not a multiple of the size of its words.
+    Unaligned {
+        /// The rank whose part it is.
+        rank: u32,
+        /// The offset in bytes.
+        offset: u64,
+        /// The size of a word in bytes.
+        word: u64,
+        /// The length of the rank's part in bytes.
+        len: u64,
     },
     /// A rank refused a one-sided operation on its part of a window.
     Refused {
@@ -120,8 +137,13 @@ pub enum Error {
         /// Why.
         why: Denied,
     },
-    /// There is no such atomic operation on words of this type, or the offset is not a multiple of their size.
-    NoSuchOperation,
+    /// There is no such atomic operation on words of this type.
+    NoSuchOperation {
+        /// The operation: an [`AtomicOp`](crate::AtomicOp), or `CompareAndSwap`.
+        operation: &'static str,
+        /// The type of the words.
+        word: &'static str,
+    },
 }
 
 impl Error {
@@ -144,8 +166,9 @@ impl Error {
             Self::PeerFailed { .. }
             | Self::PeerFinished { .. }
             | Self::Restarted { .. }
-            | Self::NoCommunicator { .. }
-            | Self::Refused { .. } => Blame::Peer,
+            | Self::NoCommunicator { .. } => Blame::Peer,
+            // The owner dropped the memory. The rights and the limits of a part are known to the caller.
+            Self::Refused { why: Denied::NoMemory, .. } => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -233,22 +256,45 @@ impl fmt::Display for Error {
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),
+            Self::Communicator(CommError::Full) => {
+                f.write_str("there is no room for another communicator: drop some, or raise TOWLINE_COMMUNICATORS")
+            }
             Self::Communicator(why) => why.fmt(f),
             Self::NoWindow { rank } => write!(
                 f,
                 "rank {rank} has not enough memory for its part of the window, or too many windows: make it smaller, or drop others"
             ),
-            Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
+            Self::OutOfWindow { rank, offset, bytes, len } => write!(
+                f,
+                "an operation on {bytes} bytes from offset {offset} on reaches beyond rank {rank}'s part of the window, which has \
+                 {len} bytes: stay within `Window::len`, or make a larger window"
+            ),
+            Self::Unaligned { rank, offset, word, len } => write!(
+                f,
+                "an atomic operation on a word of {word} bytes at offset {offset} of rank {rank}'s part of the window, which has \
+                 {len} bytes, is impossible: use an offset that is a multiple of {word}"
+            ),
+            Self::Refused { rank, why: Denied::NoRight } => write!(
+                f,
+                "this program began an operation on rank {rank}'s part of the window without the right for it: use an operation that \
+                 the rank allows, or have the rank allow it in `window_with`"
+            ),
+            Self::Refused { rank, why: Denied::NoMemory } => write!(
+                f,
+                "rank {rank} has dropped its part of the window: have all ranks end the window together by `Window::close`"
+            ),
             Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
-            Self::NoSuchOperation => f.write_str(
-                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size: use another \
-                 operation or offset",
+            Self::NoSuchOperation { operation, word } => write!(
+                f,
+                "there is no atomic operation {operation} on words of type {word}: use words of another type, or another operation"
             ),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+towline_core::debug_as_display!(Error);
 
 impl From<LayoutError> for Error {
     fn from(why: LayoutError) -> Self {
@@ -285,9 +331,10 @@ impl<B> fmt::Display for Failed<B> {
     }
 }
 
+/// The text of [`Display`](fmt::Display), since `main` prints an error this way.
 impl<B> fmt::Debug for Failed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failed").field("error", &self.error).finish_non_exhaustive()
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -2,5 +2,7 @@
 
 pub(crate) mod cards;
 pub(crate) mod ended_contexts;
+pub(crate) mod joined;
 pub(crate) mod launcher;
 pub(crate) mod processors;
+pub(crate) mod warnings;

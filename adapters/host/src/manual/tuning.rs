@@ -43,7 +43,7 @@
 //! | `TOWLINE_REQUESTS` | `65536` | Most operations in progress at a time; entries that were never used take no memory |
 //! | `TOWLINE_UNEXPECTED` | `0` | Envelopes for messages that arrive before their receive is posted, for all peers together; 0 for 128 for each peer, and at least 4096 |
 //! | `TOWLINE_UNITS` | `0` | Payload units for messages that arrive before their receive is posted, for all peers together; 0 for 32 for each peer, and at least 1024 |
-//! | `TOWLINE_UNIT_BYTES` | `65536` B | Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB |
+//! | `TOWLINE_UNIT_BYTES` | `65536` B | Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless this or `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB |
 //! | `TOWLINE_COMMUNICATORS` | `256` | Most communicators |
 //! | `TOWLINE_SPIN_US` | `50` us | How long a waiting rank polls, and yields the processor now and then, if no rank has to share its processor |
 //! | `TOWLINE_YIELD_US` | `200` us | How long a waiting rank then yields the processor after each poll, before it sleeps; not where another program keeps the processor then |
@@ -55,6 +55,7 @@
 //! | `TOWLINE_ENCRYPT` | `between-hosts` | When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key |
 //! | `TOWLINE_CHECKSUM` | `false` | Whether frames of tcp have checksums of the library, beside those of the network; frames of udp always have them |
 //! | `TOWLINE_LINK_WINDOW` | `256` | Most unacknowledged frames to one peer, for each link with acknowledgements: a power of two from 4 to 1024 |
+//! | `TOWLINE_STRICT` | `false` | Whether warnings about the start of a job are errors: an unknown variable whose name begins with `TOWLINE_`, and a transport that is left out because it does not work |
 //!
 //! <!-- end -->
 //!

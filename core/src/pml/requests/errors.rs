@@ -7,7 +7,7 @@ use crate::pml::requests::request::Status;
 use crate::rail::Peer;
 
 /// Why an operation ended without success.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
@@ -55,13 +55,25 @@ impl fmt::Display for Failure {
                 "the message from peer {} with tag {} has {} bytes, the receive took {}: post a larger one",
                 status.peer.0, status.tag, status.received, status.delivered
             ),
-            Self::Cancelled => f.write_str("the receive was cancelled before it matched"),
-            Self::PeerFailed(peer) => write!(f, "peer {} was lost before the operation was complete", peer.0),
+            Self::Cancelled => f.write_str("the receive was cancelled by the caller before it matched"),
+            Self::PeerFailed(peer) => write!(
+                f,
+                "peer {} was lost before the operation was complete: go on without it, or wait for its replacement",
+                peer.0
+            ),
             Self::PeerClosed { peer, tag, bytes: None } => {
-                write!(f, "peer {} ended, and sent no message with tag {tag}", peer.0)
+                write!(
+                    f,
+                    "peer {} ended, and sent no message with tag {tag}: have it send one before it ends, or do not wait for it",
+                    peer.0
+                )
             }
             Self::PeerClosed { peer, tag, bytes: Some(bytes) } => {
-                write!(f, "peer {} ended before it received the message of {bytes} bytes with tag {tag}", peer.0)
+                write!(
+                    f,
+                    "peer {} ended before it received the message of {bytes} bytes with tag {tag}: have it receive all messages first",
+                    peer.0
+                )
             }
             Self::Restarted(peer) => say_restarted(f, *peer),
             Self::NotReady(peer) => {
@@ -73,18 +85,23 @@ impl fmt::Display for Failure {
             }
             Self::NoCommunicator(status) => write!(
                 f,
-                "peer {} deleted the communicator before it received the message of {} bytes with tag {}",
+                "peer {} deleted the communicator before it received the message of {} bytes with tag {}: have it receive all messages \
+                 first",
                 status.peer.0, status.received, status.tag
             ),
-            Self::NoRequest => f.write_str("no such request: its outcome was taken already, or it never existed"),
+            Self::NoRequest => f.write_str(
+                "no such request: its outcome was taken already, or it never existed; take each outcome once",
+            ),
         }
     }
 }
 
 impl core::error::Error for Failure {}
 
+crate::debug_as_display!(Failure);
+
 /// Why an operation was not accepted. Nothing was begun, and the memory still belongs to the caller.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
@@ -118,15 +135,17 @@ impl fmt::Display for Refusal {
         match self {
             Self::Busy => f.write_str("all requests are in use: take outcomes first, or set up with more requests"),
             Self::NoPeer(peer) => write!(f, "peer {} was never added, or was deleted: add it first", peer.0),
-            Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
-            Self::PeerClosed(peer) => write!(f, "peer {} has ended", peer.0),
+            Self::PeerFailed(peer) => write!(f, "peer {} was lost: go on without it, or wait for its replacement", peer.0),
+            Self::PeerClosed(peer) => write!(f, "peer {} has ended: go on without it", peer.0),
             Self::Restarted(peer) => say_restarted(f, *peer),
-            Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid"),
+            Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid: pass those of an existing communicator"),
         }
     }
 }
 
 impl core::error::Error for Refusal {}
+
+crate::debug_as_display!(Refusal);
 
 /// Writes the message of both `Restarted` errors.
 pub(in crate::pml) fn say_restarted(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {
