@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod doctor;
+mod generate;
 mod info;
 mod mpirun;
 mod numbers;
@@ -13,10 +15,11 @@ mod soak;
 mod stdout;
 mod transports;
 mod variables;
+mod version;
 
-/// Runs the ranks of a job, measures transports, shows transports and settings, and tests under faults
+/// Runs the ranks of a job, measures transports, shows transports and settings, checks hosts, and tests under faults
 #[derive(Parser)]
-#[command(name = "towline", version)]
+#[command(name = "towline", version = version::NUMBER, long_version = version::text())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -27,11 +30,16 @@ enum Command {
     Run(run::Arguments),
     Perf(perf::Arguments),
     Info(info::Arguments),
+    Doctor(doctor::Arguments),
     Soak(soak::Arguments),
+    Completions(generate::Completions),
+    Man(generate::Man),
     #[command(hide = true)]
     PerfRank(perf::rank::Arguments),
     #[command(hide = true)]
     InfoRank,
+    #[command(hide = true)]
+    DoctorRank,
     #[cfg(feature = "sim")]
     #[command(hide = true)]
     SoakRank(soak::rank::Arguments),
@@ -51,6 +59,10 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::DoctorRank => doctor::rank(),
+        Command::Completions(arguments) => generate::completions(&arguments, &Arguments::command()),
+        Command::Man(arguments) => generate::man(&arguments, &Arguments::command()),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
         Command::InfoRank => info::rank(),

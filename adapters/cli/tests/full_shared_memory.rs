@@ -326,6 +326,26 @@ fn p1_a_limit_on_the_size_of_files_is_kept_without_a_signal() {
     );
 }
 
+/// The launcher's own output may be a file, too. Its ranks have the signal as usual.
+#[test]
+fn a_launcher_whose_output_file_may_not_be_longer_is_not_ended_by_a_signal() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("output-{}", std::process::id()));
+    let run = |script: &str| {
+        let output = std::fs::File::create(&path).unwrap();
+        let mut command = Command::new("prlimit");
+        command.args(["--fsize=4096", env!("CARGO_BIN_EXE_towline"), "run", "-n", "1", "--", "sh", "-c", script]);
+        let ended = command.stdout(output).output().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        (ended, text)
+    };
+    let (ended, text) = run("i=0; while [ $i -lt 1000 ]; do echo line $i; i=$((i + 1)); done");
+    assert!(ended.status.code().is_some() && text.len() <= 4096, "{ended:?}");
+    let (ended, text) = run("grep SigIgn /proc/self/status");
+    let mask = text.split_ascii_whitespace().last().and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    assert_eq!((ended.status.code(), mask.map(|mask| mask >> 24 & 1)), (Some(0), Some(0)), "{text} {ended:?}");
+}
+
 /// Any number of ranks, any room, any length of messages: everything arrives, or all ranks that are concerned get errors. Part of the
 /// thorough checks: `host-tests/scripts/full-memory`.
 #[test]

@@ -90,3 +90,34 @@ fn a_reader_that_closes_early_causes_no_error() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(128 + 13));
 }
+
+#[test]
+fn names_and_a_text_select_rows() {
+    let shown = |arguments: &[&str]| {
+        let output = info(arguments, &[("TOWLINE_SM_LIVENESS_MS", "77")]);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = shown(&["TOWLINE_SM_LIVENESS_MS"]);
+    assert_eq!(one.lines().count(), 2, "{one}");
+    assert!(one.contains("77") && one.contains("environment") && one.contains("[default: 250]"), "{one}");
+    assert_eq!(shown(&["sm.liveness_ms"]), one);
+    let sm = shown(&["sm"]);
+    assert!(
+        sm.contains("Transports\n  sm ") && sm.contains("TOWLINE_SM_DIRECTORY") && !sm.contains("TOWLINE_TCP"),
+        "{sm}"
+    );
+    let found = shown(&["--filter", "receive buffer"]);
+    assert!(found.contains("a socket's receive buffer") && !found.contains("Transports"), "{found}");
+    let json: Value = serde_json::from_str(&shown(&["--json", "settings", "--filter", "LINKS"])).unwrap();
+    assert_eq!(named(&json["settings"], "name", "links")["variable"], "TOWLINE_LINKS");
+    assert_eq!(json["machine"], Value::Array(vec![]));
+    for (arguments, words) in [
+        (["spinn"], ["`spinn`", "--filter spinn"]),
+        (["--filter=no such thing"], ["nothing contains", "no such thing"]),
+    ] {
+        let output = info(&arguments, &[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && words.iter().all(|word| said.contains(word)), "{said}");
+    }
+}

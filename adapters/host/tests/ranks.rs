@@ -251,6 +251,51 @@ fn forgotten_operations_do_not_let_a_scope_end_early() {
     }
 }
 
+/// More messages than the receiver has room for: the last ones are held back, and can be cancelled. Those that have left arrive.
+#[test]
+fn m14_a_send_that_is_held_back_is_cancelled_and_one_that_has_left_arrives() {
+    for transport in transports(&TRANSPORTS) {
+        common::ranks_with(
+            2,
+            |builder| builder.transports(transport).configure(|config| (config.unexpected, config.units) = (8, 8)),
+            |world| {
+                const COUNT: u32 = 40;
+                world.barrier().unwrap(); // before they are connected, no message leaves
+                if world.rank() == 0 {
+                    let mut requests: Vec<_> =
+                        (0..COUNT).map(|tag| world.issend(1, 1, vec![tag; 3]).unwrap()).collect();
+                    // From the end, since the first ones have left.
+                    let kept = (0..COUNT).rev().find(|at| !requests[*at as usize].cancel()).unwrap();
+                    assert!((1..COUNT - 20).contains(&kept), "{transport}: {kept} is the last one that has left");
+                    for request in requests.split_off(kept as usize + 1) {
+                        let failed = request.wait().unwrap_err();
+                        assert_eq!((failed.error, failed.buffer.len()), (Error::Cancelled, 3));
+                    }
+                    // In a scope, the error of a cancelled send is the error of the scope.
+                    let text = [0u32; 3];
+                    let ended = world.scope(|s| {
+                        assert!(s.issend(1, 1, &text)?.cancel());
+                        Ok::<(), Error>(())
+                    });
+                    assert_eq!(ended, Err(Error::Cancelled));
+                    world.isend(1, 2, vec![kept]).unwrap().wait().unwrap();
+                    requests.into_iter().for_each(|request| drop(request.wait().unwrap()));
+                } else {
+                    let mut kept = [0];
+                    world.recv(0, 2, &mut kept).unwrap();
+                    for tag in 0..=kept[0] {
+                        let mut into = [0; 3];
+                        world.recv(0, 1, &mut into).unwrap();
+                        assert_eq!(into, [tag; 3]);
+                    }
+                    assert_eq!(world.iprobe(0, towline::Any).unwrap(), None);
+                }
+                world.finish().unwrap();
+            },
+        );
+    }
+}
+
 #[test]
 fn m14_a_scope_that_fails_or_panics_cancels_unmatched_receives() {
     let world = towline::init().unwrap();

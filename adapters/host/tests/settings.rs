@@ -176,7 +176,7 @@ fn the_limits_of_a_range_are_possible() {
             .split(|letter: char| !letter.is_ascii_digit())
             .filter_map(|text| text.parse().ok())
             .collect();
-        if !setting.default.parse::<u32>().is_ok() || setting.possible.contains("such as") {
+        if setting.default.parse::<u32>().is_err() || setting.possible.contains("such as") {
             continue;
         }
         let [.., least, most] = numbers[..] else { panic!("{}: {}", setting.name, setting.possible) };

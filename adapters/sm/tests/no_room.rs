@@ -57,11 +57,21 @@ fn p1_a_full_file_system_is_reported_as_such() {
     assert!(matches!(next(&mut left), Event::Frame(frame) if frame.from == Peer(5)));
     let rings = std::fs::read_dir(&small.0).unwrap().count() - 2;
     assert_eq!(rings, 0, "no incomplete segment is left");
-    // The user of one rail takes the other side for lost, and the other side reports why.
+    // The user of one rail takes the other side for lost later, for another reason.
     assert!(left.give_up(to_right, GiveUp::Peer));
     drop(left);
-    assert!(matches!(next(&mut right), Event::Lost(Peer(6), Lost::NoRoom)));
+    assert!(matches!(next(&mut right), Event::Lost(Peer(6), Lost::Broken)));
     drop(right);
+
+    // The other side gives up because this side has left it, before this side has reported that.
+    let (mut left, mut right) = (Rail::open(config(0, 2)).unwrap(), Rail::open(small_rings(config(1, 2))).unwrap());
+    let to_right = left.add_peer(Peer(5), right.card()).unwrap();
+    let to_left = right.add_peer(Peer(6), left.card()).unwrap();
+    assert_eq!(send(&mut left, to_right), Err(SendError::Unreachable));
+    assert!(matches!(next(&mut right), Event::Down(Peer(6), Lost::NoRoom)));
+    assert!(right.give_up(to_left, GiveUp::Peer));
+    assert!(matches!(next(&mut left), Event::Lost(Peer(5), Lost::NoRoom)));
+    drop((left, right));
 
     // A pair that is added again begins anew.
     let (mut left, mut right) = (Rail::open(config(0, 2)).unwrap(), Rail::open(small_rings(config(1, 2))).unwrap());

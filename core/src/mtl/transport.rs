@@ -439,6 +439,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.cancel(request)
     }
 
+    /// Cancels a send of which nothing has left. See [`Pml::cancel_send`].
+    pub fn cancel_send(&mut self, request: Request) -> bool {
+        self.pml.cancel_send(request)
+    }
+
     /// The outcome of a request, once it is over. See [`Pml::test`].
     #[inline]
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM};
 
-use super::children::{Children, End, Start};
+use super::children::{Children, End, RankInput, Start};
+use super::cores::Cores;
 use super::failures::{Failure, Failures, Kind, RankState};
+use super::input::{Feeder, Piece};
 use super::message::{self, Order, Report};
 use super::options::Launch;
 use super::output::Sink;
@@ -48,6 +50,10 @@ pub(super) enum Event {
     Remote(usize, RemoteEvent),
     /// The reader of the output has closed it.
     OutputBroken,
+    /// A file for output cannot be written.
+    OutputFailed(String),
+    /// Standard input for the ranks on another host.
+    Input(Piece),
 }
 
 /// The state of a rank.
@@ -103,6 +109,10 @@ pub(super) struct Launcher {
     pub(super) starting: usize,
     pub(super) server: Server,
     pub(super) sink: Arc<dyn Sink>,
+    /// The ranks that read the standard input.
+    pub(super) readers: Vec<u32>,
+    /// Distributes the standard input, unless no rank reads it or a rank inherits it.
+    pub(super) feeder: Option<Arc<Feeder>>,
     pub(super) log: Log,
     pub(super) sender: mpsc::Sender<Event>,
     pub(super) environment: Environment,
@@ -187,12 +197,31 @@ impl Launcher {
                 ..self.environment.clone()
             },
             ranks: host.ranks.clone(),
-            stdin: true,
+            input: self.input_of(index),
+            // The number of cores was checked before the launch.
+            cores: Cores::of_this_host()
+                .assign(host.ranks.len(), self.launch.mapping, self.launch.binding)
+                .unwrap_or_default(),
         };
         match Children::new(start, Arc::clone(&self.sink)) {
             Ok(children) => self.hosts[index].control = Control::Local(Box::new(children)),
             Err(why) => self.fail(1, &format!("cannot read the output of ranks: {why}")),
         }
+    }
+
+    /// Standard input of the ranks on this host.
+    fn input_of(&self, host: usize) -> RankInput {
+        let mine = self.readers_on(host);
+        match (&mine[..], &self.feeder) {
+            ([], _) => RankInput::Empty,
+            (_, Some(feeder)) => RankInput::Fed(mine, Arc::clone(feeder)),
+            ([reader, ..], None) => RankInput::Inherited(*reader),
+        }
+    }
+
+    /// The ranks on a host that read the standard input.
+    fn readers_on(&self, host: usize) -> Vec<u32> {
+        self.readers.iter().copied().filter(|rank| self.ranks[*rank as usize].host == host).collect()
     }
 
     fn start_agent(&mut self, host: usize) {
@@ -268,6 +297,12 @@ impl Launcher {
                 self.fail(141, "the reader of the output has closed it");
             }
             Event::OutputBroken => {}
+            Event::OutputFailed(why) => self.fail(1, &why),
+            Event::Input(Piece { host, bytes }) => {
+                if let Control::Remote(remote) = &mut self.hosts[host].control {
+                    remote.order(&Order::Input(bytes));
+                }
+            }
         }
     }
 
@@ -374,6 +409,7 @@ impl Launcher {
                 if let Control::Remote(remote) = &mut self.hosts[host].control {
                     remote.ready_until = None;
                     remote.order(&order);
+                    self.feeder.iter().for_each(|feeder| feeder.ready(host));
                 }
             }
             RemoteEvent::Report(Report::Started { rank, pid }) if self.runs_on(rank, host) => {
@@ -382,6 +418,9 @@ impl Launcher {
             RemoteEvent::Report(Report::Ended { rank, end }) if self.runs_on(rank, host) => self.rank_exited(rank, end),
             RemoteEvent::Report(Report::NotStarted { rank, why, code }) => {
                 self.fail(code, &format!("rank {rank} on {name}: {why}"));
+            }
+            RemoteEvent::Report(Report::InputTaken(count)) => {
+                self.feeder.iter().for_each(|feeder| feeder.taken(host, count));
             }
             RemoteEvent::Report(Report::Failed { why }) => self.fail(1, &format!("host {name}: {why}")),
             // `Done` is followed by the end of the stream. Other reports name ranks that do not run on that host.
@@ -398,6 +437,7 @@ impl Launcher {
         let Control::Remote(mut remote) = std::mem::replace(&mut self.hosts[host].control, Control::Unstarted) else {
             return;
         };
+        self.feeder.iter().for_each(|feeder| feeder.leave(host));
         let ranks = self.hosts[host].ranks.clone();
         let lost: Vec<_> = ranks.iter().copied().filter(|rank| !self.ranks[*rank as usize].ended).collect();
         if !lost.is_empty() && self.phase == Phase::Running {
@@ -430,6 +470,9 @@ impl Launcher {
             port: tcp.map_or(0, |address| address.port()),
             transports: self.launch.transports.clone(),
             links: self.launch.links,
+            input: self.readers_on(host),
+            mapping: self.launch.mapping,
+            binding: self.launch.binding,
             program: bytes(self.launch.program.clone()),
             args: self.launch.args.iter().cloned().map(bytes).collect(),
             directory: std::env::current_dir().map(|path| bytes(path.into())).unwrap_or_else(|_| b"/".to_vec()),

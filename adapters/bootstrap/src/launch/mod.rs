@@ -54,8 +54,18 @@
 //! starts background processes with SIGINT and SIGQUIT ignored, and other programs that start processes ignore or block
 //! further signals. The launcher handles these signals nevertheless, and its ranks start with no signal blocked or
 //! ignored. SIGHUP is the exception: if it is ignored for the launcher, as under `nohup`, it stays ignored for launcher
-//! and ranks. If the launcher dies, the kernel kills the ranks. Rank 0 on this host reads the launcher's standard input
-//! unless that is a terminal. All other ranks have an empty standard input.
+//! and ranks. If the launcher dies, the kernel kills the ranks.
+//!
+//! # Output and input
+//!
+//! The launcher prints whole lines, so lines of different ranks do not mix. A line is held until its end, up to
+//! [`LINE_MAX`] bytes, and unfinished lines of all ranks together up to [`UNFINISHED_MAX`] bytes. A longer line is split,
+//! and each later piece has a mark in its [label](Label). If standard output and error are the same file, lines on them do
+//! not mix either. With a [`folder`](Launch::folder), each rank's output goes unchanged to files of its own.
+//!
+//! [`Input`] selects the ranks that read the launcher's standard input. A single rank on this host inherits it. In all
+//! other cases the launcher reads it and passes it on, through pipes and agents. At most 64 MiB are held for ranks that
+//! have not read them yet, and then the input waits for the slowest one. All other ranks have an empty standard input.
 //!
 //! # Reports
 //!
@@ -76,18 +86,23 @@
 //! orders and the job key over its standard input, and reports over its standard output. It starts its ranks in the
 //! directory with the same path as the launcher's, with the environment that the remote shell gives and the additional
 //! [`variables`](Launch::variables). Ranks connect to the launcher by TCP. The agent chooses the first of the
-//! launcher's addresses at which a server answers that holds the key.
+//! launcher's addresses at which a server answers that holds the key. The [mapping](Mapping) decides which host gets which
+//! ranks. Launcher and agents bind the ranks of their own host ([`Binding`]).
 
 mod agent;
 mod children;
+pub(crate) mod cores;
 mod error;
 mod failures;
 mod files;
 pub(crate) mod hosts;
+mod input;
 mod launcher;
+mod lines;
 pub(crate) mod message;
 mod options;
 mod output;
+mod output_files;
 mod reader;
 mod remote;
 mod reports;
@@ -96,6 +111,9 @@ mod signals;
 mod standard_streams;
 
 pub use agent::agent;
+pub use cores::{Binding, Mapping};
 pub use error::LaunchError;
-pub use hosts::{Host, HostsError};
-pub use options::Launch;
+pub use hosts::{Host, HostsError, is_this_host};
+pub use lines::{LINE_MAX, Label, UNFINISHED_MAX};
+pub use options::{Input, Launch};
+pub use remote::remote_command;

@@ -498,6 +498,17 @@ mod tests {
     }
 
     #[test]
+    fn only_the_first_warning_of_a_job_is_passed_on() {
+        let (mut job, mut out) = (JobState::new(2), Vec::new());
+        let warned = Effect::Warned { text: "no room".into() };
+        assert_eq!(job.frame(1, Kind::Warning, b"no room", &mut out), Ok(warned));
+        for rank in [0, 1] {
+            assert_eq!(job.frame(rank, Kind::Warning, b"no room either", &mut out), Ok(Effect::Nothing));
+        }
+        assert!(out.is_empty());
+    }
+
+    #[test]
     fn frames_that_break_the_protocol_are_refused() {
         let (mut job, mut out) = (JobState::new(2), Vec::new());
         job.join(0, &mut out).unwrap();

@@ -233,7 +233,7 @@ impl fmt::Display for Error {
                 f,
                 "there is not enough memory to receive a message of {bytes} bytes: have its sender send it in parts"
             ),
-            Self::Cancelled => f.write_str("the receive was cancelled by this program"),
+            Self::Cancelled => f.write_str("the operation was cancelled by this program"),
             Self::NotReady { rank } => write!(
                 f,
                 "rank {rank} had no posted receive for a ready send: post the receive first, or send in standard mode"

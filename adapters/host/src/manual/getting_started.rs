@@ -52,6 +52,18 @@
 //! | `--keep-going` | the other ranks go on when one fails |
 //! | `--restart N` | a rank that was killed or failed is started again, at most N times |
 //! | `--no-prefix` | output passes unchanged |
+//! | `--tag-output` | each line begins with rank and stream, as with Open MPI |
+//! | `--output DIR` | the output of each rank goes to files `rank.N.out` and `rank.N.err` in a directory |
+//! | `--stdin RANK`, `all` or `none` | the ranks that read the launcher's standard input; without it, rank 0 |
+//! | `--map-by slot`, `core` or `node` | fill the hosts one after another, with at most one rank for each core, or in turns |
+//! | `--bind-to core` | each rank gets a core of its own |
+//!
+//! Lines of different ranks never mix. A line above 64 MiB is split, and each further piece of it begins with `[3+]` instead of
+//! `[3]`.
+//!
+//! `towline doctor` checks what a job needs on this host, and with `--hosts FILE` on others: shared memory, limits, the right to
+//! copy between processes, interfaces, the clock, the remote shell, and a job over all hosts. It says what to change.
+//! `towline completions SHELL` prints completions, and `towline man DIR` writes manual pages.
 //!
 //! The exit status is 0 if all ranks ended well. Otherwise it is that of the rank that caused the failure (128 + n if signal n
 //! killed it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.

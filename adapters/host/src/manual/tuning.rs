@@ -11,6 +11,24 @@
 //! # Ok::<(), towline::SetupError>(())
 //! ```
 //!
+//! # Wrong settings
+//!
+//! A value that the environment or the program gives is kept, or is an error: [`SetupError::Setting`](crate::SetupError::Setting)
+//! names the variable, the value, the reason and the possible values. Most errors are found before a rank starts. Some depend on
+//! the machine of a rank, such as a directory that does not exist, or a buffer above a limit of the system. A setting with its
+//! default value adapts to the others: if `TOWLINE_TCP_EAGER_LIMIT_BYTES` is lower than the default of
+//! `TOWLINE_TCP_RENDEZVOUS_BYTES`, for example, fewer bytes are sent with a rendezvous header.
+//!
+//! There are two warnings, and each is printed once per job, by the launcher or by rank 0. If the program has a logger (crate
+//! `log`), rank 0 passes them to it.
+//!
+//! | warning | meaning |
+//! |---|---|
+//! | `TOWLINE_... is set, but this version of Towline has no such setting` | a misspelt name, or a setting of another version; the nearest name is suggested |
+//! | `transport ... does not work here, and is left out` | no user named the transport, and it fails for a reason that is no setting; the text has the reason and the ranks |
+//!
+//! With `TOWLINE_STRICT=true` both are errors. Variables whose names begin with `TOWLINE_TEST_` are never settings.
+//!
 //! # What to try first
 //!
 //! | goal | settings |

@@ -162,6 +162,27 @@ impl<B, L: Threads> SendRequest<B, L> {
     pub fn is_done(&mut self) -> bool {
         self.0.is_done()
     }
+
+    /// Cancels the send, if nothing of the message has left: `MPI_Cancel`. Returns whether it was cancelled; it then ends with
+    /// [`Error::Cancelled`], and the other rank learns nothing of it.
+    ///
+    /// A message leaves at once, or is announced at once if it is long or synchronous, as long as the other rank has room for
+    /// messages that it has not received. So this cancels only a send that is held back: by this limit, or because the transport
+    /// has no room or is not connected. A send that has left or is announced cannot be cancelled, even if no receive has matched
+    /// it. It goes on as if this had not been called.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let mut announced = world.issend(0, 1, vec![1u8])?;
+    /// assert!(!announced.cancel()); // this rank knows of the message already
+    /// world.recv(0, 1, &mut [0u8])?;
+    /// assert_eq!(announced.wait()?, [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&mut self) -> bool {
+        let Stage::InProgress(request) = self.0.stage else { return false };
+        self.0.handle.context.engine.lock().mtl.cancel_send(request)
+    }
 }
 
 impl<B, L: Threads> RecvRequest<B, L> {

@@ -420,6 +420,14 @@ impl<L: Threads> ScopedSend<'_, L> {
     pub fn is_done(&mut self) -> bool {
         self.op.is_done()
     }
+
+    /// Cancels the send, if nothing of the message has left, as [`SendRequest::cancel`](crate::SendRequest::cancel) does. Returns
+    /// whether it was cancelled; it then ends with [`Error::Cancelled`]. The scope returns this error, too, unless
+    /// [`wait`](Self::wait) has returned it.
+    pub fn cancel(&mut self) -> bool {
+        let Stage::InProgress(request) = self.op.stage else { return false };
+        self.op.list.handle.context.engine.lock().mtl.cancel_send(request)
+    }
 }
 
 impl<L: Threads> fmt::Debug for ScopedSend<'_, L> {

@@ -39,7 +39,12 @@ impl Rail {
         let Some(peer) = self.peers.get(endpoint as usize) else { return };
         let how = peer.control.as_ref().map_or(0, |control| control.departure(self.identity.card.rank));
         if how & GIVEN_UP != 0 {
-            self.fail(endpoint, if how & LEFT != 0 { Lost::NoRoom } else { Lost::Broken });
+            // For lack of room, unless the user of this rail has known of that, and went on by another rail.
+            let no_room = match peer.status {
+                PeerStatus::Left { reported } => !reported,
+                _ => how & LEFT != 0,
+            };
+            self.fail(endpoint, if no_room { Lost::NoRoom } else { Lost::Broken });
         } else if how & LEFT != 0 {
             self.stop_sending(endpoint);
         }

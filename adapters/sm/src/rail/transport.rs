@@ -147,7 +147,7 @@ impl RailTrait for Rail {
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        self.has_peers_to_watch().then_some(self.next_liveness_check)
+        (self.has_peers_to_watch() || self.waiting.owes_wakes).then_some(self.next_liveness_check)
     }
 
     fn wake_on_demand(&mut self, on: bool) {

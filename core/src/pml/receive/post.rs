@@ -79,7 +79,8 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Cancels a receive that has not matched: its outcome is [`Failure::Cancelled`](crate::pml::Failure::Cancelled). Returns
-    /// whether it was cancelled. All other operations, including sends, are not affected (promise M14 of CONTRACTS.md).
+    /// whether it was cancelled. All other operations are not affected (promise M14 of CONTRACTS.md); for sends there is
+    /// [`cancel_send`](Self::cancel_send).
     pub fn cancel(&mut self, request: Request) -> bool {
         let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
         let cancelled = posted && self.matcher.unpost(request.0.slot());

@@ -13,7 +13,7 @@ use crate::rail::Peer;
 pub enum Failure {
     /// The message was longer than the memory of the receive. The bytes that fit were delivered. Post a larger receive.
     Truncated(Status),
-    /// The receive was cancelled before it matched.
+    /// The receive was cancelled before it matched, or the send before it left.
     Cancelled,
     /// The peer was lost.
     PeerFailed(Peer),
@@ -55,7 +55,9 @@ impl fmt::Display for Failure {
                 "the message from peer {} with tag {} has {} bytes, the receive took {}: post a larger one",
                 status.peer.0, status.tag, status.received, status.delivered
             ),
-            Self::Cancelled => f.write_str("the receive was cancelled by the caller before it matched"),
+            Self::Cancelled => f.write_str(
+                "the operation was cancelled by the caller: a receive before it matched, a send before it left",
+            ),
             Self::PeerFailed(peer) => write!(
                 f,
                 "peer {} was lost before the operation was complete: go on without it, or wait for its replacement",

@@ -555,3 +555,85 @@ fn m6_an_engine_that_takes_no_further_messages_refuses_them() {
     settle(&mut engines);
     assert!(matches!((engines[0].test(kept), engines[1].test(receive)), (Some(Ok(_)), Some(Ok(_)))));
 }
+
+/// A send that is held back can be cancelled: the first of several, one in the middle and the last, also the one for which the
+/// peer asks next. The peer never gets it, and the others arrive in order. A send that has left, or is announced, goes on.
+#[test]
+fn m14_a_send_is_cancelled_until_it_leaves() {
+    for mode in [Mode::Standard, Mode::Synchronous, Mode::Complete] {
+        for asked in [false, true] {
+            let mut engines = engines(2, Config { requests: 256, ..NONE }, 8, 512);
+            let data: Vec<_> = (0..6).map(|seed| bytes(10, seed)).collect();
+            let sends: Vec<_> = data.iter().map(|data| pending(send(&mut engines[0], 1, 5, mode, data))).collect();
+            let mut early = [0; 10];
+            let other = recv(&mut engines[1], from(0, 9), &mut early);
+            if asked {
+                settle(&mut engines);
+            }
+            for at in [0, 3, 5] {
+                assert!(engines[0].cancel_send(sends[at]));
+                assert!(!engines[0].cancel_send(sends[at]), "twice");
+                assert_eq!(engines[0].test(sends[at]), Some(Err(Failure::Cancelled)));
+                assert!(!engines[0].cancel_send(sends[at]), "a request that is over");
+            }
+            assert!(!engines[1].cancel_send(other), "a receive");
+            for at in [1, 2, 4] {
+                let mut into = [0; 10];
+                let receive = recv(&mut engines[1], from(0, if at == 2 { ANY } else { 5 }), &mut into);
+                finish(&mut engines, 1, receive).unwrap();
+                assert_eq!(into, data[at][..]);
+                finish(&mut engines, 0, sends[at]).unwrap();
+            }
+            assert!(engines[1].iprobe(from(0, ANY)).is_none());
+            settle(&mut engines);
+            assert!(engines[1].iprobe(from(0, ANY)).is_none());
+            assert!(engines[1].cancel(other));
+            let _ = engines[1].test(other);
+            settle(&mut engines);
+            assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+            // All held-back sends were cancelled, so the next message is not behind any.
+            let last = pending(send(&mut engines[0], 1, 7, mode, &data[0]));
+            assert!(engines[0].cancel_send(last));
+            let _ = engines[0].test(last);
+            let mut into = [0; 10];
+            let receive = recv(&mut engines[1], from(0, 8), &mut into);
+            let next = pending(send(&mut engines[0], 1, 8, mode, &data[1]));
+            finish(&mut engines, 1, receive).unwrap();
+            finish(&mut engines, 0, next).unwrap();
+        }
+    }
+    // With credit: announced at once.
+    let mut engines = engines(2, WIDE, 8, 512);
+    let data = bytes(3000, 1);
+    for mode in [Mode::Standard, Mode::Synchronous, Mode::Ready] {
+        let mut into = std::vec![0; 3000];
+        let receive = recv(&mut engines[1], from(0, 1), &mut into);
+        let announced = pending(send(&mut engines[0], 1, 1, mode, &data));
+        assert!(!engines[0].cancel_send(announced));
+        finish(&mut engines, 1, receive).unwrap();
+        finish(&mut engines, 0, announced).unwrap();
+        assert_eq!(into, data);
+    }
+}
+
+/// The answer to an ask cannot be cancelled while the peer decides. If the peer sends it back, it can.
+#[test]
+fn m14_an_answer_that_was_sent_back_can_be_cancelled() {
+    let mut engines = engines(2, NONE, 8, 512);
+    let (data, mut into) = (bytes(10, 1), [0; 10]);
+    let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+    let receive = recv(&mut engines[1], from(0, 5), &mut into);
+    // Until the answer is out and the receiver has not seen it.
+    while engines[0].counters().answers_sent == 0 {
+        engines[1].progress(Instant::ZERO);
+        engines[0].progress(Instant::ZERO);
+    }
+    assert!(!engines[0].cancel_send(held));
+    assert!(engines[1].cancel(receive)); // so the answer goes back
+    let _ = engines[1].test(receive);
+    settle(&mut engines);
+    assert!(engines[0].cancel_send(held));
+    assert_eq!(engines[0].test(held), Some(Err(Failure::Cancelled)));
+    settle(&mut engines);
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
