@@ -68,7 +68,7 @@ pub struct End {
     pub incarnation: u32,
     /// The rank or part failed instead of ending normally.
     pub died: bool,
-    /// The rank or part has [left](Job::left) early, after all of its messages had been sent.
+    /// The rank or part has [left](Job::leave) early, after all of its messages had been sent.
     pub left: bool,
 }
 
