@@ -67,6 +67,29 @@ pub use towline_core::rail::{
     Capabilities, DeviceMemory, Failover, FastPath, FullRail, Liveness, Lost, Rail, RequestCache, SingleCopy,
 };
 pub use towline_core::rma::{Access, AtomicOp, Denied};
+/// The crate by whose traits this crate knows plain data. A program that sends its own structures needs no dependency on it, and
+/// so no guess of its version: derive the traits with the attribute `crate`.
+///
+/// ```
+/// use towline::zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, PartialEq, Debug, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "towline::zerocopy")]
+/// #[repr(C)]
+/// struct Particle {
+///     position: [f64; 3],
+///     mass: f64,
+/// }
+///
+/// let world = towline::init()?;
+/// let sent = [Particle { position: [1.0, 2.0, 3.0], mass: 0.5 }; 10];
+/// world.send(world.rank(), 0, &sent)?;
+/// let (received, _) = world.recv_vec::<Particle>(world.rank(), 0)?;
+/// assert_eq!(received, sent);
+/// # world.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use zerocopy;
 
 pub use towline_net::Encrypt;
 
