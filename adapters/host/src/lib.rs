@@ -26,7 +26,8 @@
 //! | several threads in one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
 //! | go on with a rank that was restarted | [`restarted`](Communicator::restarted), [`rejoin`](World::rejoin), [`incarnation`](World::incarnation) |
 //! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`Window`] |
-//! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
+//! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`allreduce`](Communicator::allreduce), [`gather`](Communicator::gather) and others: see [`manual::collectives`] |
+//! | further communicators | [`dup`](Communicator::dup), [`split`](Communicator::split) |
 //!
 //! **Memory.** Safe code cannot free or change memory that an operation uses: blocking calls borrow it, a scope waits for all
 //! operations that began in it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing,
@@ -40,6 +41,7 @@
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
 
+mod collectives;
 mod context;
 mod engine;
 mod errors;
@@ -65,6 +67,8 @@ pub use towline_core::rma::{Access, AtomicOp, Denied};
 
 pub use towline_net::Encrypt;
 
+pub use collectives::blocks::{blocks, blocks_mut};
+pub use collectives::reduce_op::{Commutative, Max, Min, Plain, Product, ReduceOp, Sum};
 pub use errors::error::{Error, Failed};
 pub use errors::rejoin::RejoinError;
 pub use errors::setup::SetupError;
@@ -84,6 +88,7 @@ pub use transports::linked::Linked;
 pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;
 pub use values::message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
+pub use values::shortage::Shortage;
 pub use windows::window::Window;
 pub use windows::word::Word;
 

@@ -199,6 +199,22 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
     }
 
+    /// How many more communicators can be made.
+    pub const fn free_comms(&self) -> u32 {
+        self.comms.capacity().saturating_sub(self.comms.used())
+    }
+
+    /// Makes the handles of all communicators stale, so that operations on them are refused. Their messages and the operations in
+    /// progress stay as they are, until the transport [ends](Self::finalize).
+    pub fn close_comms(&mut self) {
+        self.recent = RecentComm::NONE;
+        for slot in 0..self.comms.capacity() {
+            if let Some(handle) = self.comms.handle(slot) {
+                let _ = self.comms.free(handle);
+            }
+        }
+    }
+
     /// Deletes a communicator. Messages that no receive has taken are dropped, and senders that wait for their match are told.
     /// Posted receives are cancelled. A communicator that was deleted before is ignored.
     pub fn del_comm(&mut self, comm: Comm) {

@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub busy_turns: u32,
     /// The lowest context id that the next communicator may get.
     pub next_context_id: u32,
+    /// Communicators that are being made, for which a place is kept.
+    pub reserved_comms: u32,
     pub _loopback_hub: LoopbackHub,
     pub _memory: Mapping,
 }

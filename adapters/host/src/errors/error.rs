@@ -8,6 +8,7 @@ use towline_core::mtl::CommError;
 use towline_core::rma::Denied;
 
 use crate::values::address::Address;
+use crate::values::shortage::Shortage;
 
 /// Why an operation on messages or windows failed. Ranks are those of the communicator that was used.
 ///
@@ -83,10 +84,41 @@ pub enum Error {
     Overlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
-    /// A communicator cannot be made.
+    /// A communicator cannot be made, for a reason at this rank. The other ranks get [`NoRoom`](Self::NoRoom).
     Communicator(CommError),
-    /// A rank could not make its part of a window: it has not enough memory, or too many windows.
+    /// Another rank had no room for a communicator, so no rank has made it.
+    NoRoom {
+        /// Which rank.
+        rank: u32,
+        /// What it lacked.
+        why: Shortage,
+    },
+    /// A rank could not make its part of a window, so no rank has made the window.
     NoWindow {
+        /// Which rank.
+        rank: u32,
+        /// What it lacked.
+        why: Shortage,
+    },
+    /// A slice has not the length that a collective operation needs at this rank.
+    WrongLength {
+        /// How many items or blocks the operation needs.
+        expected: usize,
+        /// How many there are.
+        given: usize,
+    },
+    /// Ranks passed different lengths to a collective operation.
+    UnequalLengths {
+        /// A rank whose length is different.
+        rank: u32,
+        /// The length in bytes that this rank expects from it.
+        expected: u64,
+        /// The length in bytes there.
+        sent: u64,
+    },
+    /// A rank could not take part in a collective operation, because of its own arguments or memory, or because of an error at a
+    /// further rank.
+    NoPart {
         /// Which rank.
         rank: u32,
     },
@@ -110,12 +142,13 @@ impl Error {
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::Communicator(CommError::Full) => {
-                Blame::Resource
-            }
-            Self::PeerFailed { .. } | Self::Restarted { .. } | Self::NoCommunicator { .. } | Self::Refused { .. } => {
-                Blame::Peer
-            }
+            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::NoRoom { .. } => Blame::Resource,
+            Self::Communicator(CommError::Full) => Blame::Resource,
+            Self::NoPart { .. }
+            | Self::PeerFailed { .. }
+            | Self::Restarted { .. }
+            | Self::NoCommunicator { .. }
+            | Self::Refused { .. } => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -176,10 +209,26 @@ impl fmt::Display for Error {
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),
+            Self::Communicator(CommError::Full) => {
+                write!(f, "this rank cannot make a communicator, since {}", Shortage::Communicators)
+            }
             Self::Communicator(why) => why.fmt(f),
-            Self::NoWindow { rank } => write!(
+            Self::NoRoom { rank, why } => write!(f, "no rank has made the communicator: at rank {rank}, {why}"),
+            Self::NoWindow { rank, why } => write!(f, "no rank has made the window: at rank {rank}, {why}"),
+            Self::WrongLength { expected, given } => write!(
                 f,
-                "rank {rank} has not enough memory for its part of the window, or too many windows: make it smaller, or drop others"
+                "a collective operation needs {expected} items or blocks here, but was given {given}: pass slices of the length that \
+                 its documentation says"
+            ),
+            Self::UnequalLengths { rank, expected, sent } => write!(
+                f,
+                "rank {rank} sends {sent} bytes in a collective operation, but this rank expects {expected}: pass the same length at \
+                 all ranks, and call the same operations in the same order"
+            ),
+            Self::NoPart { rank } => write!(
+                f,
+                "rank {rank} could not take part in a collective operation, because of an error there or at a further rank: see the \
+                 errors of the other ranks"
             ),
             Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
             Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),

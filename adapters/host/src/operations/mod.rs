@@ -1,7 +1,6 @@
 //! Operations on messages.
 
 pub(crate) mod buffer;
-pub(crate) mod collective;
 pub(crate) mod communicator;
 pub(crate) mod failures;
 pub(crate) mod matched_message;

@@ -158,6 +158,7 @@ impl StartedContext {
             ended_contexts: None,
             busy_turns: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,
+            reserved_comms: 0,
             _loopback_hub: hub,
             _memory: memory,
         };

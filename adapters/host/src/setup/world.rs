@@ -248,6 +248,7 @@ impl<L: Threads> World<L> {
         let deadline = context.engine.lock().deadline(waited_ms);
         let well =
             self.all.finish_barrier(deadline) & context.drain_detached(deadline) & context.drain_frames(deadline);
+        context.engine.lock().mtl.close_comms(); // operations on other communicators are refused from now on
         context.engine.end_progress_thread();
         context.launcher.finish(self.address())?;
         if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }

@@ -2,3 +2,4 @@
 
 pub(crate) mod address;
 pub(crate) mod message;
+pub(crate) mod shortage;
