@@ -20,6 +20,8 @@
 //! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
 //! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | wait for one of several operations | [`wait_any`](Communicator::wait_any), [`wait_some`](Communicator::wait_some), [`wait_all`](Communicator::wait_all), [`test_any`](Communicator::test_any) |
+//! | start the same operation many times | [`send_init`](Communicator::send_init), [`recv_init`](Communicator::recv_init) |
 //! | look at a message before it is received | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
 //! | send columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`all_contexts`](World::all_contexts) |
@@ -74,7 +76,9 @@ pub use errors::rejoin::RejoinError;
 pub use errors::setup::SetupError;
 pub use operations::buffer::{Buffer, BufferMut};
 pub use operations::communicator::{Communicator, OwnedCommunicator};
+pub use operations::completion::Completion;
 pub use operations::matched_message::Message;
+pub use operations::persistent::{PersistentRecv, PersistentSend};
 pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};

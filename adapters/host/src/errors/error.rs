@@ -64,6 +64,10 @@ pub enum Error {
     },
     /// The receive was cancelled.
     Cancelled,
+    /// A persistent operation was started before, and its outcome was not waited for.
+    InProgress,
+    /// A persistent operation was not started, so there is nothing to wait for.
+    NotStarted,
     /// A ready send found no posted receive.
     NotReady {
         /// The rank that was sent to.
@@ -191,6 +195,8 @@ impl fmt::Display for Error {
                 f,
                 "there is not enough memory to receive a message of {bytes} bytes: have its sender send it in parts"
             ),
+            Self::InProgress => f.write_str("the persistent operation was started already: call its `wait` before it is started again"),
+            Self::NotStarted => f.write_str("the persistent operation was not started: call its `start` first"),
             Self::Cancelled => f.write_str("the receive was cancelled by this program"),
             Self::NotReady { rank } => write!(
                 f,

@@ -2,8 +2,10 @@
 
 pub(crate) mod buffer;
 pub(crate) mod communicator;
+pub(crate) mod completion;
 pub(crate) mod failures;
 pub(crate) mod matched_message;
+pub(crate) mod persistent;
 pub(crate) mod probe;
 pub(crate) mod requests;
 pub(crate) mod scope;

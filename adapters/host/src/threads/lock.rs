@@ -65,6 +65,15 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
         }
     }
 
+    /// Waits until one of these requests is over. Its outcome is still to be taken.
+    fn wait_for_any(&mut self, requests: &[Request]) {
+        let mut idle = Idle::default();
+        self.clock.renew_coarsely();
+        while !requests.iter().any(|request| self.mtl.pml().is_over(*request)) {
+            self.progress_or_wait(&mut idle, &Awaited::Requests(requests), None);
+        }
+    }
+
     /// As [`wait`](Self::wait), but until `deadline`. `None`: the request is still in progress.
     fn wait_until(&mut self, request: Request, deadline: Instant) -> Option<Result<Status, Failure>> {
         let mut idle = Idle::default();
@@ -86,6 +95,8 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
 pub(crate) enum Awaited<'a> {
     /// The completion of a request.
     Request(Request),
+    /// The completion of one of several requests.
+    Requests(&'a [Request]),
     /// A message that a probe finds.
     Message(Pattern),
     /// The completion of a further one-sided operation, after this many.

@@ -107,6 +107,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Whether [`test`](Self::test) has an outcome for a request, which it does not take.
+    #[inline]
+    pub fn is_over(&self, request: Request) -> bool {
+        self.requests.get(request.0).is_none_or(|state| state.phase == Phase::Done)
+    }
+
     /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None`
     /// while the request is in progress. A stale request fails with [`Failure::NoRequest`].
     #[inline]
