@@ -27,7 +27,7 @@
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`all_contexts`](World::all_contexts) |
 //! | several threads in one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
 //! | go on with a rank that was restarted | [`restarted`](Communicator::restarted), [`rejoin`](World::rejoin), [`incarnation`](World::incarnation) |
-//! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`Window`] |
+//! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`window_scope`](Communicator::window_scope), [`Window`] |
 //! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`allreduce`](Communicator::allreduce), [`gather`](Communicator::gather) and others: see [`manual::collectives`] |
 //! | further communicators | [`dup`](Communicator::dup), [`split`](Communicator::split) |
 //!
@@ -93,6 +93,7 @@ pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;
 pub use values::message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
 pub use values::shortage::Shortage;
+pub use windows::caller_memory::OwnedWindow;
 pub use windows::window::Window;
 pub use windows::word::Word;
 

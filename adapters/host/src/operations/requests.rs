@@ -270,7 +270,7 @@ fn finish<B>(buffer: B, outcome: Result<Status, Error>) -> Result<(B, Status), F
 }
 
 /// A buffer at an address that does not change. While an operation is in progress, only the operation uses it.
-pub(super) struct BoxedBuffer<B>(NonNull<B>);
+pub(crate) struct BoxedBuffer<B>(NonNull<B>);
 
 // SAFETY: it owns the buffer as a `Box<B>` does, which is `Send` if `B` is.
 unsafe impl<B: Send> Send for BoxedBuffer<B> {}
@@ -294,7 +294,13 @@ impl<B> BoxedBuffer<B> {
         unsafe { self.0.as_mut() }
     }
 
-    /// The buffer. It leaks unless this is called, or the address is given to a [`DetachedBuffer`].
+    /// The owner of the buffer without its type.
+    pub fn detach(self) -> DetachedBuffer {
+        // SAFETY: the buffer came from a box, and only `self` has its address.
+        unsafe { DetachedBuffer::new(self.0) }
+    }
+
+    /// The buffer. It leaks unless this or [`detach`](Self::detach) is called.
     pub fn into_inner(self) -> B {
         // SAFETY: made from a box in `new`, and only `self` has the address.
         *unsafe { Box::from_raw(self.0.as_ptr()) }
@@ -397,10 +403,9 @@ impl<B, L: Threads> Drop for Operation<B, L> {
     fn drop(&mut self) {
         if !self.test()
             && let Stage::InProgress(request) = self.stage
-            && let Some(BoxedBuffer(buffer)) = self.buffer.take()
+            && let Some(buffer) = self.buffer.take()
         {
-            // SAFETY: the buffer came from a box, and was taken out of `self`.
-            let detached = unsafe { DetachedBuffer::new(buffer) };
+            let detached = buffer.detach();
             let mut engine = self.handle.context.engine.lock();
             let former = engine.pending.entries.insert(request.to_bits(), Pending::Buffer(detached));
             engine.mtl.pml().notify(request);

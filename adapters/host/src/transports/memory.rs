@@ -58,14 +58,21 @@ impl Drop for Mapping {
     }
 }
 
-/// The memory of a rank's part of a window, zeroed at first.
+/// The memory of a rank's part of a window. That of the library is zeroed at first.
 #[derive(Debug)]
 pub(crate) enum WindowMemory {
     /// Peers on this host can map it.
     Shared(Arc<towline_sm::SharedRegion>),
     /// Only this process can access it.
     Private(Mapping),
+    /// Memory of the program. Its owner keeps it until the registration has ended.
+    Caller(NonNull<u8>),
 }
+
+// SAFETY: an address, which belongs to no thread. The users of the memory ensure that only one thread accesses it.
+unsafe impl Send for WindowMemory {}
+// SAFETY: the same.
+unsafe impl Sync for WindowMemory {}
 
 impl WindowMemory {
     /// The address of its first byte.
@@ -73,6 +80,7 @@ impl WindowMemory {
         match self {
             Self::Shared(area) => area.base(),
             Self::Private(mapping) => mapping.base(),
+            Self::Caller(base) => base.as_ptr(),
         }
     }
 }

@@ -11,6 +11,7 @@ use towline_core::rma::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, OwnedCommunicator};
@@ -135,18 +136,27 @@ impl<L: Threads> Communicator<L> {
             Ok((registration, memory))
         });
         drop(engine);
-        Window::agree(comm, id, made, bytes)
+        let context = L::Ref::clone(&comm.handle.context);
+        Window::agree(comm, id, made, bytes).map_err(|(error, part)| {
+            if let Some((registration, memory)) = part {
+                context.engine.lock().retire_window(registration, memory, None);
+            }
+            error
+        })
     }
 }
 
+/// The memory of this rank in a window.
+pub(super) type Part = (Registration, WindowMemory);
+
 impl<L: Threads> Window<L> {
-    /// Makes the window at all ranks, or at none. `made`: the part of this rank.
-    fn agree(
+    /// Makes the window at all ranks, or at none. `made`: the part of this rank, which is given back with an error.
+    pub(super) fn agree(
         comm: OwnedCommunicator<L>,
         id: u64,
-        made: Result<(Registration, WindowMemory), Shortage>,
+        made: Result<Part, Shortage>,
         len: usize,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, (Error, Option<Part>)> {
         let context = &comm.handle.context;
         let mut mine = [0; ENTRY];
         let (handle, code) = mine.split_at_mut(HANDLE_BYTES);
@@ -175,11 +185,8 @@ impl<L: Threads> Window<L> {
             (Ok((registration, memory)), Ok(parts)) => {
                 Ok(Window { comm, id, registration, memory: Some(memory), len, parts })
             }
-            (Ok((registration, memory)), Err(error)) => {
-                context.engine.lock().retire_window(id, registration, memory);
-                Err(error)
-            }
-            (Err(why), parts) => Err(parts.err().unwrap_or(Error::NoWindow { rank: comm.rank(), why })),
+            (Ok(part), Err(error)) => Err((error, Some(part))),
+            (Err(why), parts) => Err((parts.err().unwrap_or(Error::NoWindow { rank: comm.rank(), why }), None)),
         }
     }
 }
@@ -334,8 +341,26 @@ impl<L: Threads> Window<L> {
     /// # Errors
     /// As [`flush_all`](Self::flush_all) and [`barrier`](Communicator::barrier).
     pub fn close(self) -> Result<(), Error> {
+        self.complete_all()
+    }
+
+    /// Waits until all operations of all ranks are complete.
+    pub(super) fn complete_all(&self) -> Result<(), Error> {
         let flushed = self.flush_all();
-        flushed.and(self.comm.barrier())
+        // Other ranks wait for this one.
+        let reached = self.comm.barrier();
+        flushed.and(reached)
+    }
+
+    /// Takes the memory of this rank's part. The window refuses all operations on it from now on.
+    pub(super) fn take_part(&mut self) -> Option<Part> {
+        let memory = self.memory.take()?;
+        self.comm.handle.context.engine.lock().rma_ops.forget_window(self.id);
+        Some((self.registration, memory))
+    }
+
+    pub(super) fn context(&self) -> &ContextState<L> {
+        &self.comm.handle.context
     }
 
     fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
@@ -516,8 +541,8 @@ impl<L: Threads> Window<L> {
 
 impl<L: Threads> Drop for Window<L> {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            self.comm.handle.context.engine.lock().retire_window(self.id, self.registration, memory);
+        if let Some((registration, memory)) = self.take_part() {
+            self.context().engine.lock().retire_window(registration, memory, None);
         }
     }
 }
