@@ -140,7 +140,7 @@ fn a_different_length_at_one_rank_is_an_error_and_no_rank_waits() {
 fn wrong_arguments_at_one_rank_end_the_operation_for_all_that_need_it() {
     let wrong: [(&str, Operation); 6] = [
         ("allreduce", |world, len| world.allreduce_into(&vec![1u8; len], &mut vec![0; len + 1], Sum)),
-        ("allgather", |world, len| world.allgather(&vec![1u8; len], &mut vec![0; 1])),
+        ("allgather", |world, len| world.allgather(&vec![1u8; len], &mut [0])),
         ("alltoall", |world, len| world.alltoall(&vec![1u8; len * world.size() as usize], &mut [])),
         ("allgatherv", |world, len| world.allgatherv(&vec![1u8; len], &mut [])),
         ("gather", |world, len| world.gather(0, &vec![1u8; len], &mut [])),

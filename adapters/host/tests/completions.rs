@@ -12,17 +12,14 @@ use std::sync::mpsc::channel;
 use common::{jobs, ranks};
 use pattern::pattern;
 use selection::transports;
-use towline::{Builder, Communicator, Completion, Error, Multiple, Single, Threads};
+use towline::{Builder, Communicator, Completion, Error, MayOwn, Multiple, Single};
 use towline_host_tests::random::Random;
 
 const TRANSPORTS: [&str; 3] = ["sm", "tcp", "udp"];
 const MESSAGES: u32 = 24;
 
 /// Rank 0 sends messages in a random order. Rank 1 takes each receive when it is complete.
-fn in_any_order<L: Threads>(world: &Communicator<L>, seed: u64, by_some: bool)
-where
-    L: towline::MayOwn<Vec<u8>>,
-{
+fn in_any_order<L: MayOwn<Vec<u8>>>(world: &Communicator<L>, seed: u64, by_some: bool) {
     let mut order: Vec<u32> = (0..MESSAGES).collect();
     Random::new(seed).shuffle(&mut order);
     let len = |tag: u32| if tag.is_multiple_of(5) { 100_000 } else { tag as usize };

@@ -14,9 +14,10 @@ use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 
-/// Longer data, in bytes, is reduced around a ring if the operation is commutative. Open MPI switches at 1 MB for each rank
-/// (`coll_tuned`), MPICH at 2 KiB to another algorithm for long data; see DECISIONS.md for the measurement.
-const SHORT: usize = 64 << 10;
+/// Longer data, in bytes, is reduced around a ring if the operation is commutative: as Open MPI,
+/// `ompi_coll_tuned_allreduce_intra_dec_fixed` up to version 4.0 (Pjesivac-Grbovic and others, "Performance Analysis of MPI
+/// Collective Operations", 2007).
+const SHORT: usize = 10_000;
 
 impl<L: Threads> Communicator<L> {
     /// Combines the items of all ranks by `op`, item by item, and replaces `data` by the result at all ranks: `MPI_Allreduce` in
@@ -109,13 +110,13 @@ fn recursive_doubling<T: Plain, L: Threads>(steps: &mut Steps<'_, L>, data: &mut
     }
     if rank < paired {
         steps.receive(other.as_mut_bytes(), rank - 1);
-        combine(steps, |_| combine_with_earlier(op, &other, data));
+        combine(steps, || combine_with_earlier(op, &other, data));
     }
     let mut distance = 1;
     while distance < power {
         let partner = rank_of(number ^ distance);
         steps.exchange(data.as_bytes(), partner, other.as_mut_bytes(), partner);
-        combine(steps, |_| match partner < rank {
+        combine(steps, || match partner < rank {
             true => combine_with_earlier(op, &other, data),
             false => combine_with_later(op, data, &other),
         });
@@ -127,9 +128,9 @@ fn recursive_doubling<T: Plain, L: Threads>(steps: &mut Steps<'_, L>, data: &mut
 }
 
 /// Combines, unless this rank has no valid data.
-fn combine<L: Threads>(steps: &Steps<'_, L>, combine: impl FnOnce(())) {
+fn combine<L: Threads>(steps: &Steps<'_, L>, combine: impl FnOnce()) {
     if !steps.has_failed() {
-        combine(());
+        combine();
     }
 }
 
@@ -153,7 +154,7 @@ fn reduce_around_ring<T: Plain, L: Threads>(
         let (out, new) = (part(rank + size - round), part(rank + 2 * size - round - 1));
         let other = &mut other[..new.len()];
         steps.exchange(data[out].as_bytes(), next, other.as_mut_bytes(), previous);
-        combine(steps, |()| combine_with_earlier(op, other, &mut data[new]));
+        combine(steps, || combine_with_earlier(op, other, &mut data[new]));
     }
     // This rank has the result for the part after its own. The ring of an allgather begins with the part of the own number.
     let mut rest = data;

@@ -187,7 +187,7 @@ fn in_pairs<L: Threads>(steps: &mut Steps<'_, L>, mut blocks: Vec<&mut [u8]>) {
     let longest = blocks.iter().map(|block| block.len()).max().unwrap_or(0);
     let mut copy: Vec<u8> = steps.scratch(longest);
     for other in partners(rank, size) {
-        let into: &mut [u8] = &mut blocks[other];
+        let into: &mut [u8] = blocks[other];
         if let Some(copy) = copy.get_mut(..into.len()) {
             copy.copy_from_slice(into);
             steps.exchange(copy, other, into, other);

@@ -152,12 +152,10 @@ impl<L: Threads> Steps<'_, L> {
             }
             let sinks: Vec<_> = some.iter_mut().map(|(source, into)| (*source, self.sink(into))).collect();
             let mut engine = self.comm.handle.context.engine.lock();
-            // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
             let received: Vec<_> = no_unwind(|| {
-                let begun: Vec<_> = sinks
-                    .into_iter()
-                    .map(|(source, sink)| unsafe { self.begin_receive(&mut engine, source, sink) })
-                    .collect();
+                // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
+                let begin = |(source, sink)| unsafe { self.begin_receive(&mut engine, source, sink) };
+                let begun: Vec<_> = sinks.into_iter().map(begin).collect();
                 begun.into_iter().map(|begun| begun.and_then(|request| self.wait(&mut engine, request))).collect()
             });
             drop(engine);
@@ -177,10 +175,10 @@ impl<L: Threads> Steps<'_, L> {
                 return;
             }
             let mut engine = self.comm.handle.context.engine.lock();
-            // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
             let sent: Vec<_> = no_unwind(|| {
-                let begun: Vec<_> =
-                    some.into_iter().map(|(dest, data)| unsafe { self.begin_send(&mut engine, dest, data) }).collect();
+                // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
+                let begin = |(dest, data)| unsafe { self.begin_send(&mut engine, dest, data) };
+                let begun: Vec<_> = some.into_iter().map(begin).collect();
                 begun.into_iter().map(|begun| self.wait_for_send(&mut engine, begun)).collect()
             });
             drop(engine);
@@ -207,10 +205,12 @@ impl<L: Threads> Steps<'_, L> {
         let (sent, received) = no_unwind(|| {
             // SAFETY: the caller's slices are borrowed until both requests are complete, and nothing unwinds.
             let early = receive.map(|(sink, source)| unsafe { self.try_receive(&mut engine, source, sink) });
+            // SAFETY: as above.
             let begun = send.map_or(Ok(None), |(data, dest)| unsafe { self.begin_send(&mut engine, dest, data) });
             // A receive that found no free request is begun after the send, for which the other rank may be waiting.
             let received = receive.zip(early).map(|((sink, source), early)| {
                 let begun = match early {
+                    // SAFETY: as above.
                     Err(Refusal::Busy) => unsafe { self.begin_receive(&mut engine, source, sink) },
                     early => early.map_err(|why| self.comm.handle.refusal(&engine, why, Some(source as u32))),
                 };

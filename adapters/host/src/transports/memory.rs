@@ -66,13 +66,17 @@ pub(crate) enum WindowMemory {
     /// Only this process can access it.
     Private(Mapping),
     /// Memory of the program. Its owner keeps it until the registration has ended.
-    Caller(NonNull<u8>),
+    Caller(CallerMemory),
 }
 
+/// The address of memory of the program.
+#[derive(Debug)]
+pub(crate) struct CallerMemory(pub NonNull<u8>);
+
 // SAFETY: an address, which belongs to no thread. The users of the memory ensure that only one thread accesses it.
-unsafe impl Send for WindowMemory {}
+unsafe impl Send for CallerMemory {}
 // SAFETY: the same.
-unsafe impl Sync for WindowMemory {}
+unsafe impl Sync for CallerMemory {}
 
 impl WindowMemory {
     /// The address of its first byte.
@@ -80,7 +84,7 @@ impl WindowMemory {
         match self {
             Self::Shared(area) => area.base(),
             Self::Private(mapping) => mapping.base(),
-            Self::Caller(base) => base.as_ptr(),
+            Self::Caller(memory) => memory.0.as_ptr(),
         }
     }
 }

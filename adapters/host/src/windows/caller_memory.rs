@@ -19,7 +19,7 @@ use crate::operations::communicator::Communicator;
 use crate::operations::requests::BoxedBuffer;
 use crate::threads::levels::{MayOwn, Single, Threads};
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
-use crate::transports::memory::WindowMemory;
+use crate::transports::memory::{CallerMemory, WindowMemory};
 use crate::values::shortage::Shortage;
 use crate::waiting::idle::Idle;
 use crate::waiting::no_unwind::no_unwind;
@@ -149,7 +149,7 @@ impl<L: Threads> Communicator<L> {
         // SAFETY: the caller's promise; windows access it under the engine's lock, by copies and atomics only.
         let registration = unsafe { engine.mtl.pml().register(base.as_ptr(), len, access, None) };
         drop(engine);
-        let made = registration.map(|registration| (registration, WindowMemory::Caller(base)));
+        let made = registration.map(|registration| (registration, WindowMemory::Caller(CallerMemory(base))));
         Window::agree(comm, id, made.ok_or(Shortage::Windows), len)
     }
 }
@@ -188,9 +188,6 @@ impl<B, L: Threads> OwnedWindow<B, L> {
     ///
     /// # Errors
     /// As [`Window::close`]. The error has the buffer.
-    ///
-    /// # Panics
-    /// Never.
     pub fn close(mut self) -> Result<B, Failed<B>> {
         let complete = self.window.complete_all();
         if let Some((registration, _)) = self.window.take_part() {
