@@ -109,9 +109,9 @@ fn the_rank_without_room_learns_the_setting_and_the_others_learn_the_rank() {
 
 /// Attempts that fail use up nothing: neither room nor numbers that other communicators need.
 #[test]
-fn ten_thousand_communicators_come_and_go_and_as_many_attempts_fail() {
+fn twenty_thousand_communicators_come_and_go_and_as_many_attempts_fail() {
     with_a_full_rank(2, 1, 1, "sm", |world| {
-        for round in 0..10_000 {
+        for round in 0..20_000 {
             let made = world.dup().unwrap();
             assert_refused(&world, 1, world.dup());
             if round % 1000 == 0 {

@@ -87,6 +87,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn wait_some<C: Completion<L>>(&self, operations: &mut [C]) -> Vec<usize> {
+        self.handle.context.progress(); // also where the caller has left complete operations in the slice
         self.wait_any(operations);
         let complete = operations.iter_mut().enumerate().filter_map(|(index, it)| it.test().then_some(index));
         complete.collect()
