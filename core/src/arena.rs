@@ -117,7 +117,7 @@ impl<'m> Arena<'m> {
 }
 
 /// The block of the arena is too small. It is the fault of the caller, who has to use a larger block or smaller limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfMemory {
     /// The bytes of the table that did not fit, without padding.
@@ -130,13 +130,15 @@ impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a table of {} bytes does not fit into the {} bytes that are left: use a larger block",
+            "a table of {} bytes does not fit into the {} bytes that are left: use a larger block, or smaller limits",
             self.asked, self.left
         )
     }
 }
 
 impl core::error::Error for OutOfMemory {}
+
+crate::debug_as_display!(OutOfMemory);
 
 #[cfg(test)]
 mod tests {

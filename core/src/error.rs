@@ -15,3 +15,33 @@ pub enum Blame {
     /// A resource: a limit of this process or machine is reached. The caller may try again later.
     Resource,
 }
+
+/// Makes the `Debug` text of error types that of `Display`, since a `main` that returns an error prints it by `Debug`.
+///
+/// ```
+/// use core::fmt;
+///
+/// struct Refused;
+///
+/// impl fmt::Display for Refused {
+///     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+///         f.write_str("the peer refused: ask it for the reason")
+///     }
+/// }
+///
+/// towline_core::debug_as_display!(Refused);
+/// assert_eq!(format!("{Refused:?}"), Refused.to_string());
+/// ```
+#[macro_export]
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {
+        $(
+            /// The text of [`Display`](core::fmt::Display), since `main` prints an error this way.
+            impl core::fmt::Debug for $error {
+                fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                    core::fmt::Display::fmt(self, f)
+                }
+            }
+        )+
+    };
+}

@@ -306,7 +306,9 @@ impl<'m> Node<'m> {
 fn received(due: &mut Vec<(u32, Box<[u8]>)>, other: u32, sink: &[u8], result: std::result::Result<Status, Failure>) {
     let status = match result {
         Ok(status) | Err(Failure::Truncated(status)) => status,
-        Err(Failure::Cancelled | Failure::PeerFailed(Peer(HOSTILE))) => return,
+        Err(
+            Failure::Cancelled | Failure::PeerFailed(Peer(HOSTILE)) | Failure::PeerClosed { peer: Peer(HOSTILE), .. },
+        ) => return,
         Err(failure) => panic!("{failure:?}"),
     };
     assert!(status.delivered <= sink.len() as u64 && status.delivered <= status.received);

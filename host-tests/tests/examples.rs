@@ -86,6 +86,32 @@ fn a_token_goes_round_2_4_and_16_ranks() {
     }
 }
 
+/// Each example runs on any number of ranks, with the launcher or without it.
+#[test]
+fn each_example_works_for_any_number_of_ranks_and_without_the_launcher() {
+    let folder = Folder::new("any");
+    let image = folder.0.join("in.png");
+    let mut encoder = png::Encoder::new(fs::File::create(&image).unwrap(), 7, 5);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_depth(png::BitDepth::Eight);
+    encoder.write_header().unwrap().write_image_data(&[9; 35]).unwrap();
+    let examples: [(&str, &[&str]); 6] = [
+        ("ring", &["--rounds", "3"]),
+        ("ring", &["--rounds", "3", "--bytes", "3000000"]),
+        ("contexts", &["--rounds", "3"]),
+        ("filecast", &["in.png", "copies"]),
+        ("heat2d", &["in.png", "3", "out.png"]),
+        ("histogram", &["in.txt"]),
+    ];
+    fs::write(folder.0.join("in.txt"), "one two two").unwrap();
+    for (name, arguments) in examples {
+        lines(Command::new(example(name)).args(arguments).current_dir(&folder.0).stdin(Stdio::null()));
+        for ranks in [1, 2, 3, 5] {
+            lines(run(ranks, "sm").arg(example(name)).args(arguments).current_dir(&folder.0));
+        }
+    }
+}
+
 #[test]
 fn long_tokens_go_round_too() {
     for way in WAYS {
@@ -115,8 +141,21 @@ fn a_rank_with_another_number_of_contexts_is_named_and_ends_the_job() {
         let script = r#"exec "$0" --contexts $((2 + TOWLINE_RANK / 2))"#;
         let output = run(3, way).args(["sh", "-c", script]).arg(example("contexts")).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{way}: {}", both(&output));
-        let named = "contexts: rank 2 has 3 contexts, but rank 0 has 2: build all ranks with the same number";
+        let named = "towline: rank 2 has 3 contexts, but rank 0 has 2: build all ranks with the same number";
         assert!(both(&output).contains(named), "{way}: {}", both(&output));
+    }
+}
+
+#[test]
+fn all_to_all_brings_each_block_to_its_rank() {
+    for way in WAYS {
+        for (ranks, bytes) in [(1, 8), (3, 1024), (4, 100_000)] {
+            let mut command = run(ranks, way);
+            let lines =
+                lines(command.arg(example("all_to_all")).args(["--rounds", "20", "--bytes", &bytes.to_string()]));
+            let start = format!("[0] {ranks} ranks, blocks of {bytes} bytes, ");
+            assert!(lines.len() == 1 && lines[0].starts_with(&start), "{way}: {lines:?}");
+        }
     }
 }
 

@@ -166,3 +166,20 @@ fn flood(setting: Setting) -> Setting {
     let config = Config { peers: 2, unexpected: 40, units: 40, unit_bytes: 64, ..setting.config };
     Setting { config, plan, ..setting }
 }
+
+/// Sends are cancelled at any moment, and begun again if that succeeded. A cancelled message never arrives, and one that could not
+/// be cancelled arrives once.
+#[test]
+fn m14_p15_a_send_is_cancelled_or_arrives_but_never_both() {
+    let mut counts = Counts::default();
+    for seed in 0..60 {
+        let families = [("reliable", seeds::reliable(seed)), ("faulty", seeds::faulty(seed))];
+        // With few envelopes, most messages are held back.
+        let least = [None, Some(1)].map(|pool| ("smallest pools", seeds::smallest_pools(seed, pool)));
+        for (family, setting) in families.into_iter().chain(least) {
+            let report = run(Setting { cancels_sends: true, ..setting });
+            counts.add(&report.unwrap_or_else(|trouble| panic!("seed {seed}, {family}: {trouble}")).counts);
+        }
+    }
+    assert!(counts.cancelled_sends > 100 && counts.uncancelled_sends > 100, "{counts:?}");
+}

@@ -8,6 +8,24 @@ use crate::{Address, JobKey};
 /// The largest number of ranks in a job. The transports cannot number more.
 pub const RANKS_MAX: u32 = 1 << 20;
 
+/// Variables that make a process a rank of a job: if one of them is set, the process is not a job of its own.
+const OF_A_JOB: [&str; 6] =
+    ["TOWLINE_RANK", "TOWLINE_SIZE", "TOWLINE_ROOT", "TOWLINE_JOB", "TOWLINE_KEY", "TOWLINE_LISTEN"];
+
+/// The names of all variables that [`Environment`] reads.
+pub const VARIABLES: [&str; 10] = [
+    "TOWLINE_RANK",
+    "TOWLINE_SIZE",
+    "TOWLINE_ROOT",
+    "TOWLINE_JOB",
+    "TOWLINE_KEY",
+    "TOWLINE_LISTEN",
+    "TOWLINE_TRANSPORTS",
+    "TOWLINE_LINKS",
+    "TOWLINE_HOST",
+    "TOWLINE_LOCAL",
+];
+
 /// The environment of one rank, read and checked. The crate's page lists the variables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -70,7 +88,7 @@ impl Environment {
     /// As [`read`](Self::read).
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, EnvironmentError> {
         let mut environment = Self::singleton();
-        let named = ["TOWLINE_RANK", "TOWLINE_SIZE", "TOWLINE_ROOT"].iter().any(|name| lookup(name).is_some());
+        let named = OF_A_JOB.iter().any(|name| lookup(name).is_some());
         let read = |name: &'static str| {
             lookup(name)
                 .ok_or(EnvironmentError { name, why: "it is not set, although other variables of the job are".into() })
@@ -185,7 +203,11 @@ fn parse_ranks(text: &str) -> Option<Vec<u32>> {
 }
 
 /// Formats ranks in rising order as a list such as `0-3,8`.
-fn format_ranks(ranks: &[u32]) -> String {
+///
+/// ```
+/// assert_eq!(towline_bootstrap::format_ranks(&[0, 1, 2, 8]), "0-2,8");
+/// ```
+pub fn format_ranks(ranks: &[u32]) -> String {
     let runs = ranks.chunk_by(|a, b| a + 1 == *b);
     let runs = runs.filter_map(|run| run.first().zip(run.last()));
     let runs: Vec<_> = runs.map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
@@ -209,6 +231,9 @@ mod tests {
         assert_eq!((alone.transports, alone.local), (vec!["sm".into()], Some(vec![0])));
         assert_ne!(alone.key, read(&[]).unwrap().key);
         assert_eq!(read(&[("TOWLINE_RANK", "0"), ("TOWLINE_SIZE", "1")]).unwrap().root, []);
+        for part in OF_A_JOB {
+            assert!(read(&[(part, "0")]).is_err(), "{part} alone does not describe a job");
+        }
     }
 
     #[test]

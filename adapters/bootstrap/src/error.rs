@@ -5,9 +5,9 @@ use std::{fmt, io};
 
 use towline_core::error::Blame;
 use towline_core::modex::{SendError, SetError};
+use towline_net::advice;
 
 /// Why a step of the bootstrap failed.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A variable of the environment is missing or malformed. The launcher, or the user who set the variable, is at
@@ -89,7 +89,12 @@ impl fmt::Display for Error {
                 write!(f, "cannot reach the job's server at {address}: {source}; is the launcher still running?")
             }
             Self::Refused { address, why } => write!(f, "the server at {address} refused this rank: {why}"),
-            Self::Timeout { step, waited } => write!(f, "{step}: gave up after {:.1} s", waited.as_secs_f64()),
+            Self::Timeout { step, waited } => write!(
+                f,
+                "{step}: gave up after {:.1} s; look at the output of the ranks that are missing, or allow more time by \
+                 TOWLINE_STARTUP_TIMEOUT_MS",
+                waited.as_secs_f64()
+            ),
             Self::Lost { step, source } => {
                 write!(f, "{step}: the connection to the launcher broke: {source}; the launcher has probably ended")
             }
@@ -97,12 +102,16 @@ impl fmt::Display for Error {
                 f,
                 "the launcher broke the protocol: {what}; use the same version of Towline for launcher and ranks"
             ),
-            Self::PeerGone { rank, step } => write!(f, "{step}: rank {rank} has ended and will not take part"),
-            Self::Finished => {
-                f.write_str("this rank has already called `finish`, so it can take no further part in the job")
+            Self::PeerGone { rank, step } => {
+                write!(f, "{step}: rank {rank} has ended and will not take part; its output says why")
             }
+            Self::Finished => f.write_str(
+                "this rank has already called `finish`, so it can take no further part in the job: call it last",
+            ),
             Self::Publish(why) => why.fmt(f),
-            Self::System(why) => write!(f, "the system refused a request: {why}"),
+            Self::System(why) => {
+                write!(f, "the system refused random numbers, or to wait for a connection: {why}{}", advice(why))
+            }
         }
     }
 }
@@ -116,6 +125,8 @@ impl std::error::Error for Error {
     }
 }
 
+towline_core::debug_as_display!(Error);
+
 impl From<EnvironmentError> for Error {
     fn from(why: EnvironmentError) -> Self {
         Self::Environment(why)
@@ -123,7 +134,7 @@ impl From<EnvironmentError> for Error {
 }
 
 /// An environment variable that is missing or malformed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EnvironmentError {
     /// The variable's name.
     pub name: &'static str,
@@ -138,3 +149,5 @@ impl fmt::Display for EnvironmentError {
 }
 
 impl std::error::Error for EnvironmentError {}
+
+towline_core::debug_as_display!(EnvironmentError);

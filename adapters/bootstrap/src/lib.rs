@@ -29,7 +29,7 @@
 //!
 //! | variable | meaning | if it is not set |
 //! |---|---|---|
-//! | `TOWLINE_RANK` | this process's rank, from 0 | a job of size 1, if `TOWLINE_SIZE` and `TOWLINE_ROOT` are unset too |
+//! | `TOWLINE_RANK` | this process's rank, from 0 | a job of size 1, if no other variable of a job (the next five) is set |
 //! | `TOWLINE_SIZE` | number of ranks | as above |
 //! | `TOWLINE_ROOT` | where the server listens: `unix:/path`, `unix:@abstract`, `tcp:host:port`; several with commas are tried in order | as above |
 //! | `TOWLINE_JOB` | the job's number, up to 16 hexadecimal digits, equal in all ranks | an error, except in a job of size 1 |
@@ -70,7 +70,7 @@ mod rank;
 pub mod server;
 
 pub use address::Address;
-pub use environment::{Environment, RANKS_MAX};
+pub use environment::{Environment, RANKS_MAX, VARIABLES, format_ranks};
 pub use error::{EnvironmentError, Error};
 pub use rank::{End, Job};
 pub use towline_net::JobKey;

@@ -215,15 +215,15 @@ fn a_rank_that_asks_learns_of_each_end_once() {
     let world = World::new(3, true);
     let [mut zero, mut one, two] = [0, 1, 2].map(|rank| world.join(rank));
     one.part_ended(4, true).unwrap();
-    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4), incarnation: 0, died: true });
+    assert_eq!(end(&mut zero), End { rank: 1, part: Some(4), incarnation: 0, died: true, left: false });
     one.finish().unwrap();
-    assert_eq!(end(&mut zero), End { rank: 1, part: None, incarnation: 0, died: false });
+    assert_eq!(end(&mut zero), End { rank: 1, part: None, incarnation: 0, died: false, left: false });
     assert!(matches!(one.part_ended(5, false), Err(Error::Finished)));
     drop(two);
     while !matches!(world.events.recv_timeout(Duration::from_secs(300)).unwrap(), Event::Disconnected { rank: 2, .. }) {
     }
     world.server.rank_ended(2);
-    assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 0, died: true });
+    assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 0, died: true, left: false });
     // A job of size 1 has no server to ask.
     let mut alone = Job::join(base(), soon()).unwrap();
     alone.part_ended(1, false).unwrap();
@@ -258,7 +258,7 @@ fn x7_a_restarted_rank_replaces_itself_and_waiting_ranks_go_on_waiting() {
     // A rank dies later, also while other ranks wait at a fence. They learn of its end, and then of its next
     // incarnation.
     world.server.rank_restarts(2);
-    assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 2, died: true });
+    assert_eq!(end(&mut zero), End { rank: 2, part: None, incarnation: 2, died: true, left: false });
     let waits = thread::spawn(move || {
         let mut one = one;
         one.fence(soon()).unwrap();

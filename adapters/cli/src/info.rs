@@ -18,11 +18,24 @@ use towline_net::JobKey;
 use towline_net::interfaces::{Filter, survey};
 
 use crate::stdout::out;
-use crate::transports;
+use crate::variables::{Variable, unknown_here, warn_of_unknown_here};
+use crate::{transports, version};
+use selection::{Section, Selection};
+
+mod selection;
 
 /// Show the transports, which of them would be chosen and why, all settings, and the limits of this machine
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
+    /// Show only these: a setting or its variable, a transport with its settings, or a section (transports, interfaces,
+    /// chosen, machine, memory, settings)
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Show only rows that contain this text; upper and lower case are equal
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -30,10 +43,11 @@ pub struct Arguments {
 
 /// Prints the information. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    match gather() {
+    let reported = warn_of_unknown_here();
+    match gather(arguments, reported) {
         Ok(info) => {
             let text = if arguments.json { format!("{:#}", info.json()) } else { info.text() };
-            out!("{}\n", text.trim_end());
+            out!("{}\n", text.trim_matches('\n'));
             ExitCode::SUCCESS
         }
         Err(why) => {
@@ -73,6 +87,7 @@ pub fn rank() -> ExitCode {
 
 /// Everything that is printed.
 struct Info {
+    selection: Selection,
     /// Name, and the reason if it does not work.
     transports: Vec<(String, Option<String>)>,
     /// Name, address, and the reason if tcp does not use it.
@@ -86,16 +101,23 @@ struct Info {
     settings: Vec<Setting>,
 }
 
-fn gather() -> Result<Info, String> {
+fn gather(arguments: &Arguments, reported: Option<Variable>) -> Result<Info, String> {
     let config = Config::default().with_environment().map_err(|why| why.to_string())?;
     let settings = Config::default().settings().map_err(|why| why.to_string())?;
+    let selection = Selection::new(&arguments.names, arguments.filter.as_deref(), &settings)?;
     let filter = Filter::from_lists(&config.tcp.include, &config.tcp.exclude);
     let mut all = vec![("loopback".to_string(), None)];
-    all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
+    // What is not shown is not tried, since jobs take a while.
+    if selection.wants(Section::Transports) {
+        all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
+    }
     let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
     let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
-    let mut chosen = chosen_here();
-    chosen.push(("other host", chosen_elsewhere(&filter)));
+    let mut chosen = Vec::new();
+    if selection.wants(Section::Chosen) {
+        chosen = chosen_here(reported);
+        chosen.push(("other host", chosen_elsewhere(&filter)));
+    }
     let mut sizes: Vec<_> = SIZES.iter().map(|(what, bytes)| ((*what).to_string(), *bytes as u64)).collect();
     sizes.push(("payload of an unexpected message, at most".into(), config.unit_bytes.into()));
     sizes.push((
@@ -105,14 +127,24 @@ fn gather() -> Result<Info, String> {
     sizes.push(("staging of a tcp connection, at most".into(), tcp(&config).bytes_per_connection()));
     let key = JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
-    Ok(Info { transports: all, interfaces: shown, chosen, machine: machine(&config.sm.directory), sizes, settings })
+    let machine = machine(&config.sm.directory);
+    let mut info = Info { selection, transports: all, interfaces: shown, chosen, machine, sizes, settings };
+    info.select();
+    if !info.selection.is_all() && info.is_empty() {
+        return Err(format!("nothing contains `{}`", arguments.filter.as_deref().unwrap_or_default()));
+    }
+    Ok(info)
 }
 
 /// The choice of two ranks on this host, for themselves and for each other.
-fn chosen_here() -> Vec<(&'static str, String)> {
+pub fn chosen_here(reported: Option<Variable>) -> Vec<(&'static str, String)> {
     let said = std::env::current_exe().and_then(|me| {
         let mut command = Command::new(&me);
-        command.args(["run", "--ranks", "2", "--no-prefix", "--"]).arg(&me).arg("info-rank");
+        command
+            .args(["run", "--ranks", "2", "--no-prefix", "--timeout", "60", "--"])
+            .arg(&me)
+            .arg("info-rank")
+            .envs(reported);
         command.stdin(Stdio::null()).output()
     });
     let (out, why) = match said {
@@ -198,17 +230,36 @@ fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
 }
 
 impl Info {
+    /// Drops the rows that are not shown.
+    fn select(&mut self) {
+        let Self { selection, transports, interfaces, chosen, machine, sizes, settings } = self;
+        let text = |why: &Option<String>| why.clone().unwrap_or_default();
+        transports.retain(|(name, why)| selection.shows(Section::Transports, name, &[&text(why)]));
+        interfaces.retain(|(name, address, why)| selection.shows(Section::Interfaces, name, &[address, &text(why)]));
+        chosen.retain(|(whom, what)| selection.shows(Section::Chosen, whom, &[what]));
+        machine.retain(|(name, value, _)| selection.shows(Section::Machine, name, &[value]));
+        sizes.retain(|(what, _)| selection.shows(Section::Memory, what, &[]));
+        settings.retain(|it| selection.shows(Section::Settings, it.name, &[it.variable, &it.value, it.help]));
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { transports, interfaces, chosen, machine, sizes, settings, .. } = self;
+        [transports.len(), interfaces.len(), chosen.len(), machine.len(), sizes.len(), settings.len()] == [0; 6]
+    }
+
     fn json(&self) -> Value {
         let transport =
             |(name, why): &(String, Option<String>)| json!({"name": name, "works": why.is_none(), "why": why});
         let interface = |(name, address, why): &(String, String, Option<String>)| json!({"name": name, "address": address, "used": why.is_none(), "why": why});
         let setting = |it: &Setting| {
-            json!({"name": it.name, "value": it.value, "unit": it.unit, "origin": it.origin.to_string(),
-                "default": it.default, "variable": it.variable, "help": it.help})
+            json!({"name": it.name, "value": it.value, "unit": it.unit, "possible": it.possible, 
+                "origin": it.origin.to_string(), "default": it.default, "variable": it.variable, "help": it.help})
         };
         let measured = |(name, value, unit): &(&str, String, &str)| json!({"name": name, "value": value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number)), "unit": unit});
         json!({
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": version::NUMBER,
+            "commit": version::COMMIT,
+            "features": version::features(),
             "wire_version": wire::VERSION,
             "transports": self.transports.iter().map(transport).collect::<Vec<_>>(),
             "tcp_interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
@@ -216,32 +267,50 @@ impl Info {
             "machine": self.machine.iter().map(measured).collect::<Vec<_>>(),
             "bytes": self.sizes.iter().map(|(what, bytes)| json!({"of": what, "bytes": bytes})).collect::<Vec<_>>(),
             "settings": self.settings.iter().map(setting).collect::<Vec<_>>(),
+            "unknown_variables": unknown_here().iter().map(|it| json!({"name": it.name, "nearest": it.nearest})).collect::<Vec<_>>(),
         })
     }
 
     fn text(&self) -> String {
-        let mut text = format!("towline {}, wire version {}\n", env!("CARGO_PKG_VERSION"), wire::VERSION);
+        let mut text = String::new();
+        if self.selection.is_all() {
+            text = format!("towline {}, wire version {}\n", version::NUMBER, wire::VERSION);
+        }
         let mut line = |line: String| {
             text.push_str(line.trim_end());
             text.push('\n');
         };
         let verdict =
             |why: &Option<String>, good: &str| why.clone().map_or_else(|| good.to_string(), |why| format!("no: {why}"));
-        line("\nTransports".into());
+        if !self.transports.is_empty() {
+            line("\nTransports".into());
+        }
         self.transports.iter().for_each(|(name, why)| line(format!("  {name:10} {}", verdict(why, "works"))));
-        line("\nNetwork interfaces for tcp".into());
+        if !self.interfaces.is_empty() {
+            line("\nNetwork interfaces for tcp".into());
+        }
         let name = |(name, address, _): &(String, String, Option<String>)| format!("{name} {address}");
         self.interfaces.iter().for_each(|it| line(format!("  {:28} {}", name(it), verdict(&it.2, "used"))));
-        line("\nChosen for a rank that is".into());
+        if !self.chosen.is_empty() {
+            line("\nChosen for a rank that is".into());
+        }
         self.chosen.iter().for_each(|(whom, what)| line(format!("  {whom:10} {what}")));
-        line("\nThis machine".into());
+        if !self.machine.is_empty() {
+            line("\nThis machine".into());
+        }
         self.machine.iter().for_each(|(what, value, unit)| line(format!("  {what:28} {value:>14} {unit}")));
-        line("\nMemory".into());
+        if !self.sizes.is_empty() {
+            line("\nMemory".into());
+        }
         self.sizes.iter().for_each(|(what, bytes)| line(format!("  {what:66} {bytes:>8} B")));
-        line("\nSettings: set the environment variable to change a setting for all ranks".into());
+        if !self.settings.is_empty() {
+            line("\nSettings: set the environment variable to change a setting for all ranks".into());
+        }
         for it in &self.settings {
             let value = if it.value.is_empty() { "-" } else { &it.value };
-            line(format!("  {:34} {value:>10} {:4} {:11} {}", it.variable, it.unit, it.origin.to_string(), it.help));
+            let changed = if it.value == it.default { String::new() } else { format!(" [default: {}]", it.default) };
+            let (origin, help) = (it.origin.to_string(), it.help);
+            line(format!("  {:34} {value:>10} {:4} {origin:11} {help}{changed}", it.variable, it.unit));
         }
         text
     }

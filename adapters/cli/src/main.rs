@@ -2,18 +2,24 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
+mod doctor;
+mod generate;
 mod info;
+mod mpirun;
+mod numbers;
 mod perf;
 mod run;
 mod soak;
 mod stdout;
 mod transports;
+mod variables;
+mod version;
 
-/// Runs the ranks of a job, measures transports, shows transports and settings, and tests under faults
+/// Runs the ranks of a job, measures transports, shows transports and settings, checks hosts, and tests under faults
 #[derive(Parser)]
-#[command(name = "towline", version)]
+#[command(name = "towline", version = version::NUMBER, long_version = version::text())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -24,21 +30,39 @@ enum Command {
     Run(run::Arguments),
     Perf(perf::Arguments),
     Info(info::Arguments),
+    Doctor(doctor::Arguments),
     Soak(soak::Arguments),
+    Completions(generate::Completions),
+    Man(generate::Man),
     #[command(hide = true)]
     PerfRank(perf::rank::Arguments),
     #[command(hide = true)]
     InfoRank,
+    #[command(hide = true)]
+    DoctorRank,
     #[cfg(feature = "sim")]
     #[command(hide = true)]
     SoakRank(soak::rank::Arguments),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    let mut all = Arguments::command();
+    all.build();
+    let arguments = match mpirun::translate(std::env::args_os().collect(), &all) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprintln!("towline: {why}");
+            return 2.into();
+        }
+    };
+    match Arguments::parse_from(arguments).command {
         Command::Run(arguments) => run::run(arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::DoctorRank => doctor::rank(),
+        Command::Completions(arguments) => generate::completions(&arguments, &Arguments::command()),
+        Command::Man(arguments) => generate::man(&arguments, &Arguments::command()),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
         Command::InfoRank => info::rank(),

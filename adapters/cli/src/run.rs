@@ -1,11 +1,14 @@
 //! `towline run`: starts the ranks of a job, and supervises it to its end.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use towline_bootstrap::launch::{self, Host, Launch};
+use towline_bootstrap::launch::{self, Binding, Host, Input, Label, Launch, Mapping};
+
+use crate::numbers::number;
+use crate::variables;
 
 /// Start N ranks of a program, and end them together
 ///
@@ -14,7 +17,7 @@ use towline_bootstrap::launch::{self, Host, Launch};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Number of ranks [default: one for each slot of the hosts]
-    #[arg(short = 'n', long, value_name = "N", required_unless_present_any = ["hosts", "agent"])]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(0, u32::MAX), required_unless_present_any = ["hosts", "agent"])]
     ranks: Option<u32>,
 
     /// Transports to use, such as sm,tcp [default: all]
@@ -22,7 +25,7 @@ pub struct Arguments {
     transport: Vec<String>,
 
     /// Links to each peer, for transports that support several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = number(1, 64))]
     links: Option<u32>,
 
     /// Run on the hosts in a file: one `host [slots=N]` on each line, filled in order
@@ -46,11 +49,11 @@ pub struct Arguments {
     variables: Vec<String>,
 
     /// End the job after this time, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
     /// Time between SIGTERM and SIGKILL when the job is ended, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5")]
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "5", allow_negative_numbers = true)]
     grace: Duration,
 
     /// Let the other ranks go on when a rank fails
@@ -66,8 +69,45 @@ pub struct Arguments {
     restart: u32,
 
     /// Print output unchanged, without the rank before each line
+    ///
+    /// With and without this option, a line is printed as a whole, so that lines of different ranks do not mix. A line
+    /// above 64 MiB is split: each further piece of it begins with the rank and a plus sign, as in `[3+]`. If unfinished
+    /// lines of all ranks take more than 256 MiB together, the longest is split. With this option, pieces have no mark
     #[arg(long)]
     no_prefix: bool,
+
+    /// Begin each line of output with rank and stream, in the form of Open MPI: [1,RANK]<stdout>:TEXT
+    ///
+    /// The first number is always 1. It is the number of the job for Open MPI
+    #[arg(long, conflicts_with = "no_prefix")]
+    tag_output: bool,
+
+    /// Write the output of each rank to files DIR/rank.N.out and DIR/rank.N.err, and print none of it
+    ///
+    /// The files are on this host, also for ranks on other hosts. They get every byte unchanged. The directory is made if
+    /// it is missing, and files of an earlier job are overwritten
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["no_prefix", "tag_output"])]
+    output: Option<PathBuf>,
+
+    /// The ranks that read this command's standard input: a rank, all, or none [default: rank 0, unless the input is a
+    /// terminal]
+    ///
+    /// With all, every rank reads the whole input, and the fastest rank gets at most 64 MiB ahead of the slowest one.
+    /// Ranks that do not read it have an empty standard input. A restarted rank goes on with input that is still held
+    #[arg(long, value_name = "RANK|all|none", value_parser = input)]
+    stdin: Option<Input>,
+
+    /// Order in which ranks are placed on the hosts: fill each host up to its slots; the same, but at most one rank for
+    /// each core; or one rank for each host in turn [default: slot]
+    #[arg(long, value_name = "slot|core|node", value_parser = mapping)]
+    map_by: Option<Mapping>,
+
+    /// Bind each rank to a core of its own, with all hardware threads of it [default: none]
+    ///
+    /// The first rank on a host gets its first core, and so on. Only cores that this command (or its agent on another
+    /// host) may use are counted. More ranks than cores are an error
+    #[arg(long, value_name = "core|none", value_parser = binding)]
+    bind_to: Option<Binding>,
 
     /// Run as the agent of a launcher on another host
     #[arg(long, hide = true, conflicts_with_all = ["ranks", "hosts", "command"])]
@@ -101,14 +141,10 @@ pub fn run(arguments: Arguments) -> ExitCode {
 fn prepare(arguments: Arguments) -> Result<Launch, String> {
     let hosts = match &arguments.hosts {
         None => Vec::new(),
-        Some(path) => {
-            let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
-            Host::parse_list(&text).map_err(|why| named(&why))?
-        }
+        Some(path) => hosts_of(path)?,
     };
     let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
-    check(&arguments)?;
+    let reported = check(&arguments)?;
     let mut command = arguments.command.into_iter();
     let program = command
         .next()
@@ -119,11 +155,20 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.transports = arguments.transport;
     launch.links = arguments.links;
     launch.variables = arguments.variables.iter().filter_map(|variable| assignment(variable)).collect();
+    launch.variables.extend(reported);
     launch.time_limit = arguments.timeout;
     launch.grace = arguments.grace;
     launch.keep_going = arguments.keep_going;
     launch.restarts = arguments.restart;
-    launch.prefix = !arguments.no_prefix;
+    launch.label = match (arguments.no_prefix, arguments.tag_output) {
+        (true, _) => Label::None,
+        (_, true) => Label::Tag,
+        _ => Label::Rank,
+    };
+    launch.folder = arguments.output;
+    launch.input = arguments.stdin.unwrap_or_default();
+    launch.mapping = arguments.map_by.unwrap_or_default();
+    launch.binding = arguments.bind_to.unwrap_or_default();
     launch.shell = arguments.rsh.split_whitespace().map(Into::into).collect();
     launch.address = arguments.address;
     if let (Some(path), Some(first)) = (arguments.remote_path, launch.agent.first_mut()) {
@@ -132,9 +177,26 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     Ok(launch)
 }
 
-/// Checks the settings that ranks will find in their environment.
-fn check(arguments: &Arguments) -> Result<(), String> {
+/// The hosts in a file, of which there is at least one.
+pub fn hosts_of(path: &Path) -> Result<Vec<Host>, String> {
+    let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
+    let hosts = Host::parse_list(&text).map_err(|why| named(&why))?;
+    if hosts.is_empty() {
+        Err(named(&"the file names no host: write `host` or `host slots=N` on each line"))
+    } else {
+        Ok(hosts)
+    }
+}
+
+/// Checks the settings that ranks will find in their environment, and warns of variables that are probably mistakes. Returns the
+/// variable that says so to the ranks.
+fn check(arguments: &Arguments) -> Result<Option<(OsString, OsString)>, String> {
     let given: Vec<_> = arguments.variables.iter().rev().filter_map(|variable| assignment(variable)).collect();
+    let transports = (!arguments.transport.is_empty()).then(|| arguments.transport.join(","));
+    let links = arguments.links.map(|links| links.to_string());
+    let options = [("--transport", "TOWLINE_TRANSPORTS", transports), ("--links", "TOWLINE_LINKS", links)];
+    variables::check_given(&given, &options)?;
     let lookup = |name: &str| match name {
         "TOWLINE_TRANSPORTS" if !arguments.transport.is_empty() => Some(arguments.transport.join(",")),
         "TOWLINE_LINKS" if arguments.links.is_some() => arguments.links.map(|links| links.to_string()),
@@ -145,7 +207,11 @@ fn check(arguments: &Arguments) -> Result<(), String> {
             value.map(|value| value.to_string_lossy().into_owned())
         }
     };
-    towline::Config::default().settings_from(lookup).map(drop).map_err(|why| why.to_string())
+    let settings = towline::Config::default().settings_from(lookup).map_err(|why| why.to_string())?;
+    let strict = settings.iter().any(|setting| setting.name == "strict" && setting.value == "true");
+    variables::warn_of_unset(&arguments.variables);
+    let own = std::env::vars_os().filter(|_| arguments.hosts.is_none());
+    variables::warn_of_unknown(given.into_iter().chain(own).map(|(name, _)| name), strict)
 }
 
 /// The name and value of a variable. `None` if its value is to be taken from this environment and it is not set.
@@ -156,7 +222,36 @@ fn assignment(variable: &str) -> Option<(OsString, OsString)> {
     }
 }
 
+/// The longest time, in seconds: 31 years.
+const LONGEST: f64 = 1e9;
+
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
+    let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds, such as 1.5".to_string())?;
+    let time = Some(seconds).filter(|seconds| (0.0..=LONGEST).contains(seconds));
+    time.map(Duration::from_secs_f64).ok_or_else(|| format!("it is not a time; possible: 0 to {LONGEST} seconds"))
+}
+
+fn input(text: &str) -> Result<Input, String> {
+    match text {
+        "all" => Ok(Input::All),
+        "none" => Ok(Input::None),
+        rank => rank.parse().map(Input::Rank).map_err(|_| "expected a rank, all or none".into()),
+    }
+}
+
+fn mapping(text: &str) -> Result<Mapping, String> {
+    match text {
+        "slot" => Ok(Mapping::Slot),
+        "core" => Ok(Mapping::Core),
+        "node" | "host" => Ok(Mapping::Node),
+        _ => Err("expected slot, core or node; Towline places ranks on no other parts of a machine".into()),
+    }
+}
+
+fn binding(text: &str) -> Result<Binding, String> {
+    match text {
+        "none" => Ok(Binding::None),
+        "core" => Ok(Binding::Core),
+        _ => Err("expected core or none; Towline binds ranks to no other parts of a machine".into()),
+    }
 }

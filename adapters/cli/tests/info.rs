@@ -51,8 +51,9 @@ fn an_unavailable_transport_has_a_reason() {
     let info = json(&broken);
     let sm = named(&info["transports"], "name", "sm");
     assert!(sm["works"] == false && sm["why"].as_str().unwrap().contains("/nowhere/at/all"), "{sm}");
+    // The directory was asked for, so a job does not go on without it.
     let choice = named(&info["chosen"], "for", "same host")["choice"].as_str().unwrap().to_string();
-    assert!(choice.contains("tcp taken"), "{choice}");
+    assert!(choice.starts_with("none: ") && choice.contains("correct or unset TOWLINE_SM_DIRECTORY"), "{choice}");
     // Verbs needs a device, a driver, a library, and the build feature.
     let verbs = named(&info["transports"], "name", "verbs");
     let reasons = ["--features verbs", "no RDMA device", "libibverbs", "no port can be used"];
@@ -70,6 +71,17 @@ fn an_invalid_variable_is_named() {
 }
 
 #[test]
+fn an_unknown_variable_is_named_once_with_the_nearest_setting() {
+    let output = info(&["--json"], &[("TOWLINE_SPINN_US", "1")]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && said.contains("did you mean TOWLINE_SPIN_US?"), "{said}");
+    assert_eq!(said.matches("TOWLINE_SPINN_US").count(), 1, "{said}");
+    let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(info["unknown_variables"][0]["name"], "TOWLINE_SPINN_US");
+    assert_eq!(info["unknown_variables"][0]["nearest"], "TOWLINE_SPIN_US");
+}
+
+#[test]
 fn a_reader_that_closes_early_causes_no_error() {
     let mut info = Command::new(env!("CARGO_BIN_EXE_towline"));
     let mut info = info.arg("info").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -77,4 +89,35 @@ fn a_reader_that_closes_early_causes_no_error() {
     let output = info.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(output.status.code(), Some(128 + 13));
+}
+
+#[test]
+fn names_and_a_text_select_rows() {
+    let shown = |arguments: &[&str]| {
+        let output = info(arguments, &[("TOWLINE_SM_LIVENESS_MS", "77")]);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let one = shown(&["TOWLINE_SM_LIVENESS_MS"]);
+    assert_eq!(one.lines().count(), 2, "{one}");
+    assert!(one.contains("77") && one.contains("environment") && one.contains("[default: 250]"), "{one}");
+    assert_eq!(shown(&["sm.liveness_ms"]), one);
+    let sm = shown(&["sm"]);
+    assert!(
+        sm.contains("Transports\n  sm ") && sm.contains("TOWLINE_SM_DIRECTORY") && !sm.contains("TOWLINE_TCP"),
+        "{sm}"
+    );
+    let found = shown(&["--filter", "receive buffer"]);
+    assert!(found.contains("a socket's receive buffer") && !found.contains("Transports"), "{found}");
+    let json: Value = serde_json::from_str(&shown(&["--json", "settings", "--filter", "LINKS"])).unwrap();
+    assert_eq!(named(&json["settings"], "name", "links")["variable"], "TOWLINE_LINKS");
+    assert_eq!(json["machine"], Value::Array(vec![]));
+    for (arguments, words) in [
+        (["spinn"], ["`spinn`", "--filter spinn"]),
+        (["--filter=no such thing"], ["nothing contains", "no such thing"]),
+    ] {
+        let output = info(&arguments, &[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && words.iter().all(|word| said.contains(word)), "{said}");
+    }
 }

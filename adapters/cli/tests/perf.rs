@@ -1,5 +1,7 @@
 //! `towline perf` with real ranks. The tests do not check the figures, which depend on the machine.
 
+mod script;
+
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
@@ -30,7 +32,10 @@ fn all_transports_are_measured_and_each_value_is_a_line_of_json() {
     std::fs::remove_file(&file).unwrap();
     let mut seen = Vec::new();
     for line in json.lines() {
-        assert_eq!(line.matches("\":").count(), 7, "{line}");
+        assert_eq!(line.matches("\":").count(), 12, "{line}");
+        let times =
+            ["p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"].map(|key| value(line, key).parse::<f64>().unwrap());
+        assert!(times[0] > 0.0 && times.is_sorted(), "{line}");
         let number = |key| value(line, key).parse::<f64>().unwrap();
         let (quotient, ratio) = (number("value") / number("limit"), number("ratio"));
         assert!(number("value") > 0.0 && (quotient - ratio).abs() <= 0.01 * ratio + 1e-4, "{line}");
@@ -158,6 +163,10 @@ fn impossible_measurements_are_refused_with_the_reason() {
         (&["perf", "--mode", "bandwidth", "--sizes", "0"], "nothing to measure"),
         (&["perf", "--sizes", "8,many"], "is not a size"),
         (&["perf", "--json", "/nowhere/at/all"], "/nowhere/at/all"),
+        (&["perf", "--csv", "/nowhere/at/all"], "/nowhere/at/all"),
+        (&["perf", "--hosts", "/nowhere/hosts"], "/nowhere/hosts"),
+        (&["perf", "--hosts", "/nowhere/hosts", "--transport", "sm"], "sm does not work between hosts"),
+        (&["perf", "--rsh", "ssh"], "--hosts"),
     ] {
         let output = towline(arguments);
         let said = text(&output.stderr);
@@ -195,4 +204,54 @@ fn the_exit_status_shows_that_a_rank_failed() {
         "{}",
         text(&output.stderr)
     );
+}
+
+/// The limits of streams are the same for both, so only the buffers differ.
+#[test]
+fn streams_with_one_buffer_are_measured_beside_those_with_many() {
+    let folder = script::Folder::new("perf-buffers", "");
+    let path = folder.path("csv");
+    let arguments =
+        ["perf", "--quick", "--mode", "bandwidth,bandwidth-one-buffer,rate-one-buffer", "--sizes", "100001"];
+    let output = towline(&[&arguments[..], &["--transport", "sm,tcp", "--repeat", "1", "--csv", &path]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let csv = fs::read_to_string(&path).unwrap();
+    let mut lines = csv.lines();
+    let columns = lines.next().unwrap().split(',').count();
+    let mut seen = Vec::new();
+    for line in lines {
+        let fields: Vec<_> = line.split(',').collect();
+        assert_eq!(fields.len(), columns, "{line}");
+        let number = |at: usize| fields[at].parse::<f64>().unwrap_or_else(|_| panic!("{line}"));
+        // Value, limit, ratio, and the percentiles.
+        assert!([3, 5, 6, 7, 8, 9, 10, 11].into_iter().all(|at| number(at) > 0.0), "{line}");
+        seen.push(fields[..3].join(" "));
+    }
+    let rows = |transport: &str| {
+        ["bandwidth 100001", "bandwidth-one-buffer 100001", "rate-one-buffer 8"].map(|row| format!("{transport} {row}"))
+    };
+    assert_eq!(seen, ["sm", "tcp"].map(rows).concat());
+}
+
+#[test]
+fn two_hosts_are_measured_with_the_limits_of_sockets() {
+    let folder = script::Folder::new("perf-hosts", "node0\nnode1 slots=4\n");
+    let (path, hosts) = (folder.path("csv"), folder.hosts());
+    let arguments = ["perf", "--quick", "--repeat", "1", "--sizes", "8", "--address", "127.0.0.1", "--csv", &path];
+    let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+    for (transport, rows) in [(&[][..], 3), (&["--transport", "udp", "--mode", "latency,put"], 2)] {
+        let output = towline(&[&arguments[..], &hosts, transport].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("two processes on two hosts"), "{}", text(&output.stdout));
+        let csv = fs::read_to_string(&path).unwrap();
+        let lines: Vec<Vec<_>> = csv.lines().skip(1).map(|line| line.split(',').collect()).collect();
+        assert_eq!(lines.len(), rows, "{csv}");
+        for line in lines {
+            let number = |at: usize| line[at].parse::<f64>().unwrap();
+            assert!(line[0] != "sm" && number(3) > 0.0 && number(5) > 0.0, "{line:?}");
+        }
+    }
+    fs::write(folder.path("hosts"), "node0 slots=2\n").unwrap();
+    let output = towline(&[&arguments[..], &hosts].concat());
+    assert!(!output.status.success() && text(&output.stderr).contains("needs two hosts"), "{}", text(&output.stderr));
 }

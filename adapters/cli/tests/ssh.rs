@@ -263,3 +263,33 @@ fn signals_and_the_launchers_death_reach_ranks_over_ssh() {
         assert_eq!(rustix::event::poll(&mut fds, Some(&limit)).unwrap(), 1);
     }
 }
+
+#[test]
+fn doctor_and_perf_reach_the_other_host_over_ssh() {
+    let Some(far) = Far::near("tools") else { return };
+    let shell = format!("ssh -F {} -o BatchMode=yes", far.path("client"));
+    let call = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+        command.args(arguments).args(["--rsh", &shell, "--hosts", &far.path("hosts")]);
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    let output = call(&["doctor", "--json"]);
+    let answer: serde_json::Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", out(&output.stderr)));
+    let hosts = answer["hosts"].as_array().unwrap();
+    let verdict = |host: &str, subject: &str| {
+        let of_host = hosts.iter().find(|it| it["host"] == host).unwrap_or_else(|| panic!("no {host} in {answer}"));
+        let checks = of_host["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["subject"] == subject).unwrap()["verdict"].as_str().unwrap()
+    };
+    for subject in ["remote shell", "version", "time", "a job here"] {
+        assert_eq!(verdict("far", subject), "good", "{answer}");
+    }
+    assert_eq!(verdict("all hosts", "a job"), "good", "{answer}");
+    // This host needs no remote shell, also if the file names it.
+    assert!(hosts.iter().all(|host| host["host"] != "localhost"), "{answer}");
+
+    let output = call(&["perf", "--quick", "--repeat", "1", "--mode", "latency", "--sizes", "8"]);
+    let table = out(&output.stdout);
+    assert!(output.status.success() && table.contains("tcp       latency"), "{table}{}", out(&output.stderr));
+}

@@ -21,11 +21,11 @@ const REKEY: u64 = 1 << 22;
 pub struct Handshake(Box<HandshakeState>);
 
 /// The handshake cannot begin, since the system provides no random bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoHandshake;
 
 /// The data was not sealed by the other end, or was changed on the way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Forged;
 
 impl fmt::Display for NoHandshake {
@@ -41,7 +41,21 @@ impl fmt::Display for Forged {
 }
 
 impl std::error::Error for NoHandshake {}
+
+/// The text of [`Display`](std::fmt::Display), since `main` prints an error this way.
+impl std::fmt::Debug for NoHandshake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
 impl std::error::Error for Forged {}
+
+/// The text of [`Display`](std::fmt::Display), since `main` prints an error this way.
+impl std::fmt::Debug for Forged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
 
 impl fmt::Debug for Handshake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,7 @@
 //! All threads of all processes send messages to each other. Each thread has a context of its own, so no lock is needed.
 //!
+//! Any number of ranks will do. Without the launcher the program is a job of one rank.
+//!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/contexts --contexts 3 --rounds 1000
 //! ```
@@ -8,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use towline::{Address, Builder, Context, Error};
+use towline::{Address, Builder, Error};
 
 #[derive(Clone, Copy, Parser)]
 struct Arguments {
@@ -25,37 +27,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let contexts = match Builder::new().contexts(arguments.contexts) {
-        Ok(contexts) => contexts,
-        Err(why) => {
-            eprintln!("contexts: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let threads = contexts.into_iter().map(|context| std::thread::spawn(move || run(context, arguments)));
-    let threads: Vec<_> = threads.collect();
-    // A thread that panics is a failure, too.
-    let success = threads.into_iter().all(|thread| thread.join().unwrap_or(false));
-    if success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Builder::new().run_contexts(arguments.contexts, |world| Ok(exchange(world, arguments)?))
 }
 
-/// The program of each thread. Returns whether it succeeded.
-fn run(context: Context, arguments: Arguments) -> bool {
-    let world = context.enter();
-    match exchange(&world, arguments) {
-        Ok(()) => {}
-        // Other contexts may wait for this one, so the launcher ends them.
-        Err(why) => world.abort(1, &format!("contexts: {}: {why}", world.address())),
-    }
-    match world.finish() {
-        Ok(()) => true,
-        Err(why) => {
-            eprintln!("contexts: {why}");
-            false
-        }
-    }
-}
-
+/// The program of each thread.
 fn exchange(world: &towline::World, arguments: Arguments) -> Result<(), Error> {
     let (all_contexts, own) = (world.all_contexts(), world.address());
     let len = arguments.bytes.max(12);

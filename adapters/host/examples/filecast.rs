@@ -3,6 +3,8 @@
 //! Each rank sends a chunk to its children while it receives the next one. So a file of any length needs memory for two
 //! chunks only. Only rank 0 opens FILE.
 //!
+//! Any number of ranks will do. Without the launcher the program is a job of one rank.
+//!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/filecast big.iso /tmp/copies
 //! ```
@@ -34,24 +36,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let world = match towline::init() {
-        Ok(world) => world,
-        Err(why) => {
-            eprintln!("filecast: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match cast(&world, &arguments).and_then(|digest| verify(&world, digest)) {
-        Ok(()) => match world.finish() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("filecast: {why}");
-                ExitCode::FAILURE
-            }
-        },
-        // Other ranks may wait for this one, so the launcher ends them.
-        Err(why) => world.abort(1, &format!("filecast: rank {}: {why}", world.rank())),
-    }
+    towline::run(|world| verify(world, cast(world, &arguments)?))
 }
 
 /// Takes part in the stream. Returns the digest of the bytes that this rank read or wrote.

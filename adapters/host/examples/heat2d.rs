@@ -4,6 +4,8 @@
 //! contiguous slices, columns as strided views. All ranks compute a cell with the same operations in the same order, so the
 //! image does not depend on the number of ranks.
 //!
+//! Any number of ranks will do. Without the launcher the program is a job of one rank.
+//!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/heat2d in.png 500 out.png
 //! ```
@@ -35,24 +37,7 @@ const CONDUCTIVITY: f64 = 0.2;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let world = match towline::init() {
-        Ok(world) => world,
-        Err(why) => {
-            eprintln!("heat2d: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match diffuse(&world, &arguments) {
-        Ok(()) => match world.finish() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("heat2d: {why}");
-                ExitCode::FAILURE
-            }
-        },
-        // Other ranks may wait for this one, so the launcher ends them.
-        Err(why) => world.abort(1, &format!("heat2d: rank {}: {why}", world.rank())),
-    }
+    towline::run(|world| diffuse(world, &arguments))
 }
 
 fn diffuse(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {

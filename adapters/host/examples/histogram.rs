@@ -4,6 +4,8 @@
 //! part of a window. The first rank that needs the entry claims it by compare-and-swap, and puts the word's position in the
 //! file into it.
 //!
+//! Any number of ranks will do. Without the launcher the program is a job of one rank.
+//!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/histogram README.md --top 10
 //! ```
@@ -38,24 +40,7 @@ const POSITION: u64 = 16;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let world = match towline::init() {
-        Ok(world) => world,
-        Err(why) => {
-            eprintln!("histogram: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match count(&world, &arguments) {
-        Ok(()) => match world.finish() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("histogram: {why}");
-                ExitCode::FAILURE
-            }
-        },
-        // Other ranks may wait for this one, so the launcher ends them.
-        Err(why) => world.abort(1, &format!("histogram: rank {}: {why}", world.rank())),
-    }
+    towline::run(|world| count(world, &arguments))
 }
 
 fn count(world: &World, arguments: &Arguments) -> Result<(), Box<dyn Error>> {

@@ -1,5 +1,7 @@
 //! A token is sent around the ring of all ranks. Rank 0 prints the time of one hop.
 //!
+//! Any number of ranks will do. Without the launcher the program is a job of one rank.
+//!
 //! ```sh
 //! towline run -n 4 -- target/release/examples/ring --rounds 10000
 //! ```
@@ -22,40 +24,26 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let world = match towline::init() {
-        Ok(world) => world,
-        Err(why) => {
-            eprintln!("ring: {why}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match pass(&world, &arguments) {
-        Ok(()) => match world.finish() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
-                eprintln!("ring: {why}");
-                ExitCode::FAILURE
-            }
-        },
-        // Other ranks may wait for this one: the launcher ends them.
-        Err(why) => world.abort(1, &format!("ring: rank {}: {why}", world.rank())),
-    }
+    towline::run(|world| pass(world, &arguments))
 }
 
 fn pass(world: &World, arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let (rank, size) = (world.rank(), world.size());
     let (before, next) = ((rank + size - 1) % size, (rank + 1) % size);
     let mut token = vec![0u8; arguments.bytes.max(8)];
+    let mut back = token.clone();
     world.barrier()?;
     let start = Instant::now();
     for _ in 0..arguments.rounds {
-        if rank != 0 {
-            world.recv(before, 0, &mut token[..])?;
-        }
-        count(&mut token);
-        world.send(next, 0, &token[..])?;
         if rank == 0 {
+            count(&mut token);
+            // Both at the same time, since rank 0 may be its own neighbour.
+            world.sendrecv(&token[..], next, 0, &mut back[..], before, 0)?;
+            std::mem::swap(&mut token, &mut back);
+        } else {
             world.recv(before, 0, &mut token[..])?;
+            count(&mut token);
+            world.send(next, 0, &token[..])?;
         }
     }
     let took = start.elapsed();

@@ -5,18 +5,21 @@
 //! ```
 //! use towline::Any;
 //!
-//! let world = towline::init()?; // under `towline run -n N`, or as a job of one rank
-//! let next = (world.rank() + 1) % world.size();
-//! world.send(next, 7, b"hello")?;
-//! let mut into = [0u8; 16];
-//! let status = world.recv(Any, 7, &mut into)?;
-//! println!("rank {}: {:?} from {}", world.rank(), &into[..status.count::<u8>()], status.source);
-//! world.finish()?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! fn main() -> std::process::ExitCode {
+//!     towline::run(|world| { // under `towline run -n N`, or as a job of one rank
+//!         let next = (world.rank() + 1) % world.size();
+//!         world.send(next, 7, b"hello")?;
+//!         let mut into = [0u8; 16];
+//!         let status = world.recv(Any, 7, &mut into)?;
+//!         println!("rank {}: {:?} from {}", world.rank(), &into[..status.count::<u8>()], status.source);
+//!         Ok(()) // an error would be printed at once, and end the job
+//!     })
+//! }
 //! ```
 //!
 //! | to do | use |
 //! |---|---|
+//! | begin and end a program | [`run`], [`Builder::run`]; or [`init`] and [`finish`](World::finish), see [the end](World#the-end) |
 //! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
 //! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
@@ -59,7 +62,8 @@ mod waiting;
 mod windows;
 
 pub use towline_bootstrap as bootstrap;
-pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Piece};
+pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Overlap, Piece};
+pub use towline_core::error::Blame;
 pub use towline_core::mtl::CommError;
 pub use towline_core::pml::{Counters, EnableError};
 pub use towline_core::rail::{
@@ -83,11 +87,13 @@ pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};
 pub use settings::config::Config;
+pub use settings::variables::UnknownVariable;
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;
+pub use setup::run::run;
 pub use setup::world::{ProgressThread, World};
 pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
-pub use towline_settings::{Origin, Setting};
+pub use towline_settings::{InvalidSetting, Origin, Setting};
 pub use transports::linked::Linked;
 pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;

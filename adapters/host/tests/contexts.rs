@@ -208,7 +208,7 @@ fn a_context_that_finishes_first_does_not_disturb_the_others() {
             // A message that was never sent will not come.
             assert_eq!(
                 all_contexts.recv(gone, 99, &mut [0u8; 4]).unwrap_err(),
-                Error::PeerFailed { rank: gone },
+                Error::PeerFinished { rank: gone, tag: Some(99), bytes: None },
                 "{transport}"
             );
         });
@@ -331,9 +331,11 @@ fn a_receive_from_an_unconnected_context_that_finished_fails() {
             // The same for a context of this process, with receives that were posted before and after its end.
             for rank in [own.rank, 1 - own.rank] {
                 let ended = all_contexts.rank_of((rank, 1)).unwrap();
-                let failed = all_contexts.recv(ended, 1, &mut [0u8; 4]).unwrap_err();
-                assert_eq!(failed, Error::PeerFailed { rank: ended }, "{transport}");
-                assert_eq!(all_contexts.recv(ended, 2, &mut [0u8; 4]).unwrap_err(), failed, "{transport}");
+                for tag in [1, 2] {
+                    let failed = all_contexts.recv(ended, tag, &mut [0u8; 4]).unwrap_err();
+                    let finished = Error::PeerFinished { rank: ended, tag: Some(tag), bytes: None };
+                    assert_eq!(failed, finished, "{transport}");
+                }
             }
             // The others are still running.
             let other = all_contexts.rank_of((1 - own.rank, 2 - own.index)).unwrap();
@@ -362,7 +364,7 @@ fn a_receive_from_an_unconnected_process_that_finished_fails() {
                 let all_contexts = world.all_contexts();
                 let left = all_contexts.rank_of((1, 1 - world.address().index)).unwrap();
                 let failed = all_contexts.recv(left, 1, &mut [0u8; 4]).unwrap_err();
-                assert_eq!(failed, Error::PeerFailed { rank: left }, "{transport}");
+                assert_eq!(failed, Error::PeerFinished { rank: left, tag: Some(1), bytes: None }, "{transport}");
                 let _ = world.finish();
             });
         });

@@ -14,7 +14,7 @@ use std::time::Duration;
 use pattern::pattern;
 use processes::{Job, Rank, report};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use towline::{Error, World};
+use towline::{Error, Lost, World};
 
 /// The program of the ranks that the tests of this file start. Without a role, as in a normal test run, it does nothing.
 #[test]
@@ -166,7 +166,7 @@ fn disabled(world: &World) {
 fn no_memory(world: &World) -> ! {
     let other = 1 - world.rank();
     let error = world.send(other, 1, b"no room").unwrap_err();
-    assert_eq!(error, Error::PeerFailed { rank: other });
+    assert_eq!((error, world.why_lost(other)), (Error::NoSharedMemory { rank: other }, Some(Lost::NoRoom)));
     stay("named");
 }
 
@@ -264,14 +264,14 @@ fn p1_a_rank_that_never_has_free_descriptors_gets_an_error_that_names_the_peer()
     all_stay(Job::start(2, "no descriptors", &variables), "named");
 }
 
-/// A file system of a few KiB, unmounted when dropped.
+/// A file system with room for two control segments, unmounted when dropped.
 struct Small(PathBuf);
 
 impl Small {
     fn mount() -> Option<Self> {
         let path = std::env::temp_dir().join(format!("towline-host-small-{}", std::process::id()));
         std::fs::create_dir_all(&path).ok()?;
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&path).status();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8k", "tmpfs"]).arg(&path).status();
         let small = Self(path);
         mounted.is_ok_and(|status| status.success()).then_some(small)
     }
@@ -305,18 +305,18 @@ const SM: [(&str, &str); 6] = [
 ];
 const TCP: [(&str, &str); 6] = [
     ("TOWLINE_TRANSPORTS", "tcp"),
-    ("TOWLINE_TCP_SOCKET_BYTES", "1"),
-    ("TOWLINE_TCP_EAGER_LIMIT_BYTES", "1"),
-    ("TOWLINE_TCP_MAX_SEND_BYTES", "1"),
-    ("TOWLINE_TCP_SEND_STAGING_BYTES", "1"),
+    ("TOWLINE_TCP_SOCKET_BYTES", "2304"),
+    ("TOWLINE_TCP_EAGER_LIMIT_BYTES", "256"),
+    ("TOWLINE_TCP_MAX_SEND_BYTES", "256"),
+    ("TOWLINE_TCP_SEND_STAGING_BYTES", "8192"),
     ("TOWLINE_TCP_RENDEZVOUS_BYTES", "0"),
 ];
 
 const UDP: [(&str, &str); 5] = [
     ("TOWLINE_TRANSPORTS", "udp"),
-    ("TOWLINE_UDP_DATAGRAM_BYTES", "1"),
-    ("TOWLINE_UDP_SEND_BUFFER_BYTES", "1"),
-    ("TOWLINE_UDP_RECEIVE_BUFFER_BYTES", "1"),
+    ("TOWLINE_UDP_DATAGRAM_BYTES", "256"),
+    ("TOWLINE_UDP_SEND_BUFFER_BYTES", "2304"),
+    ("TOWLINE_UDP_RECEIVE_BUFFER_BYTES", "2304"),
     ("TOWLINE_LINK_WINDOW", "4"),
 ];
 

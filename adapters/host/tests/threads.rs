@@ -50,6 +50,33 @@ fn m3_the_thread_level_that_is_asked_for_is_granted_and_reported() {
     is_for_all(&std::sync::Arc::new(world));
 }
 
+/// Each of eight threads receives messages, while there are requests for three. A receive waits for a request as long as other
+/// threads wait with one, and is not refused.
+#[test]
+fn m3_a_thread_waits_for_a_request_that_another_thread_will_free() {
+    const ROUNDS: u32 = 20;
+    for setup in SETUPS {
+        jobs(2, |rank, job| {
+            let requests = if rank == 0 { 3 } else { 1000 };
+            let world = builder(setup).configure(|config| config.requests = requests).job(job).build().unwrap();
+            if rank == 0 {
+                let received = threads(THREADS, |thread| {
+                    for _ in 0..ROUNDS {
+                        assert_eq!(world.recv(1, thread, &mut [0u8; 4]).unwrap().bytes, 4);
+                    }
+                    ROUNDS
+                });
+                assert_eq!(received, [ROUNDS; THREADS as usize]);
+            } else {
+                for _ in 0..ROUNDS {
+                    (0..THREADS).for_each(|thread| world.send(0, thread, &[1u8; 4]).unwrap());
+                }
+            }
+            world.finish().unwrap();
+        });
+    }
+}
+
 /// All kinds of operations, with the same thread of the other rank.
 fn converse(world: &Communicator<Multiple>, thread: u32) -> Result<(), Error> {
     let (other, seed) = (1 - world.rank(), |rank: u32| rank * 100 + thread);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::jobs;
 use pattern::pattern;
 use processes::{Job, clock, report, resources};
-use towline::{Access, Any, AtomicOp, Builder, Denied, Error, Multiple, Window, World};
+use towline::{Access, Any, AtomicOp, Blame, Builder, Denied, Error, Multiple, Window, World};
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 
 /// How ranks are connected: transport, number of links, and whether windows are mapped where that is possible. Windows that are
@@ -142,7 +142,10 @@ fn vectors(world: &World) {
             let place = &mut model[at..at + size_of::<$word>()];
             let old = <$bits>::from_ne_bytes((&*place).try_into().unwrap());
             match window.fetch_and_op(to, at as u64, op, operand) {
-                Err(error) => assert_eq!(error, Error::NoSuchOperation, "{op:?}"),
+                Err(error) => {
+                    let (operation, word) = (format!("{op:?}"), stringify!($word));
+                    assert!(error.to_string().contains(&format!("{operation} on words of type {word}")), "{error}");
+                }
                 Ok(was) => {
                     assert_eq!(<$bits>::from_ne_bytes(was.to_ne_bytes()), old, "{op:?} of {operand}");
                     let bits = <$bits>::from_ne_bytes(operand.to_ne_bytes());
@@ -291,12 +294,23 @@ fn refuse(world: &World) {
     assert_eq!(window.flush(next), may(Access::REMOTE_WRITE));
     assert_eq!(window.flush(next), Ok(()), "told once");
     assert_eq!(window.fetch_and_op(next, 8, AtomicOp::Swap, 9u32).map(|_| ()), may(Access::REMOTE_ATOMIC));
-    let out = Err(Error::OutOfWindow { rank: next });
-    assert_eq!(window.put(next, 60, &[1u8; 5]), out);
-    assert_eq!(window.get(next, u64::MAX, &mut [0u8; 5]), out);
-    assert_eq!(window.write(60, &[1u8; 5]), Err(Error::OutOfWindow { rank }));
-    assert_eq!(window.accumulate(next, 2, AtomicOp::Add, &[1u32]), Err(Error::NoSuchOperation));
-    assert_eq!(window.accumulate(next, 0, AtomicOp::Min, &[1u32]), Err(Error::NoSuchOperation));
+    let out = |rank, offset, bytes| Err(Error::OutOfWindow { rank, offset, bytes, len: 64 });
+    assert_eq!(window.put(next, 60, &[1u8; 5]), out(next, 60, 5));
+    assert_eq!(window.put(next, 1, &[1u8; LONG]), out(next, 1, LONG as u64));
+    assert_eq!(window.get(next, u64::MAX, &mut [0u8; 5]), out(next, u64::MAX, 5));
+    assert_eq!(window.write(60, &[1u8; 5]), out(rank, 60, 5));
+    assert_eq!(window.read(65, &mut [0u8; 0]), out(rank, 65, 0));
+    assert_eq!(window.fetch_and_op(next, 64, AtomicOp::Add, 1u64).map(|_| ()), out(next, 64, 8));
+    let unaligned = |offset, word| Err(Error::Unaligned { rank: next, offset, word, len: 64 });
+    assert_eq!(window.accumulate(next, 2, AtomicOp::Add, &[1u32]), unaligned(2, 4));
+    assert_eq!(window.compare_and_swap(next, 4, 0u64, 1).map(|_| ()), unaligned(4, 8));
+    let none = |operation, word| Err(Error::NoSuchOperation { operation, word });
+    assert_eq!(window.accumulate(next, 0, AtomicOp::Min, &[1u32]), none("Min", "u32"));
+    assert_eq!(window.compare_and_swap(next, 0, 0f32, 1.0).map(|_| ()), none("CompareAndSwap", "f32"));
+    // The caller chose the arguments, and knows the rights.
+    for error in [out(next, 60, 5), unaligned(2, 4), none("Min", "u32"), Err(no_right(next))] {
+        assert_eq!(error.unwrap_err().blame(), Blame::Caller);
+    }
     let none = Error::NoSuchRank { rank: world.size(), size: world.size() };
     assert_eq!(window.flush(world.size()), Err(none));
     world.barrier().unwrap();

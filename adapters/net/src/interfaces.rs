@@ -3,10 +3,32 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use towline_settings::Values;
+
 /// Interfaces that are excluded where no list is given: bridges and virtual pairs that containers and virtual machines create on
 /// a host. They look like networks, but do not reach another host.
 pub const BRIDGES: [&str; 9] =
     ["docker*", "virbr*", "cni*", "veth*", "br-*", "podman*", "lxcbr*", "lxdbr*", "flannel*"];
+
+/// Possible texts for each list of [`Filter::from_lists`].
+pub const LIST: Values = Values::Checked(
+    "names of interfaces such as eth0 or eth*, addresses, and networks such as 10.0.0.0/8, with commas between them",
+    |text| towline_settings::entries(text).iter().try_for_each(|entry| check_entry(entry)),
+);
+
+/// Whether an entry may match an interface of some host.
+fn check_entry(entry: &str) -> Result<(), String> {
+    let Some((network, bits)) = entry.split_once('/') else { return Ok(()) };
+    let most = match network.parse() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return Err(format!("has the entry `{entry}`, in which `{network}` is not an address")),
+    };
+    match bits.parse::<u8>() {
+        Ok(bits) if bits <= most => Ok(()),
+        _ => Err(format!("has the entry `{entry}`, in which `{bits}` is not a number of bits from 0 to {most}")),
+    }
+}
 
 /// An address of this host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -235,6 +257,16 @@ mod tests {
         let filter = Filter { include: vec![], exclude: Some(vec!["10.1.2.3".into(), "0.0.0.0/0".into()]) };
         assert!(!allowed(&filter, "eth0", "10.1.2.3") && !allowed(&filter, "eth0", "192.0.2.1"));
         assert!(allowed(&filter, "eth0", "fd00::1") && !allowed(&filter, "eth0", "fe80::1"));
+    }
+
+    #[test]
+    fn a_malformed_network_is_refused_and_not_taken_for_a_name() {
+        for good in ["", "eth0,ib*", "10.0.0.0/8, fd00::/8", "192.0.2.1"] {
+            assert_eq!(LIST.check(good), Ok(()), "{good}");
+        }
+        for wrong in ["10.0.0/8", "10.0.0.0/33", "eth0,10.0.0.0/", "fd00::/129", "eth0/8"] {
+            assert!(LIST.check(wrong).is_err_and(|why| why.contains("has the entry")), "{wrong}");
+        }
     }
 
     #[test]

@@ -8,15 +8,18 @@
 //! | [`card`] | the business card of a rail with IP addresses |
 //! | [`interfaces`] | the addresses of this host, and the filter that allows or excludes them |
 //! | [`listen`] | settings of ports and of the published address |
+//! | [`sockets`] | the lengths of sockets' buffers that this host allows |
 //! | [`route`] | which addresses of a peer are tried, and in which order |
 //! | [`PeerTable`] | the peers of a rail, by endpoint and by rank |
 //! | [`fields`] | fixed-size fields in byte arrays |
 //! | [`random`], [`time`] | random bytes, and conversion of durations |
 //! | [`SetupError`] | why a rail could not be opened |
+//! | [`advice`] | what to do about an error of the operating system |
 //!
-//! Nothing here opens a socket or keeps state between calls, so everything may be used from any thread; a [`PeerTable`] belongs
+//! Nothing here connects or keeps state between calls, so everything may be used from any thread; a [`PeerTable`] belongs
 //! to one rail and is used by one thread at a time. Linux only.
 
+mod advice;
 pub mod card;
 mod encryption;
 pub mod fields;
@@ -28,8 +31,10 @@ mod peers;
 pub mod random;
 pub mod route;
 mod setup;
+pub mod sockets;
 pub mod time;
 
+pub use advice::advice;
 pub use encryption::{Encrypt, EncryptionMismatch};
 pub use identity::{Identity, Mismatch};
 pub use key::JobKey;

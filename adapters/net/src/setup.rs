@@ -3,12 +3,17 @@
 use std::fmt;
 use std::io;
 
+use towline_settings::InvalidSetting;
+
+use crate::advice::advice;
+
 /// A network rail could not be opened.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
     /// No interface that is up is allowed by the include and exclude lists. Change the lists.
     NoInterface,
+    /// A setting cannot be kept on this host.
+    Setting(InvalidSetting),
     /// The operating system refused the operation that the text names. Raise the system's limits, or set other ports.
     System(&'static str, io::Error),
 }
@@ -19,7 +24,8 @@ impl fmt::Display for SetupError {
             Self::NoInterface => {
                 f.write_str("the include and exclude lists allow no network interface that is up: change these lists")
             }
-            Self::System(what, error) => write!(f, "cannot {what}: {error}"),
+            Self::Setting(why) => why.fmt(f),
+            Self::System(what, error) => write!(f, "cannot {what}: {error}{}", advice(error)),
         }
     }
 }
@@ -28,7 +34,10 @@ impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::NoInterface => None,
+            Self::Setting(why) => Some(why),
             Self::System(_, error) => Some(error),
         }
     }
 }
+
+towline_core::debug_as_display!(SetupError);

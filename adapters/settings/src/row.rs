@@ -17,23 +17,12 @@ pub struct Setting {
     pub default: String,
     /// Its unit, such as `B` or `ms`; empty for names and plain numbers.
     pub unit: &'static str,
+    /// A description of its possible values. Other settings may restrict them further.
+    pub possible: String,
     /// Where its value comes from.
     pub origin: Origin,
     /// A description of its effect.
     pub help: &'static str,
-}
-
-impl Setting {
-    /// A row, for the macro [`settings!`](crate::settings).
-    #[doc(hidden)]
-    pub const fn new(
-        (name, variable, unit, help): (&'static str, &'static str, &'static str, &'static str),
-        origin: Origin,
-        value: String,
-        default: String,
-    ) -> Self {
-        Self { name, variable, value, default, unit, origin, help }
-    }
 }
 
 /// Where the value of a setting comes from.
@@ -58,28 +47,67 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The value of a setting is invalid. The user who set it has to correct it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The value of a setting cannot be kept: it is impossible, or impossible on this machine, or beside another setting. Whoever set
+/// it, the user or the program, has to correct it.
+///
+/// ```
+/// use towline_settings::InvalidSetting;
+///
+/// let why = InvalidSetting::new("TOWLINE_LINKS", "1000", "is above 64", "1 to 64");
+/// assert_eq!(why.to_string(), "TOWLINE_LINKS: `1000` is above 64; possible: 1 to 64");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InvalidSetting {
     /// The environment variable that sets it.
     pub variable: &'static str,
     /// The invalid value.
     pub value: String,
-    /// A description of valid values.
-    pub expected: &'static str,
+    /// Where the value comes from.
+    pub origin: Origin,
+    /// The reason, as the end of a sentence that begins with the value.
+    pub why: String,
+    /// A description of possible values.
+    pub possible: String,
 }
 
 impl InvalidSetting {
-    /// The error for the setting of `variable`, whose `value` is not `expected`.
-    pub fn new(variable: &'static str, value: &str, expected: &'static str) -> Self {
-        Self { variable, value: value.to_string(), expected }
+    /// The error for the setting of `variable`, whose `value` from the environment cannot be kept. `why` is the end of a sentence
+    /// that begins with the value, such as `is above 64`; `possible` describes the possible values.
+    pub fn new(
+        variable: &'static str,
+        value: impl ToString,
+        why: impl Into<String>,
+        possible: impl Into<String>,
+    ) -> Self {
+        let (why, possible) = (why.into(), possible.into());
+        Self { variable, value: value.to_string(), origin: Origin::Environment, why, possible }
+    }
+
+    /// The same error for a value that comes from elsewhere.
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> Self {
+        self.origin = origin;
+        self
     }
 }
 
 impl fmt::Display for InvalidSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: `{}` is not {}", self.variable, self.value, self.expected)
+        let Self { variable, value, origin, why, possible } = self;
+        let by = match origin {
+            Origin::Environment => "",
+            Origin::Program => ", which the program has set,",
+            Origin::Default => ", the default,",
+        };
+        write!(f, "{variable}: `{value}`{by} {why}; possible: {possible}")
+    }
+}
+
+/// The text of [`Display`](fmt::Display), since `main` prints an error this way.
+impl fmt::Debug for InvalidSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

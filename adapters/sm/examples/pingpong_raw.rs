@@ -3,7 +3,8 @@
 //! that both processes write, and with two cache lines, one for each direction. Every ring needs two cache lines, so the
 //! second figure is its limit: the writer must fetch its line before the reader can.
 //!
-//! `cargo run --release -p towline-sm --example pingpong_raw [tight|pause]`
+//! `cargo run --release -p towline-sm --example pingpong_raw [tight|pause]`. Start it once, without a launcher: it starts the
+//! second process itself.
 
 use std::hint::{black_box, spin_loop};
 use std::process::Command;

@@ -6,7 +6,6 @@ use std::{fmt, io};
 use towline_core::error::Blame;
 
 /// A rail could not be opened.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// A setting is impossible; the text names it and says why.
@@ -17,6 +16,19 @@ pub enum OpenError {
         path: PathBuf,
         /// Its size.
         bytes: u64,
+        /// Bytes that are free there; `None` where that is not known.
+        free_bytes: Option<u64>,
+        /// Files that can still be made there; `None` where that is not limited, or not known.
+        free_files: Option<u64>,
+    },
+    /// A segment would be longer than the limit on the size of files of this process (`ulimit -f`).
+    FileLimit {
+        /// The segment.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
     },
     /// A rank of this number in this job is running already; the path is that of its control segment.
     Taken(PathBuf),
@@ -39,7 +51,7 @@ impl OpenError {
         match self {
             Self::Config(_) | Self::Taken(_) => Blame::Caller,
             Self::Malformed(_) => Blame::Peer,
-            Self::NoRoom { .. } | Self::System { .. } => Blame::Resource,
+            Self::NoRoom { .. } | Self::FileLimit { .. } | Self::System { .. } => Blame::Resource,
         }
     }
 }
@@ -48,10 +60,24 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Config(what) => write!(f, "shared memory rail: {what}"),
-            Self::NoRoom { path, bytes } => write!(
+            Self::NoRoom { path, bytes, free_bytes, free_files } => {
+                // The directory and not the file, so that the text is the same for all ranks.
+                write!(f, "no room for {bytes} bytes in {}: ", directory_of(path).display())?;
+                match (free_bytes, free_files) {
+                    (_, Some(0)) => f.write_str("no further file can be made there")?,
+                    (Some(free), _) => write!(f, "{free} bytes are free there")?,
+                    (None, _) => f.write_str("the file system is full")?,
+                }
+                f.write_str(
+                    ". Enlarge that file system (for a container: `--shm-size`), use another one (TOWLINE_SM_DIRECTORY), \
+                     or fewer ranks, or smaller rings (TOWLINE_SM_EAGER_RING_BYTES, TOWLINE_SM_BULK_RING_BYTES)",
+                )
+            }
+            Self::FileLimit { path, bytes, limit } => write!(
                 f,
-                "no room for the {bytes} bytes of {}: enlarge that file system, or choose smaller rings or fewer ranks",
-                path.display()
+                "a file in {} needs {bytes} bytes, but files of this process may have at most {limit}: raise the limit of file \
+                 sizes (ulimit -f)",
+                directory_of(path).display()
             ),
             Self::Taken(path) => write!(
                 f,
@@ -63,7 +89,11 @@ impl fmt::Display for OpenError {
                 "{} is not a segment of this version of Towline: all ranks of a job must run the same version",
                 path.display()
             ),
-            Self::System { doing, path, error } => write!(f, "cannot {doing} {}: {error}", path.display()),
+            Self::System { doing, path, error } => write!(
+                f,
+                "cannot {doing} {}: {error}; check the directory (TOWLINE_SM_DIRECTORY) and the limits of this process",
+                path.display()
+            ),
         }
     }
 }
@@ -77,10 +107,13 @@ impl std::error::Error for OpenError {
     }
 }
 
+fn directory_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(path)
+}
+
+towline_core::debug_as_display!(OpenError);
+
 /// The error for a system call that failed on `path`.
 pub(crate) fn system_error(doing: &'static str, path: &Path, error: io::Error) -> OpenError {
-    if error.kind() == io::ErrorKind::StorageFull {
-        return OpenError::NoRoom { path: path.to_owned(), bytes: 0 };
-    }
     OpenError::System { doing, path: path.to_owned(), error }
 }

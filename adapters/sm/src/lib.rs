@@ -8,6 +8,10 @@
 //! ([`Config::single_copy_limit_bytes`]). See [`ring`] for the layout of frames in a ring, [`sleep`] for how a sleeping receiver
 //! is woken without a fence on the message path, and [`Config`] for sizes and their cost.
 //!
+//! Rings shrink to the room that there is ([`Config::fit`]). If a ring finds none, both ends report
+//! [`Event::Down`](towline_core::rail::Event::Down) with [`Lost::NoRoom`](towline_core::rail::Lost::NoRoom), and take no more frames
+//! for each other. [`Rail::warning`] says what was missing.
+//!
 //! One-sided operations access memory that both sides map ([`SharedRegion`]).
 //!
 //! [`Rail`] implements [`towline_core::rail::Rail`]. It is used by one thread at a time, and may move between threads.

@@ -32,6 +32,13 @@ pub fn withdraw(word: &AtomicU32) {
     word.swap(AWAKE, Ordering::AcqRel);
 }
 
+/// Announces the sleep `how` again, for a receiver whose claimed sleep could not be ended. If the receiver is awake by now, senders
+/// try to wake it in vain until it withdraws.
+pub fn restore(word: &AtomicU32, how: u32) {
+    // Nothing follows from a failure: the receiver has announced another sleep, or another sender has restored this one.
+    let _ = word.compare_exchange(AWAKE, how, Ordering::AcqRel, Ordering::Relaxed);
+}
+
 /// Whether the receiver may sleep; to be called after each publication. It executes no fence; see the [module](self).
 #[inline]
 pub fn may_sleep(word: &AtomicU32) -> bool {

@@ -1,7 +1,8 @@
 //! Measures latency and bandwidth of the rail alone between two pinned processes over loopback. The same run measures
 //! polled sockets without a rail, in turns with the rail.
 //!
-//! `cargo run --release -p towline-tcp --example pingpong_tcp`
+//! `cargo run --release -p towline-tcp --example pingpong_tcp`. Start it once, without a launcher: it starts the second
+//! process itself.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

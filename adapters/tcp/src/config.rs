@@ -9,6 +9,7 @@ use towline_net::{Encrypt, JobKey, listen};
 use towline_settings::InvalidSetting;
 
 use crate::Settings;
+use crate::settings::{CONTROL_STAGING, MAX_EAGER, MIN_EAGER, least_staging};
 use crate::wire::framing::MAX_FRAME;
 
 /// The configuration of a [`Rail`](crate::Rail). [`Config::new`] gives the defaults, [`apply`](Self::apply) takes over the
@@ -146,7 +147,7 @@ impl Config {
             splice_from_bytes: settings.splice_bytes,
             pipe_bytes: settings.pipe_bytes,
             send_staging_bytes: settings.send_staging_bytes,
-            control_staging_bytes: 8 * 1024,
+            control_staging_bytes: CONTROL_STAGING,
             send_queue_frames: 256,
             large_buffers: 4,
             receive_staging_bytes: 64 * 1024,
@@ -201,13 +202,13 @@ impl Config {
 
     /// The same configuration with each value clamped to its range.
     pub(crate) fn clamped(mut self) -> Self {
-        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, MAX_FRAME / 4);
+        self.eager_limit_bytes = self.eager_limit_bytes.clamp(MIN_EAGER, MAX_EAGER);
         self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, MAX_FRAME);
         self.min_fragment_bytes = self.min_fragment_bytes.clamp(1, self.max_send_size_bytes);
         self.rendezvous_eager_limit_bytes = self.rendezvous_eager_limit_bytes.min(self.eager_limit_bytes);
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
         self.control_staging_bytes = self.control_staging_bytes.max(1024);
-        let least = self.control_staging_bytes.max(2 * self.eager_limit_bytes + 256);
+        let least = self.control_staging_bytes.max(least_staging(self.eager_limit_bytes));
         self.send_staging_bytes = self.send_staging_bytes.max(least);
         self.splice_from_bytes = self.splice_from_bytes.max(1);
         self.pipe_bytes = self.pipe_bytes.min(1 << 31);

@@ -1,5 +1,7 @@
 //! Measures a UDP rail without a link between two threads: half a round trip of 8 bytes, and the rate of a stream. The
-//! receiver of the stream reports its progress, so that no datagram is lost. `raw_udp [DATAGRAM_BYTES] [sign] [plain]`
+//! receiver of the stream reports its progress, so that no datagram is lost.
+//!
+//! `cargo run --release -p towline-udp --example raw_udp -- [DATAGRAM_BYTES] [sign] [plain]`. It needs no launcher.
 
 use std::time::Instant as Clock;
 

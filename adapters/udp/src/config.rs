@@ -8,10 +8,10 @@ use towline_net::interfaces::Filter;
 use towline_net::{Encrypt, JobKey, listen};
 use towline_settings::InvalidSetting;
 
-use crate::Settings;
+use crate::settings::{SHORTEST_DATAGRAM, Settings};
 
-/// Longest datagram over IPv4, in bytes. The longest over IPv6 has a few more.
-pub(crate) const MAX_DATAGRAM: u32 = 65_507;
+pub(crate) use crate::settings::MAX_DATAGRAM;
+
 /// A datagram of this length passes every path unfragmented (RFC 8200: 1280 bytes with headers).
 pub(crate) const MIN_DATAGRAM: u32 = 1232;
 /// Longest datagram where no length is set: several of them are sent by one call, and each is a small part of the receive buffer.
@@ -154,7 +154,10 @@ impl Config {
             "network" => None,
             "always" => Some(true),
             "never" => Some(false),
-            other => return Err(InvalidSetting::new("TOWLINE_UDP_SIGN", other, "network, always or never")),
+            other => {
+                let why = "is not a known value";
+                return Err(InvalidSetting::new("TOWLINE_UDP_SIGN", other, why, "network, always or never"));
+            }
         };
         self.datagram_bytes = settings.datagram_bytes;
         self.segmentation = settings.segmentation;
@@ -169,7 +172,7 @@ impl Config {
     /// The same configuration with each value clamped to its range.
     pub(crate) fn clamped(mut self) -> Self {
         if self.datagram_bytes != 0 {
-            self.datagram_bytes = self.datagram_bytes.clamp(256, MAX_DATAGRAM);
+            self.datagram_bytes = self.datagram_bytes.clamp(SHORTEST_DATAGRAM, MAX_DATAGRAM);
         }
         self.bandwidth_megabytes_per_second = self.bandwidth_megabytes_per_second.max(1);
         self.renew_after_datagrams = self.renew_after_datagrams.clamp(1, RENEW);
@@ -182,12 +185,20 @@ impl Config {
     }
 
     /// Longest datagram, in bytes, on an interface with this MTU.
-    pub(crate) fn max_datagram(&self, mtu: u32, v4: bool) -> u32 {
+    ///
+    /// # Errors
+    /// The configured length is too long for the interface.
+    pub(crate) fn max_datagram(&self, mtu: u32, v4: bool) -> Result<u32, InvalidSetting> {
         let headers = if v4 { 28 } else { 48 };
         let unfragmented = mtu.saturating_sub(headers).clamp(MIN_DATAGRAM.min(mtu), MAX_DATAGRAM);
         match self.datagram_bytes {
-            0 => unfragmented.min(DEFAULT_DATAGRAM),
-            bytes => bytes.min(unfragmented),
+            0 => Ok(unfragmented.min(DEFAULT_DATAGRAM)),
+            bytes if bytes <= unfragmented => Ok(bytes),
+            bytes => {
+                let why = format!("does not pass the interface unfragmented, whose MTU is {mtu}");
+                let possible = format!("0, or {SHORTEST_DATAGRAM} to {unfragmented} B, or more on another interface");
+                Err(InvalidSetting::new("TOWLINE_UDP_DATAGRAM_BYTES", bytes, why, possible))
+            }
         }
     }
 

@@ -8,11 +8,17 @@ use towline_net::JobKey;
 use crate::bookkeeping::layout::Layout;
 use crate::sizes::{BufferSizes, MAX_SHORT_FRAME, TRANSMISSIONS};
 
+/// Bytes of the longest frame on the eager lane, unless it is set.
+const EAGER_LIMIT: u32 = 64 * 1024 + 64;
+/// Most bytes of a frame on the eager lane.
+pub(crate) const MAX_EAGER: u32 = 1 << 20;
+/// Most bytes of a frame.
+pub(crate) const MAX_FRAME: u32 = 1 << 24;
 /// The longest [`peer_timeout`](Config::peer_timeout): 30 s. The same timer of the device decides when a lost packet is sent
 /// again.
 pub const LONGEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 20));
 /// The shortest [`peer_timeout`](Config::peer_timeout): 7.3 ms.
-const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 8));
+pub const SHORTEST_PEER_TIMEOUT: Duration = Duration::from_nanos(TRANSMISSIONS as u64 * (4096 << 8));
 
 /// The pipeline that suits a hardware device: its tables are written for each registration, which takes longer than copying a
 /// short message. Not measured: no such device was available.
@@ -109,7 +115,7 @@ impl Config {
             gid_index: None,
             path_mtu_bytes: 0,
             traffic_class: 0,
-            eager_limit_bytes: 64 * 1024 + 64,
+            eager_limit_bytes: EAGER_LIMIT,
             rendezvous_eager_limit_bytes: 8 * 1024,
             max_send_size_bytes: 64 * 1024 + 64,
             inline_bytes: 220,
@@ -136,9 +142,14 @@ impl Config {
     /// The same settings with impossible values replaced by the nearest possible ones. `suitable` is the pipeline that suits the
     /// device.
     pub(crate) fn normalized(mut self, suitable: Pipeline) -> Self {
-        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, 1 << 20);
+        self.eager_limit_bytes = self.eager_limit_bytes.clamp(256, MAX_EAGER);
         // This comes before the pipeline lowers the eager limit, so that the longest frame is the same with all devices of a job.
-        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, 1 << 24);
+        self.max_send_size_bytes = self.max_send_size_bytes.clamp(self.eager_limit_bytes, MAX_FRAME);
+        let mut suitable = suitable;
+        if self.eager_limit_bytes != EAGER_LIMIT {
+            // The user has set the limit, but has not decided which messages the device moves.
+            suitable.least = suitable.least.max(self.eager_limit_bytes.into());
+        }
         let pipeline = *self.pipeline.get_or_insert(suitable);
         if self.one_sided && pipeline.piece != 0 {
             // A message that the device is to move does not travel in a single frame.
@@ -209,6 +220,9 @@ mod tests {
     #[test]
     fn messages_that_the_device_moves_do_not_travel_in_one_frame() {
         let config = || Config::new(1, 0, JobKey::new([0; 32]));
+        let set = |limit| Config { eager_limit_bytes: limit, ..config() }.normalized(SOFT_ROCE_PIPELINE);
+        assert_eq!((set(1 << 20).eager_limit_bytes, set(1 << 20).pipeline.unwrap().least), (1 << 20, 1 << 20));
+        assert_eq!((set(4096).eager_limit_bytes, set(4096).pipeline), (4096, Some(SOFT_ROCE_PIPELINE)));
         let limit = |least, piece| {
             let pipeline = Some(Pipeline { least, piece, ..HARDWARE_PIPELINE });
             Config { pipeline, ..config() }.normalized(SOFT_ROCE_PIPELINE).eager_limit_bytes

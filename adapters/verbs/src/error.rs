@@ -2,8 +2,10 @@
 
 use std::{fmt, io};
 
+use towline_net::advice;
+use towline_settings::InvalidSetting;
+
 /// A rail could not be made.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
     /// This build contains no verbs. Build with the feature `verbs` (of this crate: `device`).
@@ -12,6 +14,8 @@ pub enum SetupError {
     NoLibrary,
     /// This host has no device.
     NoDevice,
+    /// A setting cannot be kept with this device.
+    Setting(InvalidSetting),
     /// There are devices, but no port that is up, selected and has an address; the text gives the reason for each port.
     NoPort(String),
     /// The device or the operating system refused the named operation.
@@ -23,12 +27,15 @@ impl fmt::Display for SetupError {
         match self {
             Self::NotBuiltIn => f.write_str("verbs are not built in: build with `--features verbs`"),
             Self::NoLibrary => f.write_str("libibverbs.so.1 cannot be loaded: install the libraries of rdma-core"),
-            Self::NoDevice => f.write_str("this host has no RDMA device, or its driver is not loaded"),
+            Self::NoDevice => f.write_str(
+                "this host has no RDMA device, or its driver is not loaded: load it, or use another transport",
+            ),
+            Self::Setting(why) => why.fmt(f),
             Self::NoPort(why) => write!(f, "no port can be used: {why}"),
             Self::Refused(what, why) if why.raw_os_error() == Some(libc::ENOMEM) => {
                 write!(f, "cannot {what}: {why}; the limit of locked memory (ulimit -l) may be too low")
             }
-            Self::Refused(what, why) => write!(f, "cannot {what}: {why}"),
+            Self::Refused(what, why) => write!(f, "cannot {what}: {why}{}", advice(why)),
         }
     }
 }
@@ -41,6 +48,8 @@ impl std::error::Error for SetupError {
         }
     }
 }
+
+towline_core::debug_as_display!(SetupError);
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,7 @@ mod stub;
 mod wire;
 
 pub use address::{Gid, GidKind, Mtu};
-pub use config::{Config, HARDWARE_PIPELINE, LONGEST_PEER_TIMEOUT, SOFT_ROCE_PIPELINE};
+pub use config::{Config, HARDWARE_PIPELINE, LONGEST_PEER_TIMEOUT, SHORTEST_PEER_TIMEOUT, SOFT_ROCE_PIPELINE};
 pub use counters::Counters;
 pub use error::SetupError;
 #[cfg(feature = "device")]

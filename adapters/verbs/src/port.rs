@@ -35,7 +35,7 @@ impl fmt::Display for GidChoice {
 }
 
 /// Why no address of a port can be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoGid {
     /// The port has none.
@@ -56,6 +56,8 @@ impl fmt::Display for NoGid {
 }
 
 impl std::error::Error for NoGid {}
+
+towline_core::debug_as_display!(NoGid);
 
 /// Chooses one of a port's addresses. If the settings ask for an index (`asked`), it is the address with that index.
 /// Otherwise it is the first one with InfiniBand; with RoCE, v2 comes before v1, since v2 can be routed, and IPv4 before IPv6

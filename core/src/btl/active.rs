@@ -79,7 +79,7 @@ impl<'m, C: Copy> Consumers<'m, C> {
 }
 
 /// Why a consumer was not registered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -106,3 +106,5 @@ impl fmt::Display for RegisterError {
 }
 
 impl core::error::Error for RegisterError {}
+
+crate::debug_as_display!(RegisterError);

@@ -244,7 +244,7 @@ impl<'m, C: Copy> Descriptors<'m, C> {
 }
 
 /// Why a descriptor cannot be freed or changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DescriptorError {
@@ -279,3 +279,5 @@ impl fmt::Display for DescriptorError {
 }
 
 impl core::error::Error for DescriptorError {}
+
+crate::debug_as_display!(DescriptorError);

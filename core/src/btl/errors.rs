@@ -10,7 +10,7 @@ const UNKNOWN_ORDER: &str =
     "the order is not that of a complete operation to this peer: use the order from its callback";
 
 /// Why no descriptor was allocated.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum AllocError {
@@ -48,8 +48,10 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
+crate::debug_as_display!(AllocError);
+
 /// Why a send was not accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
@@ -90,8 +92,10 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+crate::debug_as_display!(SendError);
+
 /// Why nothing was sent immediately.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ImmediateError {
@@ -132,8 +136,10 @@ impl fmt::Display for ImmediateError {
 
 impl core::error::Error for ImmediateError {}
 
+crate::debug_as_display!(ImmediateError);
+
 /// Why a send that was queued has failed. The frame may have left nevertheless.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
@@ -148,11 +154,17 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost => f.write_str("the peer was lost before the send was complete"),
-            Self::Removed => f.write_str("the peer was removed before the send was complete"),
+            Self::Lost => f.write_str(
+                "the peer was lost before the send was complete: go on without it, or wait for its replacement",
+            ),
+            Self::Removed => {
+                f.write_str("the peer was removed by the caller before the send was complete: wait for sends first")
+            }
             Self::Refused(error) => error.fmt(f),
         }
     }
 }
 
 impl core::error::Error for Failure {}
+
+crate::debug_as_display!(Failure);

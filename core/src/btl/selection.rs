@@ -51,6 +51,9 @@ pub enum Verdict {
     Taken(Endpoint),
     /// The rail carries only one-sided operations: messages use a rail of higher exclusivity, or this rail cannot send.
     OneSided(Endpoint),
+    /// The rail carries nothing so far. It carries messages once the rails that are taken take no more frames to the peer. Not a
+    /// result of [`select`]: the caller chooses the spare among the outranked rails.
+    Spare(Endpoint),
     /// The rail was not asked: a rail of higher exclusivity reaches the peer.
     Outranked {
         /// The name of the rail that reaches the peer. If there are several, the first by name.
@@ -79,6 +82,14 @@ impl Candidate {
     pub const fn for_messages(&self) -> Option<Endpoint> {
         match self.verdict {
             Verdict::Taken(endpoint) => Some(endpoint),
+            _ => None,
+        }
+    }
+
+    /// The endpoint for the time when the rails that carry messages take no more, if the rail is the spare.
+    pub const fn for_spare(&self) -> Option<Endpoint> {
+        match self.verdict {
+            Verdict::Spare(endpoint) => Some(endpoint),
             _ => None,
         }
     }
@@ -154,6 +165,9 @@ impl fmt::Display for Candidate {
             Verdict::Undecided => f.write_str("not asked yet"),
             Verdict::Taken(_) => write!(f, "taken (exclusivity {})", self.exclusivity),
             Verdict::OneSided(_) => write!(f, "taken for put and get (exclusivity {})", self.exclusivity),
+            Verdict::Spare(_) => {
+                write!(f, "spare, for the time when the others take no more (exclusivity {})", self.exclusivity)
+            }
             Verdict::Outranked { by, exclusivity } => {
                 write!(f, "not taken (exclusivity {} is lower than {exclusivity} of {by})", self.exclusivity)
             }
@@ -290,7 +304,7 @@ mod tests {
         assert_eq!(
             Report { peer: Peer(3), rails: &rails }.to_string(),
             "peer 3: tcp not taken (exclusivity 0 is lower than 50 of sm), sm taken (exclusivity 50), \
-             dpu not taken (unreachable: the peer published no card for this rail), \
+             dpu not taken (unreachable: the peer published no card for this rail: its own log or warnings say why), \
              none not taken (it has neither send nor put nor get)"
         );
     }

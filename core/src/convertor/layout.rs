@@ -28,16 +28,16 @@ pub const MAX_DEPTH: usize = 16;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'l> {
-    form: Form<'l>,
-    size: u64,
-    low: i64,
-    high: i64,
-    extent: i64,
+    pub(super) form: Form<'l>,
+    pub(super) size: u64,
+    pub(super) low: i64,
+    pub(super) high: i64,
+    pub(super) extent: i64,
     /// The number of nested levels that a walk has to store; 0 if the bytes are one run.
-    depth: u8,
-    overlaps: bool,
+    pub(super) depth: u8,
+    pub(super) overlap: Overlap,
     /// The accelerator that has the memory. `None`: the processor's memory.
-    accelerator: Option<&'l dyn Accelerator>,
+    pub(super) accelerator: Option<&'l dyn Accelerator>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,39 @@ pub(super) enum Form<'l> {
         inner: Option<&'l Layout<'l>>,
     },
     Pieces(&'l [Piece<'l>]),
+}
+
+/// Whether a layout names a byte twice.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Overlap {
+    /// Each byte has one place in the packed form.
+    #[default]
+    No,
+    /// The check would have taken too many steps.
+    Undecided,
+    /// Some byte has several places in the packed form.
+    Yes,
+}
+
+impl Overlap {
+    /// The result of a check. `None`: it was not finished.
+    pub(super) const fn decided(result: Option<bool>) -> Self {
+        match result {
+            Some(true) => Self::Yes,
+            Some(false) => Self::No,
+            None => Self::Undecided,
+        }
+    }
+
+    /// The result for a whole with two results.
+    pub(super) const fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Yes, _) | (_, Self::Yes) => Self::Yes,
+            (Self::No, Self::No) => Self::No,
+            _ => Self::Undecided,
+        }
+    }
 }
 
 /// One entry of [`Layout::pieces`].
@@ -76,7 +109,7 @@ impl<'l> Piece<'l> {
     }
 
     /// The positions of the first byte, and of one past the last. `None` if they do not fit into 64 bits.
-    fn bounds(&self) -> Option<(i64, i64)> {
+    pub(super) fn bounds(&self) -> Option<(i64, i64)> {
         let (low, high) = match self.inner {
             Some(inner) => (inner.low, inner.high),
             None => (0, i64::try_from(self.len).ok()?),
@@ -86,71 +119,6 @@ impl<'l> Piece<'l> {
 }
 
 impl<'l> Layout<'l> {
-    /// `len` bytes at the origin.
-    ///
-    /// # Errors
-    /// [`LayoutError::TooLarge`].
-    pub fn bytes(len: u64) -> Result<Self, LayoutError> {
-        Self::run(0, len).ok_or(LayoutError::TooLarge)
-    }
-
-    /// `count` blocks of `block` bytes, whose starts are `stride` bytes apart; the stride may be negative.
-    ///
-    /// # Errors
-    /// [`LayoutError::TooLarge`].
-    pub fn vector(count: u64, block: u64, stride: i64) -> Result<Self, LayoutError> {
-        let block = Self::bytes(block)?;
-        Self::repeated(count, stride, &block, None)
-    }
-
-    /// `count` times `inner`, at origins `stride` bytes apart; the stride may be negative.
-    ///
-    /// # Errors
-    /// [`LayoutError`], for any of its reasons.
-    pub fn strided(count: u64, stride: i64, inner: &'l Self) -> Result<Self, LayoutError> {
-        Self::repeated(count, stride, inner, Some(inner))
-    }
-
-    /// `count` times `inner`, at origins one extent of `inner` apart.
-    ///
-    /// # Errors
-    /// As for [`strided`](Self::strided).
-    pub fn repeat(count: u64, inner: &'l Self) -> Result<Self, LayoutError> {
-        Self::strided(count, inner.extent, inner)
-    }
-
-    /// Pieces, each at its own displacement, packed in the order of the list: an iovec list, or the members of a structure. The
-    /// call stores partial sums in the list, which make seeking fast; the order of the list stays as it is.
-    ///
-    /// # Errors
-    /// [`LayoutError`].
-    pub fn pieces(pieces: &'l mut [Piece<'l>]) -> Result<Self, LayoutError> {
-        let mut whole = ListSummary::default();
-        for piece in pieces.iter_mut() {
-            whole.add(piece)?;
-        }
-        let Some((low, high)) = whole.bounds else { return Self::bytes(0) };
-        if whole.one_run {
-            return Self::run(low, whole.size).ok_or(LayoutError::TooLarge);
-        }
-        if !whole.sorted && !whole.overlaps {
-            whole.overlaps = overlap_unsorted(pieces);
-        }
-        if whole.depth as usize >= MAX_DEPTH {
-            return Err(LayoutError::TooDeep);
-        }
-        Ok(Self {
-            form: Form::Pieces(pieces),
-            size: whole.size,
-            low,
-            high,
-            extent: high.checked_sub(low).ok_or(LayoutError::TooLarge)?,
-            depth: whole.depth + 1,
-            overlaps: whole.overlaps,
-            accelerator: None,
-        })
-    }
-
     /// The same bytes with another extent, which is the step of [`repeat`](Self::repeat).
     #[must_use]
     pub const fn with_extent(mut self, extent: i64) -> Self {
@@ -197,11 +165,18 @@ impl<'l> Layout<'l> {
         matches!(self.form, Form::Run)
     }
 
-    /// Whether a byte may have more than one place in the packed form. Nothing can be received into such a layout. The result
-    /// is exact for lists of byte runs, and for nested strides whose ranges do not interlace. Otherwise, if ranges interlace,
-    /// it is `true`, even if no byte is shared.
+    /// Whether a byte has more than one place in the packed form. Nothing can be received into such a layout.
+    ///
+    /// The check is exact. It is done when the layout is built, and takes a bounded number of steps. Only layouts with many
+    /// interlaced parts, whose strides have little in common, need more; they are [undecided](Overlap::Undecided). A list of byte
+    /// runs is always decided.
+    pub const fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+
+    /// Whether a byte may have more than one place in the packed form: [`overlap`](Self::overlap) is not [`Overlap::No`].
     pub const fn overlaps(&self) -> bool {
-        self.overlaps
+        !matches!(self.overlap, Overlap::No)
     }
 
     /// Checks that all bytes lie within a buffer of `len` bytes, if the origin of the layout is at byte `origin` of the buffer.
@@ -230,197 +205,10 @@ impl<'l> Layout<'l> {
     pub(super) const fn low(&self) -> i64 {
         self.low
     }
-
-    fn run(low: i64, size: u64) -> Option<Self> {
-        let extent = i64::try_from(size).ok()?;
-        let (low, high) = addressable(low, low.checked_add(extent)?)?;
-        Some(Self { form: Form::Run, size, low, high, extent, depth: 0, overlaps: false, accelerator: None })
-    }
-
-    /// `inner` is the layout that is repeated. `kept` is the same layout, if it lives long enough for a reference and the caller
-    /// has one.
-    fn repeated(count: u64, stride: i64, inner: &Self, kept: Option<&'l Self>) -> Result<Self, LayoutError> {
-        if inner.accelerator.is_some() {
-            return Err(LayoutError::OnAccelerator);
-        }
-        let block = inner.size;
-        let size = count.checked_mul(block).ok_or(LayoutError::TooLarge)?;
-        if size == 0 {
-            return Self::bytes(0);
-        }
-        let strided = || {
-            let last = i64::try_from(count - 1).ok()?.checked_mul(stride)?;
-            let (low, high) = (inner.low.checked_add(last.min(0))?, inner.high.checked_add(last.max(0))?);
-            let (low, high) = addressable(low, high)?;
-            i64::try_from(size).ok()?;
-            Some((low, high, high.checked_sub(low)?))
-        };
-        let (low, high, extent) = strided().ok_or(LayoutError::TooLarge)?;
-        if inner.is_one_run() && (count == 1 || u64::try_from(stride) == Ok(block)) {
-            return Self::run(low, size).ok_or(LayoutError::TooLarge);
-        }
-        if inner.depth as usize >= MAX_DEPTH {
-            return Err(LayoutError::TooDeep);
-        }
-        // A run of bytes at the origin needs no reference to its layout.
-        let kept = if inner.is_one_run() && inner.low == 0 { None } else { kept };
-        let overlaps = overlap_strided(count, stride, inner);
-        let form = Form::Strided { count, stride, block, inner: kept };
-        let depth = inner.depth + 1;
-        Ok(Self { form, size, low, high, extent, depth, overlaps, accelerator: None })
-    }
-}
-
-/// The properties of a list of pieces, up to some piece.
-struct ListSummary {
-    size: u64,
-    bounds: Option<(i64, i64)>,
-    /// Whether each piece lies after the one before.
-    sorted: bool,
-    one_run: bool,
-    overlaps: bool,
-    depth: u8,
-}
-
-impl Default for ListSummary {
-    fn default() -> Self {
-        Self { size: 0, bounds: None, sorted: true, one_run: true, overlaps: false, depth: 0 }
-    }
-}
-
-impl ListSummary {
-    fn add(&mut self, piece: &mut Piece<'_>) -> Result<(), LayoutError> {
-        if piece.inner.is_some_and(|inner| inner.accelerator.is_some()) {
-            return Err(LayoutError::OnAccelerator);
-        }
-        let size = self.size.checked_add(piece.len).filter(|size| i64::try_from(*size).is_ok());
-        self.size = size.ok_or(LayoutError::TooLarge)?;
-        piece.end = self.size;
-        if piece.len == 0 {
-            return Ok(());
-        }
-        let (low, high) = piece.bounds().and_then(|(low, high)| addressable(low, high)).ok_or(LayoutError::TooLarge)?;
-        if let Some(inner) = piece.inner {
-            self.depth = self.depth.max(inner.depth);
-            self.one_run &= inner.is_one_run();
-            self.overlaps |= inner.overlaps;
-        }
-        self.bounds = Some(match self.bounds {
-            None => (low, high),
-            Some((least, most)) => {
-                self.sorted &= low >= most;
-                self.one_run &= low == most;
-                (least.min(low), most.max(high))
-            }
-        });
-        Ok(())
-    }
-}
-
-/// Both positions, if a pointer can have such distances.
-fn addressable(low: i64, high: i64) -> Option<(i64, i64)> {
-    isize::try_from(low).ok()?;
-    isize::try_from(high).ok()?;
-    isize::try_from(high.checked_sub(low)?).ok()?;
-    Some((low, high))
-}
-
-/// Whether repetitions may overlap. Strides that nest like the digits of a number do not overlap: sorted by length, each stride
-/// is at least as long as the range that the shorter ones cover. It does not matter which of them is outermost, so a transposed
-/// matrix does not overlap.
-fn overlap_strided(count: u64, stride: i64, inner: &Layout<'_>) -> bool {
-    let mut steps = [(0u64, 0u64); MAX_DEPTH];
-    let mut used = 0;
-    let mut insert = |stride: i64, count: u64| {
-        if count < 2 {
-            return;
-        }
-        let mut step = (stride.unsigned_abs(), count);
-        for (at, place) in steps.iter_mut().enumerate() {
-            if at >= used || step.0 < place.0 {
-                core::mem::swap(place, &mut step);
-            }
-        }
-        used += 1;
-    };
-    insert(stride, count);
-    let mut base = Some(inner);
-    let mut covered = 0;
-    while let Some(layout) = base {
-        match layout.form {
-            Form::Strided { count, stride, block, inner } => {
-                insert(stride, count);
-                covered = block; // if there is no inner layout
-                base = inner;
-            }
-            _ if layout.overlaps => return true,
-            _ => {
-                covered = layout.high.wrapping_sub(layout.low).unsigned_abs();
-                base = None;
-            }
-        }
-    }
-    for (stride, count) in steps.iter().take(used) {
-        if *stride < covered {
-            return true;
-        }
-        covered = covered.saturating_add(stride.saturating_mul(count - 1));
-    }
-    false
-}
-
-/// Whether two pieces overlap: the list is sorted by position, checked, and sorted back.
-fn overlap_unsorted(pieces: &mut [Piece<'_>]) -> bool {
-    sort(pieces, |piece| (piece.bounds().map_or(0, |bounds| bounds.0), 0));
-    let mut most = i64::MIN;
-    let mut overlap = false;
-    for (low, high) in pieces.iter().filter(|piece| piece.len != 0).filter_map(Piece::bounds) {
-        overlap |= low < most;
-        most = most.max(high);
-    }
-    // A piece without bytes ends where the piece before it ends, so such pieces change places only among themselves.
-    sort(pieces, |piece| (piece.end.cast_signed(), u8::from(piece.len == 0)));
-    overlap
-}
-
-/// Heap sort. The sorts of `core` can panic, and lists may be long.
-fn sort(pieces: &mut [Piece<'_>], key: impl Fn(&Piece<'_>) -> (i64, u8)) {
-    let count = pieces.len();
-    for root in (0..count / 2).rev() {
-        sift(pieces, root, count, &key);
-    }
-    for end in (1..count).rev() {
-        swap(pieces, 0, end);
-        sift(pieces, 0, end, &key);
-    }
-}
-
-fn sift(pieces: &mut [Piece<'_>], mut root: usize, end: usize, key: &impl Fn(&Piece<'_>) -> (i64, u8)) {
-    let key = |pieces: &[Piece<'_>], at: usize| pieces.get(at).map(key);
-    loop {
-        let mut child = root.saturating_mul(2).saturating_add(1);
-        if child >= end {
-            return;
-        }
-        if child + 1 < end && key(pieces, child) < key(pieces, child + 1) {
-            child += 1;
-        }
-        if key(pieces, root) >= key(pieces, child) {
-            return;
-        }
-        swap(pieces, root, child);
-        root = child;
-    }
-}
-
-fn swap(pieces: &mut [Piece<'_>], one: usize, other: usize) {
-    if let Ok([one, other]) = pieces.get_disjoint_mut([one, other]) {
-        core::mem::swap(one, other);
-    }
 }
 
 /// Why a layout cannot be built.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum LayoutError {
@@ -453,8 +241,10 @@ impl fmt::Display for LayoutError {
 
 impl core::error::Error for LayoutError {}
 
+crate::debug_as_display!(LayoutError);
+
 /// A layout reaches out of a buffer, by this number of bytes. It is the caller's fault.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BoundsError {
     /// Before its start.
@@ -473,3 +263,5 @@ impl fmt::Display for BoundsError {
 }
 
 impl core::error::Error for BoundsError {}
+
+crate::debug_as_display!(BoundsError);

@@ -4,15 +4,18 @@
 //! [`Runs`] of a span are its contiguous pieces of memory, for scatter and gather without a copy.
 
 mod accelerator;
+mod build;
 pub(crate) mod copy;
 mod layout;
+mod overlap;
 mod runs;
 mod span;
+mod strides;
 #[cfg(test)]
 mod tests;
 
 pub use accelerator::Accelerator;
-pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Piece};
+pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Overlap, Piece};
 pub use runs::Runs;
 pub(crate) use span::Parts;
 pub use span::{Span, transfer};

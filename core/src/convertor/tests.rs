@@ -119,7 +119,9 @@ proptest! {
         let positions = tree.positions();
         prop_assert_eq!(layout.size(), positions.len() as u64);
         let distinct: BTreeSet<_> = positions.iter().copied().collect();
-        prop_assert!(layout.overlaps() || distinct.len() == positions.len(), "an overlap was not found");
+        let twice = distinct.len() != positions.len();
+        prop_assert_eq!(layout.overlap(), if twice { Overlap::Yes } else { Overlap::No });
+        prop_assert_eq!(layout.overlaps(), twice);
         let bounds = distinct.first().map_or((0, 0), |first| (*first, distinct.last().unwrap() + 1));
         prop_assert_eq!(layout.bounds(), bounds);
         if layout.is_one_run() {
@@ -264,6 +266,57 @@ fn a_transposed_matrix_does_not_overlap() {
     assert!(Layout::strided(3, 127, &column).unwrap().overlaps());
     assert!(Layout::vector(2, 8, 0).unwrap().overlaps());
     assert!(Layout::vector(2, 8, -7).unwrap().overlaps());
+}
+
+/// Columns that are listed one by one interlace, and share no byte.
+#[test]
+fn p27_interlaced_columns_do_not_overlap() {
+    const COLUMNS: i64 = 100;
+    let column = Layout::vector(50, 8, COLUMNS * 8).unwrap();
+    let list = |places: &[i64]| -> Vec<_> { places.iter().map(|at| Piece::of(*at, &column)).collect() };
+    assert_eq!(Layout::pieces(&mut list(&[0, 16])).unwrap().overlap(), Overlap::No);
+    assert_eq!(Layout::pieces(&mut list(&[16, 0, 8])).unwrap().overlap(), Overlap::No);
+    assert_eq!(Layout::pieces(&mut list(&[0, 7])).unwrap().overlap(), Overlap::Yes);
+    // The same column, and one that begins in another row of it.
+    assert_eq!(Layout::pieces(&mut list(&[0, 0])).unwrap().overlap(), Overlap::Yes);
+    assert_eq!(Layout::pieces(&mut list(&[0, 3 * COLUMNS * 8])).unwrap().overlap(), Overlap::Yes);
+    assert_eq!(Layout::pieces(&mut list(&[0, 50 * COLUMNS * 8])).unwrap().overlap(), Overlap::No);
+    let all: Vec<_> = (0..COLUMNS).rev().map(|at| at * 8).collect();
+    assert_eq!(Layout::pieces(&mut list(&all)).unwrap().overlap(), Overlap::No);
+    // Two members of each structure of an array, then the array of another member: the lists nest.
+    let mut members = [Piece::bytes(0, 4), Piece::bytes(12, 4)];
+    let members = Layout::pieces(&mut members).unwrap();
+    let array = Layout::strided(1000, 24, &members).unwrap();
+    let other = Layout::vector(1000, 8, 24).unwrap();
+    assert_eq!(Layout::pieces(&mut [Piece::of(0, &array), Piece::of(4, &other)]).unwrap().overlap(), Overlap::No);
+    assert_eq!(Layout::pieces(&mut [Piece::of(0, &array), Piece::of(5, &other)]).unwrap().overlap(), Overlap::Yes);
+    // Repetitions that interlace.
+    assert_eq!(Layout::strided(2, 4, &array).unwrap().overlap(), Overlap::No);
+    assert_eq!(Layout::strided(3, 4, &array).unwrap().overlap(), Overlap::No);
+    assert_eq!(Layout::strided(4, 4, &array).unwrap().overlap(), Overlap::Yes);
+    // Strides of 15 and 10 bytes: every sixth place of one is a place of the other, if they begin 5 bytes apart.
+    let (one, two) = (Layout::vector(20, 4, 15).unwrap(), Layout::vector(30, 1, 10).unwrap());
+    assert_eq!(Layout::pieces(&mut [Piece::of(0, &one), Piece::of(4, &two)]).unwrap().overlap(), Overlap::No);
+    assert_eq!(Layout::pieces(&mut [Piece::of(0, &one), Piece::of(5, &two)]).unwrap().overlap(), Overlap::Yes);
+}
+
+/// The work is bounded: a layout for which a check would take too long is undecided, and counts as one that overlaps.
+#[test]
+fn p27_an_overlap_that_is_hard_to_find_is_undecided() {
+    let layouts: Vec<_> = [1_000_003, 999_983].map(|stride| Layout::vector(900_000, 1, stride).unwrap()).into();
+    let plane = |inner: &'static Layout<'static>, stride| Layout::strided(900_000, stride, inner).unwrap();
+    let layouts: Vec<&'static Layout<'static>> =
+        layouts.into_iter().map(|layout| &*Box::leak(Box::new(layout))).collect();
+    let planes = [plane(layouts[0], 7_777_777_777), plane(layouts[1], 7_777_777_781)];
+    let mut pieces = [Piece::of(0, &planes[0]), Piece::of(777_777_777, &planes[1])];
+    let both = Layout::pieces(&mut pieces).unwrap();
+    assert_eq!(both.overlap(), Overlap::Undecided);
+    assert!(both.overlaps());
+    assert_eq!(Layout::strided(2, 1, Box::leak(Box::new(both))).unwrap().overlap(), Overlap::Undecided);
+    // A part that overlaps decides.
+    let twice = Layout::vector(2, 2, 1).unwrap();
+    let mut pieces = [Piece::of(0, &both), Piece::of(0, &twice)];
+    assert_eq!(Layout::pieces(&mut pieces).unwrap().overlap(), Overlap::Yes);
 }
 
 /// Memory of an accelerator has an address for devices and none for the processor. Copies go both ways, with gaps and without.

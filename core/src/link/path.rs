@@ -278,7 +278,7 @@ impl DownReason {
 impl From<Lost> for DownReason {
     fn from(lost: Lost) -> Self {
         match lost {
-            Lost::Broken => Self::Broken,
+            Lost::Broken | Lost::NoRoom => Self::Broken,
             Lost::Closed => Self::Closed,
             Lost::TimedOut | Lost::Stalled => Self::TimedOut,
             Lost::Misbehaved => Self::Misbehaved,

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// Why nothing was published.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
@@ -46,15 +46,19 @@ impl fmt::Display for SendError {
             Self::TooLong { needed, room } => {
                 return write!(f, "the data needs {needed} bytes, and {room} are free: set `bytes` higher");
             }
-            Self::Lost => "the connection that carries the module exchange is lost",
+            Self::Lost => {
+                "the connection that carries the module exchange is lost: the launcher has probably ended, so end, too"
+            }
         })
     }
 }
 
 impl core::error::Error for SendError {}
 
+crate::debug_as_display!(SendError);
+
 /// Why no data was received. The contract in C has only one code for all of these reasons.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RecvError {
@@ -90,7 +94,9 @@ impl fmt::Display for RecvError {
             Self::Closed => "the module exchange was finalized: receive before that",
             Self::NoSuchPeer => "the job has no such rank: use a rank below its size",
             Self::NotYet => "the peer's data has not arrived: complete the exchange first",
-            Self::NotFound => "the peer has published no data for this component and version",
+            Self::NotFound => {
+                "the peer has published no data for this component and version: run the same version at all ranks"
+            }
             Self::TooShort { needed } => return write!(f, "the data has {needed} bytes: use a larger buffer"),
         })
     }
@@ -98,8 +104,10 @@ impl fmt::Display for RecvError {
 
 impl core::error::Error for RecvError {}
 
+crate::debug_as_display!(RecvError);
+
 /// Why data is not watched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum WatchError {
@@ -136,8 +144,10 @@ impl fmt::Display for WatchError {
 
 impl core::error::Error for WatchError {}
 
+crate::debug_as_display!(WatchError);
+
 /// Why an exchange has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum ExchangeError {
@@ -174,12 +184,21 @@ impl fmt::Display for ExchangeError {
         match self {
             Self::Closed => f.write_str("the module exchange was finalized: exchange before that"),
             Self::Timeout { missing, first } => {
-                write!(f, "{missing} ranks, the first of which is {first}, published nothing before the deadline")
+                write!(
+                    f,
+                    "{missing} ranks, the first of which is {first}, published nothing before the deadline: look at their output, or allow more time"
+                )
             }
-            Self::PeerEnded { rank } => write!(f, "rank {rank} ended before it took part in the module exchange"),
-            Self::Lost => f.write_str("the connection that carries the module exchange is lost"),
+            Self::PeerEnded { rank } => {
+                write!(f, "rank {rank} ended before it took part in the module exchange: look at its output")
+            }
+            Self::Lost => f.write_str(
+                "the connection that carries the module exchange is lost: the launcher has probably ended, so end, too",
+            ),
         }
     }
 }
 
 impl core::error::Error for ExchangeError {}
+
+crate::debug_as_display!(ExchangeError);

@@ -96,7 +96,7 @@ impl<'a> Instances<'a> {
 }
 
 /// Why instances could not be framed or read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum InstancesError {
@@ -123,12 +123,16 @@ impl fmt::Display for InstancesError {
                 write!(f, "{bytes} bytes are not a whole number of instances of {size} bytes: check the size")
             }
             Self::NoRoom { needed } => write!(f, "the framed instances need {needed} bytes: use a larger buffer"),
-            Self::Malformed => f.write_str("the peer's component did not publish framed instances"),
+            Self::Malformed => {
+                f.write_str("the peer's component did not publish framed instances: run the same version on both sides")
+            }
         }
     }
 }
 
 impl core::error::Error for InstancesError {}
+
+crate::debug_as_display!(InstancesError);
 
 #[cfg(test)]
 mod tests {

@@ -245,7 +245,7 @@ pub const fn entry_size(component: &Component<'_>, data: usize) -> usize {
 }
 
 /// An entry does not fit into its set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct NoRoom {
     /// Bytes that the entry takes.
@@ -260,9 +260,11 @@ impl fmt::Display for NoRoom {
 
 impl core::error::Error for NoRoom {}
 
+crate::debug_as_display!(NoRoom);
+
 /// Why bytes are not a valid set. The sender of the bytes is at fault, except for [`Format`](Self::Format), where both sides
 /// may be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SetError {
@@ -293,23 +295,25 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotASet => "the bytes are not a modex set",
+            Self::NotASet => "the bytes are not a modex set: run the same version on both sides",
             Self::Format { theirs } => {
                 return write!(f, "the peer uses version {theirs} of the modex format, this side version {FORMAT}: use the same version on both sides");
             }
-            Self::Short => "the peer's modex set is cut short",
-            Self::Trailing => "the peer's modex set has bytes after its end",
+            Self::Short => "the peer's modex set is cut short: run the same version on both sides",
+            Self::Trailing => "the peer's modex set has bytes after its end: run the same version on both sides",
             Self::TooMany { count } => {
-                return write!(f, "the peer's modex set has {count} entries, and at most {} are allowed", Set::ENTRIES_MAX);
+                return write!(f, "the peer's modex set has {count} entries, and at most {} are allowed: run the same version on both sides", Set::ENTRIES_MAX);
             }
-            Self::BadName => "the peer's modex set has a component name that is empty, too long or not UTF-8",
-            Self::BadRevision => "the peer's modex set has a revision that is 0 or too large",
-            Self::Duplicate => "the peer's modex set has two entries for one component",
+            Self::BadName => "the peer's modex set has a component name that is empty, too long or not UTF-8: run the same version on both sides",
+            Self::BadRevision => "the peer's modex set has a revision that is 0 or too large: run the same version on both sides",
+            Self::Duplicate => "the peer's modex set has two entries for one component: run the same version on both sides",
         })
     }
 }
 
 impl core::error::Error for SetError {}
+
+crate::debug_as_display!(SetError);
 
 #[cfg(test)]
 mod tests {

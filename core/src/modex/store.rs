@@ -510,7 +510,7 @@ pub enum Merged {
 }
 
 /// Why a set was not merged, or only in part.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum MergeError {
@@ -539,7 +539,10 @@ impl fmt::Display for MergeError {
         match self {
             Self::Closed => f.write_str("the module exchange was finalized: merge sets before that"),
             Self::Malformed(why) => why.fmt(f),
-            Self::NoSuchPeer { rank } => write!(f, "the peer's modex set has rank {rank}, which the job does not have"),
+            Self::NoSuchPeer { rank } => write!(
+                f,
+                "the peer's modex set has rank {rank}, which the job does not have: start all ranks by one launcher"
+            ),
             Self::TooManyComponents => f.write_str(
                 "the peer publishes data for one more component than there is room for: set `components` higher",
             ),
@@ -551,6 +554,8 @@ impl fmt::Display for MergeError {
 }
 
 impl core::error::Error for MergeError {}
+
+crate::debug_as_display!(MergeError);
 
 #[cfg(test)]
 #[path = "store_tests.rs"]

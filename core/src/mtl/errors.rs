@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// Why a communicator was not made.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum CommError {
@@ -26,3 +26,5 @@ impl fmt::Display for CommError {
 }
 
 impl core::error::Error for CommError {}
+
+crate::debug_as_display!(CommError);

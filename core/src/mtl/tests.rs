@@ -217,7 +217,8 @@ fn m15_messages_wait_for_their_communicator_and_go_with_it() {
     world[1].del_comm(here);
     settle(&mut world);
     assert_eq!(world[1].test(unmatched), Some(Err(Failure::Cancelled)));
-    assert_eq!(world[0].test(pending), Some(Err(Failure::NoCommunicator(Peer(1)))));
+    let refused = world[0].test(pending);
+    assert!(matches!(refused, Some(Err(Failure::NoCommunicator(status))) if status.peer == Peer(1)), "{refused:?}");
     assert_eq!((world[0].pml().used(), world[1].pml().used()), ([0; 3], [0; 3]));
 }
 
@@ -243,6 +244,44 @@ fn m16_limits_are_enforced() {
         assert!(world[1].iprobe(comm, Source::Any, Tag::Any).is_none());
         assert!(world[1].iprobe(comm, Source::Any, Tag::Is(tag + 1)).is_some());
     }
+}
+
+/// A member that ends normally has not failed. But when all others have ended, nothing can come from any source.
+#[test]
+fn p7_receives_from_any_source_end_when_no_other_member_is_left() {
+    let (mut world, comm) = world(3);
+    let apart = world[0].add_comm(2, Group::Table(&[1, 0]), 1).unwrap();
+    let mut into = [[0u8; 4]; 5];
+    let [a, b, c, d, e] = &mut into;
+    let closed = |peer, tag| Some(Err(Failure::PeerClosed { peer: Peer(peer), tag, bytes: None }));
+    // SAFETY: the buffers live to the end of the test.
+    let receive = |transport: &mut Transport, comm, tag, into: &mut [u8]| unsafe {
+        transport.irecv(comm, Source::Any, Tag::Is(tag), sink(into)).unwrap()
+    };
+    // SAFETY: as above.
+    let _ = unsafe { world[1].isend(comm, 0, 5, Mode::Standard, Span::of(b"last")) }.unwrap();
+    settle(&mut world);
+    let (wide, elsewhere) = (receive(&mut world[0], comm, 1, a), receive(&mut world[0], apart, 1, b));
+    world[0].pml().lose_peer(Peer(1), Lost::Closed);
+    world[0].progress(Instant::ZERO);
+    assert_eq!((world[0].test(wide), world[0].test(elsewhere)), (None, closed(1, 1)));
+    assert_eq!((world[0].failed(comm, Source::Any), world[0].failed(apart, Source::Any)), (None, Some(Peer(1))));
+    world[0].pml().lose_peer(Peer(2), Lost::Closed);
+    world[0].progress(Instant::ZERO);
+    assert_eq!(world[0].test(wide), closed(2, 1));
+    // A message that has arrived is received.
+    let last = receive(&mut world[0], comm, 5, c);
+    assert!(world[0].test(last).is_some_and(|outcome| outcome.is_ok()));
+    let vain = receive(&mut world[0], comm, 6, d);
+    world[0].progress(Instant::ZERO);
+    assert_eq!(world[0].test(vain), closed(2, 6));
+    // A member that has rejoined may send again.
+    let params = world[1].params();
+    world[0].add_peer(Peer(2), &params, |_, rail| rail.add_peer(Peer(2), &2u32.to_le_bytes())).unwrap();
+    let patient = receive(&mut world[0], comm, 7, e);
+    world[0].progress(Instant::ZERO);
+    assert_eq!(world[0].test(patient), None);
+    assert_eq!(into[2], *b"last");
 }
 
 /// When a member fails, receives from any source end once, and no message is lost. Fault-tolerant MPI needs this.
@@ -383,7 +422,7 @@ fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     // Once more: now the communicator that was made in between is an earlier one.
     let zero = &mut world[0];
     zero.pml().lose_peer(Peer(1), Lost::Closed);
-    assert_eq!(send(zero, anew, 1), Err(Refusal::PeerFailed(Peer(1))));
+    assert_eq!(send(zero, anew, 1), Err(Refusal::PeerClosed(Peer(1))));
     zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     assert_eq!([comm, anew].map(|comm| send(zero, comm, 1)), [Ok(Sending::Complete), Err(Refusal::Restarted(Peer(1)))]);
     // The peer had ended normally, so other operations are not disturbed.

@@ -14,7 +14,7 @@ use crate::pml::{
     SetUpError, Status,
 };
 use crate::pool::{Handle, Pool};
-use crate::rail::{Endpoint, Peer, Unreachable};
+use crate::rail::{Endpoint, Lost, Peer, Unreachable};
 use crate::time::Instant;
 
 /// Limits of the transport (promise M16 of CONTRACTS.md): see [`Mtl::ATTRIBUTES`].
@@ -204,23 +204,21 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.comms.capacity().saturating_sub(self.comms.used())
     }
 
-    /// Makes the handles of all communicators stale, so that operations on them are refused. Their messages and the operations in
-    /// progress stay as they are, until the transport [ends](Self::finalize).
-    pub fn close_comms(&mut self) {
-        self.recent = RecentComm::NONE;
-        for slot in 0..self.comms.capacity() {
-            if let Some(handle) = self.comms.handle(slot) {
-                let _ = self.comms.free(handle);
-            }
-        }
-    }
-
     /// Deletes a communicator. Messages that no receive has taken are dropped, and senders that wait for their match are told.
     /// Posted receives are cancelled. A communicator that was deleted before is ignored.
     pub fn del_comm(&mut self, comm: Comm) {
         self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
             self.pml.purge(state.context);
+        }
+    }
+
+    /// Deletes all communicators, as [`del_comm`](Self::del_comm) does.
+    pub fn del_comms(&mut self) {
+        for slot in 0..self.comms.capacity() {
+            if let Some(handle) = self.comms.handle(slot) {
+                self.del_comm(Comm(handle));
+            }
         }
     }
 
@@ -285,7 +283,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
         Ok(request)
     }
 
-    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged.
+    /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged. If no other
+    /// member is left, the receive ends with the next progress, which may bring a message of this process to itself.
     #[inline(never)]
     fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
         if let Some(state) = self.comms.get(comm.0)
@@ -293,7 +292,24 @@ impl<'m, R: Rails> Mtl<'m, R> {
         {
             let back = state.excludes(self.rejoins.of(failed));
             self.pml.interrupt(request, failed, back);
+        } else if let Some(state) = self.comms.get(comm.0)
+            && let Some(last) = self.last_of_others(state)
+        {
+            self.pml.note_failed(last);
         }
+    }
+
+    /// A member that ended normally, if all members beside this process have ended or failed. So nothing can come from any source.
+    fn last_of_others(&self, state: &CommState<'m>) -> Option<Peer> {
+        if self.pml.counters().lost == 0 {
+            return None;
+        }
+        let own = state.peer(state.rank);
+        let mut others = state.members().filter(|peer| Some(*peer) != own).peekable();
+        let closed = |peer: Peer| self.pml.why_lost(peer) == Some(Lost::Closed);
+        others.peek()?;
+        others
+            .try_fold(None, |last, peer| self.pml.is_lost(peer).then(|| if closed(peer) { Some(peer) } else { last }))?
     }
 
     /// A receive from a rank that is not in the communicator any more. If its peer was replaced, the receive is begun and ends
@@ -427,6 +443,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.cancel(request)
     }
 
+    /// Cancels a send of which nothing has left. See [`Pml::cancel_send`].
+    pub fn cancel_send(&mut self, request: Request) -> bool {
+        self.pml.cancel_send(request)
+    }
+
     /// The outcome of a request, once it is over. See [`Pml::test`].
     #[inline]
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
@@ -443,18 +464,26 @@ impl<'m, R: Rails> Mtl<'m, R> {
         events
     }
 
-    /// Reports failures of peers: receives from any source end if a member of their communicator failed, since their message may
-    /// have been to come from it.
+    /// Reports losses of peers: receives from any source end if a member of their communicator failed, since their message may
+    /// have been to come from it, or if no other member is left.
     #[cold]
     #[inline(never)]
     fn report_failures(&mut self) {
         while let Some(peer) = self.pml.next_failed() {
+            let failed = self.pml.is_failed(peer);
             for slot in 0..self.comms.capacity() {
                 let Some(state) = self.comms.at_mut(slot).filter(|state| state.rank_of(peer).is_some()) else {
                     continue;
                 };
-                state.fail(peer);
-                self.pml.interrupt_all(state.context, peer);
+                let context = state.context;
+                if failed {
+                    state.fail(peer);
+                    self.pml.interrupt_all(context, peer);
+                } else if let Some(state) = self.comms.at(slot)
+                    && let Some(last) = self.last_of_others(state)
+                {
+                    self.pml.interrupt_all(context, last);
+                }
             }
         }
     }
@@ -463,7 +492,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// might never complete.
     ///
     /// - For a rank: its peer, if that was lost, even if another process has its place now.
-    /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge).
+    /// - For any source: a member that failed, until that is [acknowledged](Self::acknowledge); or a member that ended normally, if
+    ///   all members beside this process are lost.
     ///
     /// A peer that ended normally has not failed.
     pub fn failed(&self, comm: Comm, source: Source) -> Option<Peer> {
@@ -473,8 +503,13 @@ impl<'m, R: Rails> Mtl<'m, R> {
                 let gone = |peer: &Peer| self.pml.is_lost(*peer) || state.excludes(self.rejoins.of(*peer));
                 state.peer(rank).filter(gone)
             }
-            Source::Any => state.failed(),
+            Source::Any => state.failed().or_else(|| self.last_of_others(state)),
         }
+    }
+
+    /// The reason why a peer was lost. `None` if it was not lost.
+    pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
+        self.pml.why_lost(peer)
     }
 
     /// The member of a communicator that failed last, whether that was acknowledged or not. `None` if no member failed, or if it

@@ -53,6 +53,8 @@ pub struct Counters {
     pub asks_sent: u64,
     /// Posted receives that were looked at in the search for the next ask.
     pub ask_steps: u64,
+    /// Held-back messages that were looked at in the search for the answer to an ask.
+    pub answer_steps: u64,
     /// Answers sent: held-back messages for which a peer asked.
     pub answers_sent: u64,
     /// Replies sent to an ask that no held-back message satisfies.

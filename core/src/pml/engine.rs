@@ -6,13 +6,14 @@ use crate::list::{List, OptSlot};
 use crate::pml::counters::Counters;
 use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
-use crate::pml::matching::Matcher;
+use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::requests::state::RequestState;
 use crate::pml::stall::clock::StallClock;
+use crate::pml::unexpected::refused_messages::RefusedMessages;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::Pool;
 use crate::ptl::Cache;
@@ -33,6 +34,8 @@ pub struct Pml<'m, R> {
     pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, RequestState>,
     pub(super) matcher: Matcher<'m>,
+    /// Held-back sends, in the order in which peers may ask for them.
+    pub(super) held_table: HeldTable<'m>,
     pub(super) envelopes: Pool<'m, Unexpected>,
     pub(super) units: Pool<'m, ()>,
     /// The memory of the payload units, one after the other. An address, not a reference, since a rail may write to a unit.
@@ -46,10 +49,17 @@ pub struct Pml<'m, R> {
     pub(super) streams_first: bool,
     /// Completed requests that are to be announced.
     pub(super) completed: List,
+    /// Requests in progress that are freed when they end.
+    pub(super) detached: u32,
     /// Peers for which something is to be sent.
     pub(super) work: WorkList,
     /// The first envelope of the list of refusals that are to be sent.
     pub(super) refused: OptSlot,
+    /// Tags of the messages that are kept until a receive takes them; all others are refused. All tags, unless
+    /// [`refuse_unexpected`](Pml::refuse_unexpected) was called.
+    pub(super) kept_tags: core::ops::Range<u32>,
+    /// The messages that were refused for that reason.
+    pub(super) refused_messages: RefusedMessages,
     /// Something may wait to be sent: there is an active request, a peer in the work list, a refusal or a one-sided frame.
     pub(super) waiting: bool,
     /// Links that are down may have frames that other links are to carry.

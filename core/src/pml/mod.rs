@@ -51,3 +51,4 @@ pub use rails::Rails;
 pub use requests::errors::{Failure, Refusal};
 pub use requests::request::{Mode, Request, Sending, Status};
 pub use unexpected::message::{Envelope, Message};
+pub use unexpected::refused_messages::RefusedMessages;

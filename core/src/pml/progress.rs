@@ -20,7 +20,7 @@ impl<R: Rails> Pml<'_, R> {
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
         let mut events = 0u32;
-        for index in 0..self.rails.count() {
+        for index in 0..self.rails.polled() {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
             events = events.wrapping_add(match rail.poll_short(ptl::TAG) {
                 Some(short) => {
@@ -44,7 +44,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Pushes out frames that rails hold back to send them together with others ([`Rail::flush`](crate::rail::Rail::flush)). Call
     /// it before a longer time without [`progress`](Self::progress).
     pub fn flush(&mut self) {
-        for index in 0..self.rails.count() {
+        for index in 0..self.rails.polled() {
             if let Some(rail) = self.rails.rail_mut(index) {
                 rail.flush();
             }
@@ -53,7 +53,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// The time by which [`progress`](Self::progress) must be called, even if nothing arrives. `None`: there is no such time.
     pub fn poll_at(&self) -> Option<Instant> {
-        let rails = (0..self.rails.count()).filter_map(|index| self.rails.rail(index)?.poll_at());
+        let rails = (0..self.rails.polled()).filter_map(|index| self.rails.rail(index)?.poll_at());
         rails.chain(self.stall_at()).min()
     }
 
@@ -67,7 +67,7 @@ impl<R: Rails> Pml<'_, R> {
     /// As [`arm`](Self::arm), for a short sleep while a frame waits here because no rail has room for it. A rail that reports new
     /// room may wake the caller earlier. `false`: something arrived.
     pub fn arm_rails(&mut self) -> bool {
-        (0..self.rails.count()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
+        (0..self.rails.polled()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
     /// Whether this engine has sent all that it has to send: answers and credit are sent, and the rails have drained. Then it may
@@ -122,7 +122,7 @@ impl<R: Rails> Pml<'_, R> {
             Event::Sent(cookie) => self.body_sent(cookie),
             Event::Delivered(cookie) => self.body_delivered(cookie),
             Event::Performed(cookie, result) => self.performed(cookie, result),
-            Event::Lost(peer, why) => self.lost(peer, why),
+            Event::Lost(peer, why) => self.rail_lost(rail, peer, why),
             Event::Down(peer, why) => self.link_down(rail, peer, why),
             Event::Up(peer) => self.link_up(rail, peer),
             Event::Silent(peer, due) => {

@@ -11,6 +11,16 @@ pub trait Rails {
     /// The number of rails. It never changes.
     fn count(&self) -> usize;
 
+    /// The number of rails that are polled: the first ones. The others are spares ([`Pml::add_spare`](crate::pml::Pml::add_spare))
+    /// that no peer uses so far. It grows to [`count`](Self::count) with [`poll_spares`](Self::poll_spares).
+    #[inline]
+    fn polled(&self) -> usize {
+        self.count()
+    }
+
+    /// A peer uses a spare rail from now on, so all rails are polled. It may be called again.
+    fn poll_spares(&mut self) {}
+
     /// The rail of that index. `None` from [`count`](Self::count) on.
     fn rail(&self, index: usize) -> Option<&Self::Rail>;
 

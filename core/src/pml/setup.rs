@@ -8,12 +8,13 @@ use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
-use crate::pml::matching::Matcher;
+use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::stall::clock::StallClock;
+use crate::pml::unexpected::refused_messages::RefusedMessages;
 use crate::pool::Pool;
 use crate::ptl::Cache;
 use crate::rail::{Peer, Rail};
@@ -48,6 +49,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             })?,
             requests: Pool::new(arena, requests)?,
             matcher: Matcher::new(arena, requests, envelopes, config.seed)?,
+            held_table: HeldTable::new(arena, requests, config.seed)?,
             envelopes: Pool::new(arena, envelopes)?,
             units: Pool::new(arena, config.units)?,
             unit_memory: arena.table::<u64>(words.saturating_mul(config.units as usize))?.as_mut_ptr().cast(),
@@ -56,8 +58,11 @@ impl<'m, R: Rails> Pml<'m, R> {
             round: 1,
             streams_first: false,
             completed: List::default(),
+            detached: 0,
             work: WorkList::default(),
             refused: OptSlot::NONE,
+            kept_tags: 0..u32::MAX,
+            refused_messages: RefusedMessages { count: 0, largest: 0, peer: Peer(0), tag: 0 },
             waiting: false,
             migrating: false,
             posting_order: PostingOrder::default(),

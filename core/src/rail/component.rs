@@ -49,7 +49,7 @@ pub trait Component<R: FullRail> {
 }
 
 /// Why a component cannot run here. The process keeps the reason, and shows it on request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
@@ -83,6 +83,8 @@ impl fmt::Display for Refusal {
 }
 
 impl core::error::Error for Refusal {}
+
+crate::debug_as_display!(Refusal);
 
 /// The result of the start of a component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// A rail did not take a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum SendError {
@@ -46,8 +46,10 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
+crate::debug_as_display!(SendError);
+
 /// Why a rail does not reach a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Unreachable {
@@ -74,7 +76,7 @@ pub enum Unreachable {
 impl fmt::Display for Unreachable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoCard => "the peer published no card for this rail",
+            Self::NoCard => "the peer published no card for this rail: its own log or warnings say why",
             Self::BadCard => "the peer's card is malformed: use the same version and settings of towline on all hosts",
             Self::Version => {
                 "the peer's rail has another protocol version: use the same version of towline on all hosts"
@@ -97,6 +99,8 @@ impl fmt::Display for Unreachable {
 
 impl core::error::Error for Unreachable {}
 
+crate::debug_as_display!(Unreachable);
+
 /// Why a peer was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -112,6 +116,8 @@ pub enum Lost {
     Misbehaved,
     /// The peer's host answers, but its process gave no answer within the stall time-out: it computes, or is stopped.
     Stalled,
+    /// A rail had no room for its connection to the peer, such as a ring in shared memory, and no other rail reaches the peer.
+    NoRoom,
 }
 
 impl fmt::Display for Lost {
@@ -122,6 +128,7 @@ impl fmt::Display for Lost {
             Self::TimedOut => "the peer did not answer in time",
             Self::Misbehaved => "the peer violated the protocol",
             Self::Stalled => "the peer gave no sign of life within the stall time-out",
+            Self::NoRoom => "there was no room for the connection to the peer, and no other rail reaches it",
         })
     }
 }

@@ -25,6 +25,11 @@ pub enum Event {
     /// [`Event::Up`](crate::rail::Event::Up). Frames that were not acknowledged can migrate to another link
     /// ([`Failover::next_unacked`](crate::rail::Failover::next_unacked)). Memory given for the peer stays in use: bodies until
     /// their frames have migrated or are acknowledged, sinks until their deliveries are claimed or done; or until `del_peer`.
+    ///
+    /// A rail that is no link reports this with [`Lost::NoRoom`] only: it takes no more frames to the peer, because it has no room
+    /// for them, such as memory for a ring. It delivers the frames that it accepted before, and goes on to report the frames of the
+    /// peer. Both ends report it, each when it knows. A rail that has reported it does not report the end of the peer by itself,
+    /// since the last frames of the peer come by another rail ([`Liveness::end_after_frames`](crate::rail::Liveness)).
     Down(Peer, Lost),
     /// A link that was down works again.
     Up(Peer),

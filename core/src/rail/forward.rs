@@ -86,7 +86,7 @@ macro_rules! forward_rail {
         $crate::forward_rail!(@each $via [$($($own)+)?] next_unacked migrated send_migrated claim);
     };
     (Liveness: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up);
+        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up end_after_frames);
     };
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
@@ -132,6 +132,7 @@ macro_rules! forward_rail {
     (@ answered_since $via:ident [answered_since $($rest:ident)*]) => {};
     (@ is_connected $via:ident [is_connected $($rest:ident)*]) => {};
     (@ give_up $via:ident [give_up $($rest:ident)*]) => {};
+    (@ end_after_frames $via:ident [end_after_frames $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
@@ -433,6 +434,12 @@ macro_rules! forward_rail {
         #[inline]
         fn give_up(&mut self, to: $crate::rail::Endpoint, what: $crate::rail::GiveUp) -> bool {
             $via!(self, rail => rail.give_up(to, what))
+        }
+    };
+    (@ end_after_frames $via:ident []) => {
+        #[inline]
+        fn end_after_frames(&mut self, of: $crate::rail::Endpoint, why: $crate::rail::Lost) -> bool {
+            $via!(self, rail => rail.end_after_frames(of, why))
         }
     };
     (@ poll_at $via:ident []) => {

@@ -166,7 +166,7 @@ pub struct Local {
 }
 
 /// A rail did not perform or register something.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum NativeError {
@@ -195,7 +195,7 @@ impl fmt::Display for NativeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Busy => "the rail is full: poll, then try again",
-            Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down",
+            Self::Unreachable => "the peer is lost, was never added to this rail, or the link to it is down: add it, or use another rail",
             Self::NotAvailable => {
                 "the rail does not have this operation, or not with this length, alignment or amount of memory: send frames"
             }
@@ -207,6 +207,8 @@ impl fmt::Display for NativeError {
 }
 
 impl core::error::Error for NativeError {}
+
+crate::debug_as_display!(NativeError);
 
 #[cfg(test)]
 mod tests {

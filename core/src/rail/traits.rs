@@ -2,7 +2,7 @@
 
 use super::access::Access;
 use super::attributes::Attributes;
-use super::errors::{SendError, Unreachable};
+use super::errors::{Lost, SendError, Unreachable};
 use super::event::Event;
 use super::frame::{Frame, Short};
 use super::grant::{Grant, Ticket};
@@ -395,6 +395,14 @@ pub trait Liveness: Rail {
             GiveUp::Link => return false,
         }
         true
+    }
+
+    /// Another rail has lost a peer that this rail reaches, too. Frames of the peer may have arrived by this rail that were not
+    /// polled yet. `true`: this rail reports [`Event::Lost`](crate::rail::Event::Lost) with `why` when all of them were polled, so
+    /// the caller waits for that. `false`: this rail has no such frames, or cannot tell.
+    fn end_after_frames(&mut self, of: Endpoint, why: Lost) -> bool {
+        let _ = (of, why);
+        false
     }
 }
 

@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// Why the target denied an operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 #[repr(u8)]
@@ -41,15 +41,17 @@ impl fmt::Display for Denied {
                 "the target did not register the memory for this operation or for this peer: register it with that right"
             }
             Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
-            Self::NotAvailable => "the target does not have this operation, or not at an address with this alignment",
+            Self::NotAvailable => "the target does not have this operation, or not at an address with this alignment: use another operation or offset",
         })
     }
 }
 
 impl core::error::Error for Denied {}
 
+crate::debug_as_display!(Denied);
+
 /// Why an operation was not begun. Nothing has changed on either side.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum BeginError {
@@ -81,7 +83,7 @@ impl fmt::Display for BeginError {
         f.write_str(match self {
             Self::Full => "too many one-sided operations are in progress: make progress and try again",
             Self::Unreachable => "the peer is lost or was removed: its memory cannot be reached any more",
-            Self::NotAvailable => "there is no such operation, or not with this length or alignment",
+            Self::NotAvailable => "there is no such operation, or not with this length or alignment: use another operation, length or offset",
             Self::OutOfBounds => "the operation reaches beyond the end of the target's memory: check offset and length",
             Self::NotRegistered => "the local memory is not registered for this operation: register it with the right that the operation needs",
         })
@@ -90,8 +92,10 @@ impl fmt::Display for BeginError {
 
 impl core::error::Error for BeginError {}
 
+crate::debug_as_display!(BeginError);
+
 /// Why an operation that was begun has failed. If the peer was lost or removed, it is not known whether the operation was done.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
@@ -106,11 +110,17 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lost => f.write_str("the peer was lost before the operation was complete"),
-            Self::Removed => f.write_str("the peer was removed before the operation was complete"),
+            Self::Lost => f.write_str(
+                "the peer was lost before the operation was complete: go on without it, or wait for its replacement",
+            ),
+            Self::Removed => f.write_str(
+                "the peer was removed by the caller before the operation was complete: wait for operations first",
+            ),
             Self::Denied(denied) => denied.fmt(f),
         }
     }
 }
 
 impl core::error::Error for Failure {}
+
+crate::debug_as_display!(Failure);

@@ -197,7 +197,7 @@ pub(super) struct AccessRequest {
 }
 
 /// Why memory was not deregistered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DeregisterError {
@@ -220,10 +220,12 @@ impl DeregisterError {
 impl fmt::Display for DeregisterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Stale => "the memory was deregistered before",
+            Self::Stale => "the memory was deregistered before: deregister it once",
             Self::InUse => "an operation uses the memory: make progress and try again",
         })
     }
 }
 
 impl core::error::Error for DeregisterError {}
+
+crate::debug_as_display!(DeregisterError);

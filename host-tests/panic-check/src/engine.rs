@@ -243,6 +243,8 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         3 => keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters())),
         4 => {
             pml.purge(any(0));
+            pml.refuse_unexpected(any(0)..any(0));
+            keep(pml.refused_messages());
             pml.drain_caches();
         }
         25 => {

@@ -89,6 +89,7 @@ fn transfer(loss: u32, seed: u64) -> Result<Goodput, JobError> {
         toggles: vec![],
         stall_timeout: None,
         faults_end_at: None,
+        cancels_sends: false,
         plan,
         windows: None,
         pace: 400,

@@ -35,8 +35,9 @@ impl<'a> Input<'a> {
 
     /// A frame's kind and payload. The payload is of random bytes, or is well-formed.
     pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
-        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Welcome};
-        let kind = [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends][usize::from(self.byte() % 9)];
+        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Warning, Welcome};
+        let kind = [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Warning]
+            [usize::from(self.byte() % 10)];
         let payload = match self.byte() % 4 {
             0 => self.bytes().to_vec(),
             1 => u32::from(self.byte()).to_le_bytes().to_vec(),

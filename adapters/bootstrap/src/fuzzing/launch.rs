@@ -4,9 +4,9 @@ use std::fmt::Debug;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::launch::Host;
 use crate::launch::hosts::place;
 use crate::launch::message::{self, Order, Report};
+use crate::launch::{Host, Mapping};
 
 /// Text of a remote shell, and messages after it in both directions.
 pub(crate) fn messages(data: &[u8]) {
@@ -38,11 +38,16 @@ pub(crate) fn hosts(data: &[u8]) {
     let Ok(hosts) = Host::parse_list(&String::from_utf8_lossy(text)) else { return };
     let lines: Vec<_> = hosts.iter().map(|host| format!("{} slots={}\n", host.name, host.slots)).collect();
     assert_eq!(Host::parse_list(&lines.concat()), Ok(hosts.clone()));
-    match place(&hosts, size) {
-        Ok(placed) => {
-            let ranks: Vec<u32> = placed.iter().flat_map(|(_, ranks)| ranks.iter().copied()).collect();
-            assert_eq!(ranks, (0..size).collect::<Vec<_>>());
+    for mapping in [Mapping::Slot, Mapping::Node] {
+        match place(&hosts, size, mapping) {
+            Ok(placed) => {
+                let mut ranks: Vec<u32> = placed.iter().flat_map(|(_, ranks)| ranks.iter().copied()).collect();
+                if mapping == Mapping::Node {
+                    ranks.sort_unstable();
+                }
+                assert_eq!(ranks, (0..size).collect::<Vec<_>>());
+            }
+            Err(slots) => assert!(slots < size),
         }
-        Err(slots) => assert!(slots < size),
     }
 }

@@ -157,14 +157,14 @@ impl Caller {
         self.received_bytes.clear();
         while let Some((kind, payload)) = channel.next().expect("a server seals its frames") {
             match kind {
-                Kind::Welcome | Kind::Ended => assert_eq!(payload.len(), 8),
+                Kind::Welcome | Kind::Ended | Kind::Left => assert_eq!(payload.len(), 8),
                 Kind::Fence => assert_eq!(payload.len(), 4),
                 Kind::Ends => assert_eq!(payload.len() % 8, 4),
                 Kind::Set => {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
                     Set::parse(&payload[..length as usize]).expect("a server forwards only checked sets");
                 }
-                Kind::PartEnded => panic!("a server has no parts"),
+                Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing => panic!("only ranks send {kind:?}"),
                 Kind::Refuse | Kind::Finish | Kind::Abort => {}
             }
         }

@@ -10,9 +10,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGCHLD, SIGKILL};
 
-use super::children::{Children, Start};
+use super::children::{Children, RankInput, Start};
+use super::cores::Cores;
+use super::error::LaunchError;
+use super::input::{Feeder, Origin, Receiver};
+use super::lines::Source;
 use super::message::{self, MARK, Order, Report};
-use super::output::{Sink, Source};
+use super::output::Sink;
 use super::{files, signals};
 use crate::rank::connect;
 use crate::{Address, Environment, JobKey};
@@ -64,9 +68,14 @@ fn serve() -> io::Result<()> {
         }
     };
     let (mut left, mut awaits_restarts) = (start.ranks.len(), start.restarts);
-    let enough_files = files::raise_limit(left as u64 * 2, left).map_err(|why| why.to_string());
-    let start = match enough_files.and_then(|()| prepare(*start)) {
-        Ok(start) => start,
+    let enough_files =
+        files::raise_limit(left as u64 * 2 + start.input.len() as u64, left).map_err(|why| why.to_string());
+    let start = enough_files.and_then(|()| {
+        let feeder = feed(&start, &reports)?;
+        prepare(*start, feeder.clone()).map(|start| (start, feeder))
+    });
+    let (start, feeder) = match start {
+        Ok(prepared) => prepared,
         Err(why) => {
             reports.send(&Report::Failed { why });
             return Ok(());
@@ -116,6 +125,7 @@ fn serve() -> io::Result<()> {
                 }
             },
             Event::Order(Order::NoMoreRestarts) => awaits_restarts = false,
+            Event::Order(Order::Input(bytes)) => feeder.iter().for_each(|feeder| feeder.add(bytes.clone())),
             Event::Order(Order::Start(_)) | Event::LauncherGone => break,
         }
     }
@@ -126,9 +136,25 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
+/// Starts to distribute the launcher's standard input, if ranks of this host read it.
+fn feed(start: &message::Start, reports: &Arc<Reports>) -> Result<Option<Arc<Feeder>>, String> {
+    if start.input.is_empty() {
+        return Ok(None);
+    }
+    let reports = Arc::clone(reports);
+    let origin = Origin::Orders(Box::new(move |count| reports.send(&Report::InputTaken(count))));
+    let ranks = start.input.iter().map(|rank| Receiver::Rank(*rank));
+    let feeder = Feeder::start(origin, ranks, start.restarts, |_| {});
+    feeder.map(|feeder| Some(Arc::new(feeder))).map_err(|why| format!("cannot pass on the standard input: {why}"))
+}
+
 /// Finds the launcher, and prepares the ranks.
-fn prepare(start: message::Start) -> Result<Start, String> {
+fn prepare(start: message::Start, feeder: Option<Arc<Feeder>>) -> Result<Start, String> {
     let text = OsString::from_vec;
+    let ranks = start.ranks.len();
+    let cores = Cores::of_this_host()
+        .assign(ranks, start.mapping, start.binding)
+        .map_err(|cores| LaunchError::TooFewCores { ranks, cores }.to_string())?;
     let directory = PathBuf::from(text(start.directory));
     if !directory.is_dir() {
         return Err(format!("the launcher's directory {} does not exist on this host", directory.display()));
@@ -165,7 +191,8 @@ fn prepare(start: message::Start) -> Result<Start, String> {
         variables: start.variables.into_iter().map(|(name, value)| (text(name), text(value))).collect(),
         environment,
         ranks: start.ranks,
-        stdin: false,
+        input: feeder.map_or(RankInput::Empty, |feeder| RankInput::Fed(start.input, feeder)),
+        cores,
     })
 }
 

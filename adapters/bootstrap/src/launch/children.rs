@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -10,8 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::thread::CpuSet;
 
-use super::output::{Sink, Source};
+use super::cores;
+use super::input::Feeder;
+use super::lines::Source;
+use super::output::Sink;
 use super::reader::OutputReader;
 use super::{files, signals};
 use crate::Environment;
@@ -29,8 +33,20 @@ pub(super) struct Start {
     /// The environment of every rank, except for the rank number.
     pub(super) environment: Environment,
     pub(super) ranks: Vec<u32>,
-    /// Whether rank 0 may read this process's standard input.
-    pub(super) stdin: bool,
+    /// Standard input of ranks.
+    pub(super) input: RankInput,
+    /// The processors of each rank, in the order of `ranks`; empty if ranks are not bound.
+    pub(super) cores: Vec<CpuSet>,
+}
+
+/// Where ranks of this host get their standard input from.
+pub(super) enum RankInput {
+    /// Nowhere: it is empty.
+    Empty,
+    /// One rank inherits that of this process.
+    Inherited(u32),
+    /// Some ranks get what a feeder distributes.
+    Fed(Vec<u32>, Arc<Feeder>),
 }
 
 /// How a rank ended.
@@ -98,7 +114,12 @@ impl Children {
             io::ErrorKind::PermissionDenied => 126,
             _ => 1,
         };
-        (format!("cannot start `{}`: {why}", self.start.program.to_string_lossy()), code)
+        let advice = match code {
+            127 => "; check its name and path (a program in this directory is `./NAME`)",
+            126 => "; make it executable by `chmod +x`",
+            _ => towline_net::advice(why),
+        };
+        (format!("cannot start `{}`: {why}{advice}", self.start.program.to_string_lossy()), code)
     }
 
     /// Sends a signal to the process groups of all ranks that have not ended.
@@ -152,8 +173,11 @@ impl Children {
         self.reader.take(rank, Source::Stdout, out)?;
         self.reader.take(rank, Source::Stderr, err)?;
         let start = &self.start;
-        // A terminal would stop the rank if it read, since the rank is not in the terminal's foreground group.
-        let stdin = start.stdin && rank == 0 && !io::stdin().is_terminal();
+        let stdin = match &start.input {
+            RankInput::Inherited(reader) if *reader == rank => Stdio::inherit(),
+            RankInput::Fed(readers, feeder) if readers.contains(&rank) => feeder.pipe(rank)?.into(),
+            RankInput::Empty | RankInput::Inherited(_) | RankInput::Fed(..) => Stdio::null(),
+        };
         let mut command = Command::new(&start.program);
         command
             .args(&start.args)
@@ -163,7 +187,7 @@ impl Children {
             .envs(start.variables.iter().map(|(name, value)| (name, value)))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .env("TOWLINE_RANK", rank.to_string())
-            .stdin(if stdin { Stdio::inherit() } else { Stdio::null() })
+            .stdin(stdin)
             .stdout(rank_out)
             .stderr(rank_err)
             .process_group(0);
@@ -171,6 +195,12 @@ impl Children {
             command.current_dir(directory);
         }
         prepare_child(&mut command);
+        let place = start.ranks.iter().position(|other| *other == rank);
+        if let Some(set) = place.and_then(|place| start.cores.get(place)).copied() {
+            let hook = move || cores::bind(&set);
+            // SAFETY: the hook makes one system call, which is async-signal-safe, and its error is a plain number.
+            unsafe { command.pre_exec(hook) };
+        }
         command.spawn()
     }
 }

@@ -1,9 +1,11 @@
 //! Errors that keep a job from starting.
 
+use std::path::PathBuf;
 use std::{fmt, io};
 
+use towline_net::advice;
+
 /// Why a job could not be started.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// A job of 0 ranks was asked for.
@@ -29,6 +31,27 @@ pub enum LaunchError {
         /// Number of files that may be open.
         limit: u64,
     },
+    /// The input was to go to a rank that the job does not have.
+    NoSuchRank {
+        /// The rank that was asked for.
+        rank: u32,
+        /// Number of ranks of the job.
+        ranks: u32,
+    },
+    /// Each rank was to have a core, and this host has fewer cores that this process may use.
+    TooFewCores {
+        /// Ranks on this host.
+        ranks: usize,
+        /// Cores of this host.
+        cores: usize,
+    },
+    /// A directory or file for the output of a rank cannot be made.
+    Output {
+        /// Its path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The system refused a request.
     System {
         /// The action of the launcher that failed.
@@ -41,9 +64,13 @@ pub enum LaunchError {
 impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRanks => f.write_str("a job needs at least 1 rank, and 0 were asked for"),
+            Self::NoRanks => f.write_str("a job needs at least 1 rank, and 0 were asked for: ask for more by -n"),
             Self::TooManyRanks { ranks } => {
-                write!(f, "{ranks} ranks were asked for, and a job can have at most {}", crate::RANKS_MAX)
+                write!(
+                    f,
+                    "{ranks} ranks were asked for, and a job can have at most {}: ask for fewer",
+                    crate::RANKS_MAX
+                )
             }
             Self::TooFewSlots { ranks, slots } => {
                 write!(
@@ -56,9 +83,24 @@ impl fmt::Display for LaunchError {
                 "{ranks} ranks on this host need {needed} open files, and the limit is {limit}: raise the limit (`ulimit -Hn`), or use \
                  fewer ranks or more hosts"
             ),
-            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::NoSuchRank { rank, ranks } => write!(
+                f,
+                "the standard input was to go to rank {rank}, and the job has only the ranks 0 to {}",
+                ranks.saturating_sub(1)
+            ),
+            Self::TooFewCores { ranks, cores } => write!(
+                f,
+                "each rank was to have a core of its own, and this host has {cores} cores for {ranks} ranks: use fewer ranks or \
+                 more hosts, or neither bind to cores nor map by core"
+            ),
+            Self::Output { path, source } => {
+                write!(f, "cannot make {} for the output: {source}{}", path.display(), advice(source))
+            }
+            Self::System { what, source } => write!(f, "cannot {what}: {source}{}", advice(source)),
         }
     }
 }
 
 impl std::error::Error for LaunchError {}
+
+towline_core::debug_as_display!(LaunchError);

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use super::cores::Mapping;
+use crate::environment::host_name;
+
 /// A host that may run ranks.
 ///
 /// ```
@@ -50,8 +53,13 @@ impl Host {
     }
 }
 
+/// Whether a name in a hosts file is that of this host. Its ranks need no remote shell.
+pub fn is_this_host(name: &str) -> bool {
+    name == "localhost" || name == host_name()
+}
+
 /// A malformed line of a hosts file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct HostsError {
     /// The line's number, from 1.
     pub line: usize,
@@ -67,9 +75,14 @@ impl fmt::Display for HostsError {
 
 impl std::error::Error for HostsError {}
 
-/// Fills the hosts one after another, up to their slots. Hosts without a rank are left out. The error is the total
-/// number of slots.
-pub(crate) fn place(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>, u32> {
+towline_core::debug_as_display!(HostsError);
+
+/// Places ranks on the hosts, up to their slots. Hosts without a rank are left out. The error is the total number of
+/// slots.
+pub(crate) fn place(hosts: &[Host], size: u32, mapping: Mapping) -> Result<Vec<(String, Vec<u32>)>, u32> {
+    if mapping == Mapping::Node {
+        return place_in_turns(hosts, size);
+    }
     let mut next = 0u32;
     let mut placed = Vec::new();
     for host in hosts {
@@ -80,6 +93,26 @@ pub(crate) fn place(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>
         next = last;
     }
     if next < size { Err(next) } else { Ok(placed) }
+}
+
+/// One rank for each host in turn, as long as it has slots.
+fn place_in_turns(hosts: &[Host], size: u32) -> Result<Vec<(String, Vec<u32>)>, u32> {
+    let mut placed: Vec<_> = hosts.iter().map(|host| (host.name.clone(), Vec::new())).collect();
+    let mut next = 0;
+    while next < size {
+        let before = next;
+        for (host, (_, ranks)) in hosts.iter().zip(&mut placed) {
+            if next < size && (ranks.len() as u64) < u64::from(host.slots) {
+                ranks.push(next);
+                next += 1;
+            }
+        }
+        if next == before {
+            return Err(next);
+        }
+    }
+    placed.retain(|(_, ranks)| !ranks.is_empty());
+    Ok(placed)
 }
 
 #[cfg(test)]
@@ -97,8 +130,19 @@ mod tests {
     #[test]
     fn ranks_fill_the_hosts_in_order() {
         let hosts = Host::parse_list("a slots=2\nb slots=0\nc slots=3\nd").unwrap();
-        assert_eq!(place(&hosts, 4), Ok(vec![("a".into(), vec![0, 1]), ("c".into(), vec![2, 3])]));
-        assert_eq!(place(&hosts, 6).unwrap().len(), 3);
-        assert_eq!(place(&hosts, 7), Err(6));
+        for mapping in [Mapping::Slot, Mapping::Core] {
+            assert_eq!(place(&hosts, 4, mapping), Ok(vec![("a".into(), vec![0, 1]), ("c".into(), vec![2, 3])]));
+            assert_eq!(place(&hosts, 6, mapping).unwrap().len(), 3);
+            assert_eq!(place(&hosts, 7, mapping), Err(6));
+        }
+    }
+
+    #[test]
+    fn ranks_go_to_the_hosts_in_turns() {
+        let hosts = Host::parse_list("a slots=2\nb slots=0\nc slots=3\nd").unwrap();
+        let on = |size| place(&hosts, size, Mapping::Node);
+        assert_eq!(on(2), Ok(vec![("a".into(), vec![0]), ("c".into(), vec![1])]));
+        assert_eq!(on(6), Ok(vec![("a".into(), vec![0, 3]), ("c".into(), vec![1, 4, 5]), ("d".into(), vec![2])]));
+        assert_eq!(on(7), Err(6));
     }
 }

@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGTERM};
 
-use super::children::{Children, End, Start};
+use super::children::{Children, End, RankInput, Start};
+use super::cores::Cores;
+use super::failures::{Failure, Failures, Kind, RankState};
+use super::input::{Feeder, Piece};
 use super::message::{self, Order, Report};
 use super::options::Launch;
 use super::output::Sink;
@@ -24,14 +27,18 @@ use crate::{Address, Environment};
 const AGENT_LIMIT: Duration = Duration::from_secs(60);
 /// Time for which a rank may run on after it has closed its connection without finishing.
 const DISCONNECTED_LIMIT: Duration = Duration::from_secs(2);
-/// Time for which an abort is held back. In this time the news of a killed rank may arrive, which may be the reason why
-/// other ranks abort.
-const ABORT_DELAY: Duration = Duration::from_millis(50);
+/// Time for which a rank may run on after it has reported that its program fails.
+const FAILING_LIMIT: Duration = Duration::from_secs(1);
 /// Time in which ranks must end after SIGKILL, and in which agents must send the rest of the output after their ranks
 /// have ended.
 const KILLED_LIMIT: Duration = Duration::from_secs(5);
 /// Exit status after the time limit, the same as that of timeout(1).
 const TIME_LIMIT_STATUS: u8 = 124;
+/// Exit statuses of ranks that the launcher ends.
+const SIGTERM_STATUS: u8 = 128 + SIGTERM as u8;
+const SIGKILL_STATUS: u8 = 128 + SIGKILL as u8;
+/// A delay that no job reaches: a hundred years.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// Number of refused connections that are reported one by one.
 const REFUSED_LOGGED_MAX: u32 = 10;
 
@@ -41,6 +48,10 @@ pub(super) enum Event {
     Remote(usize, RemoteEvent),
     /// The reader of the output has closed it.
     OutputBroken,
+    /// A file for output cannot be written.
+    OutputFailed(String),
+    /// Standard input for the ranks on another host.
+    Input(Piece),
 }
 
 /// The state of a rank.
@@ -52,6 +63,8 @@ pub(super) struct Rank {
     pub(super) joined: bool,
     pub(super) finished: bool,
     pub(super) aborted: bool,
+    /// Its connection is open, as far as is known.
+    pub(super) connected: bool,
     /// How often it was restarted.
     pub(super) restarts: u32,
 }
@@ -78,15 +91,6 @@ pub(super) enum Phase {
     Killing { give_up_at: Instant },
 }
 
-/// An abort by a rank.
-pub(super) struct Abort {
-    pub(super) status: u8,
-    pub(super) why: String,
-    /// When the abort takes effect: normally at the first time; at the second time while it is not known whether
-    /// another rank was killed.
-    pub(super) at: [Instant; 2],
-}
-
 pub(super) struct Launcher {
     pub(super) launch: Launch,
     pub(super) ranks: Vec<Rank>,
@@ -94,13 +98,19 @@ pub(super) struct Launcher {
     pub(super) remaining: usize,
     /// Ranks that closed their connection, and when each counts as failed.
     pub(super) disconnected: BTreeMap<u32, Instant>,
-    /// The first abort, until it takes effect.
-    pub(super) abort: Option<Abort>,
+    /// Ranks whose program fails, and when each counts as failed although it still runs.
+    pub(super) failing: BTreeMap<u32, Instant>,
+    /// Failures whose cause is not known yet, and those that were reported.
+    pub(super) failures: Failures,
     pub(super) hosts: Vec<JobHost>,
     /// Index of the host whose ranks are being started. All hosts before it are done.
     pub(super) starting: usize,
     pub(super) server: Server,
     pub(super) sink: Arc<dyn Sink>,
+    /// The ranks that read the standard input.
+    pub(super) readers: Vec<u32>,
+    /// Distributes the standard input, unless no rank reads it or a rank inherits it.
+    pub(super) feeder: Option<Arc<Feeder>>,
     pub(super) log: Log,
     pub(super) sender: mpsc::Sender<Event>,
     pub(super) environment: Environment,
@@ -117,7 +127,7 @@ pub(super) struct Launcher {
 
 impl Launcher {
     pub(super) fn run(mut self, events: &mpsc::Receiver<Event>, is_here: impl Fn(&str) -> bool) -> u8 {
-        while self.remaining > 0 {
+        while self.remaining > 0 || self.failures.holds_any() {
             // Events are handled between two starts.
             let event = match events.try_recv() {
                 Err(_) if self.start_next(&is_here) => None,
@@ -134,7 +144,9 @@ impl Launcher {
             }
             self.check_deadlines();
         }
-        self.apply_abort();
+        if let Some(others) = self.failures.describe_others() {
+            self.log.print(others);
+        }
         let status = self.failed.or(self.status).unwrap_or(0);
         self.clean_up(events);
         status
@@ -181,12 +193,31 @@ impl Launcher {
                 ..self.environment.clone()
             },
             ranks: host.ranks.clone(),
-            stdin: true,
+            input: self.input_of(index),
+            // The number of cores was checked before the launch.
+            cores: Cores::of_this_host()
+                .assign(host.ranks.len(), self.launch.mapping, self.launch.binding)
+                .unwrap_or_default(),
         };
         match Children::new(start, Arc::clone(&self.sink)) {
             Ok(children) => self.hosts[index].control = Control::Local(Box::new(children)),
             Err(why) => self.fail(1, &format!("cannot read the output of ranks: {why}")),
         }
+    }
+
+    /// Standard input of the ranks on this host.
+    fn input_of(&self, host: usize) -> RankInput {
+        let mine = self.readers_on(host);
+        match (&mine[..], &self.feeder) {
+            ([], _) => RankInput::Empty,
+            (_, Some(feeder)) => RankInput::Fed(mine, Arc::clone(feeder)),
+            ([reader, ..], None) => RankInput::Inherited(*reader),
+        }
+    }
+
+    /// The ranks on a host that read the standard input.
+    fn readers_on(&self, host: usize) -> Vec<u32> {
+        self.readers.iter().copied().filter(|rank| self.ranks[*rank as usize].host == host).collect()
     }
 
     fn start_agent(&mut self, host: usize) {
@@ -235,18 +266,15 @@ impl Launcher {
             Control::Remote(remote) => remote.ready_until,
             _ => None,
         });
-        phase.into_iter().chain(agents).chain(self.disconnected.values().copied()).chain(self.abort_at()).min()
+        let failures = self.failures.next_deadline(|rank| self.state(rank), self.ranks.len() as u32);
+        let failing = self.failing.values().copied();
+        phase.into_iter().chain(agents).chain(self.disconnected.values().copied()).chain(failing).chain(failures).min()
     }
 
-    /// When an abort that is held back takes effect.
-    fn abort_at(&self) -> Option<Instant> {
-        self.abort.as_ref().map(|abort| abort.at[usize::from(self.kill_may_be_cause())])
-    }
-
-    /// Whether the aborting rank may have aborted because another rank was killed. A process that is being killed first
-    /// closes its connections, to ranks as well as to the launcher, and only then counts as ended.
-    fn kill_may_be_cause(&self) -> bool {
-        self.disconnected.keys().any(|rank| !self.ranks[*rank as usize].aborted)
+    /// What is known of a rank, for the search for the cause of a failure.
+    fn state(&self, rank: u32) -> RankState {
+        let of = &self.ranks[rank as usize];
+        RankState { runs: !of.ended, dying: self.disconnected.contains_key(&rank), connected: of.connected }
     }
 
     fn handle(&mut self, event: Event) {
@@ -258,6 +286,12 @@ impl Launcher {
                 self.fail(141, "the reader of the output has closed it");
             }
             Event::OutputBroken => {}
+            Event::OutputFailed(why) => self.fail(1, &why),
+            Event::Input(Piece { host, bytes }) => {
+                if let Control::Remote(remote) = &mut self.hosts[host].control {
+                    remote.order(&Order::Input(bytes));
+                }
+            }
         }
     }
 
@@ -305,11 +339,12 @@ impl Launcher {
             server::Event::Joined { rank } => {
                 self.disconnected.remove(&rank);
                 let rank = &mut self.ranks[rank as usize];
-                (rank.joined, rank.finished) = (true, false);
+                (rank.joined, rank.finished, rank.connected) = (true, false, true);
             }
             server::Event::Finished { rank } => self.ranks[rank as usize].finished = true,
             server::Event::Disconnected { rank, .. } => {
-                let of = &self.ranks[rank as usize];
+                let of = &mut self.ranks[rank as usize];
+                of.connected = false;
                 // An event of a restarted rank that has not joined yet belongs to its previous process.
                 if of.joined && !of.finished && !of.ended {
                     self.disconnected.insert(rank, Instant::now() + DISCONNECTED_LIMIT);
@@ -319,9 +354,19 @@ impl Launcher {
                 let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
                 let message = if message.is_empty() { String::new() } else { format!(": {message}") };
                 let why = format!("{} aborted the job with code {code}{message}", self.describe(rank));
-                let at = [ABORT_DELAY, DISCONNECTED_LIMIT].map(|delay| Instant::now() + delay);
                 self.ranks[rank as usize].aborted = true;
-                self.abort.get_or_insert(Abort { status, why, at });
+                let brief = format!("code {code}");
+                self.rank_failed(Failure { rank, status, what: why, brief, kind: Kind::Aborted, at: Instant::now() });
+            }
+            server::Event::LostPeer { rank, peer } => self.failures.note_lost(rank, peer),
+            server::Event::Failing { rank, panic, text } => {
+                self.failures.note_text(rank, panic, &text);
+                self.failing.entry(rank).or_insert(Instant::now() + FAILING_LIMIT);
+            }
+            server::Event::Warned { rank, text } => {
+                // The text may contain anything.
+                let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+                self.log.print(format!("warning: {}: {text}", self.describe(rank)));
             }
             server::Event::Refused { from, why } => {
                 self.refused += 1;
@@ -344,6 +389,7 @@ impl Launcher {
                 if let Control::Remote(remote) = &mut self.hosts[host].control {
                     remote.ready_until = None;
                     remote.order(&order);
+                    self.feeder.iter().for_each(|feeder| feeder.ready(host));
                 }
             }
             RemoteEvent::Report(Report::Started { rank, pid }) if self.runs_on(rank, host) => {
@@ -352,6 +398,9 @@ impl Launcher {
             RemoteEvent::Report(Report::Ended { rank, end }) if self.runs_on(rank, host) => self.rank_exited(rank, end),
             RemoteEvent::Report(Report::NotStarted { rank, why, code }) => {
                 self.fail(code, &format!("rank {rank} on {name}: {why}"));
+            }
+            RemoteEvent::Report(Report::InputTaken(count)) => {
+                self.feeder.iter().for_each(|feeder| feeder.taken(host, count));
             }
             RemoteEvent::Report(Report::Failed { why }) => self.fail(1, &format!("host {name}: {why}")),
             // `Done` is followed by the end of the stream. Other reports name ranks that do not run on that host.
@@ -368,6 +417,7 @@ impl Launcher {
         let Control::Remote(mut remote) = std::mem::replace(&mut self.hosts[host].control, Control::Unstarted) else {
             return;
         };
+        self.feeder.iter().for_each(|feeder| feeder.leave(host));
         let ranks = self.hosts[host].ranks.clone();
         let lost: Vec<_> = ranks.iter().copied().filter(|rank| !self.ranks[*rank as usize].ended).collect();
         if !lost.is_empty() && self.phase == Phase::Running {
@@ -400,6 +450,9 @@ impl Launcher {
             port: tcp.map_or(0, |address| address.port()),
             transports: self.launch.transports.clone(),
             links: self.launch.links,
+            input: self.readers_on(host),
+            mapping: self.launch.mapping,
+            binding: self.launch.binding,
             program: bytes(self.launch.program.clone()),
             args: self.launch.args.iter().cloned().map(bytes).collect(),
             directory: std::env::current_dir().map(|path| bytes(path.into())).unwrap_or_else(|_| b"/".to_vec()),
@@ -412,38 +465,74 @@ impl Launcher {
         if rank.ended {
             return;
         }
-        if self.abort.is_some() && (rank.aborted || !matches!(end, End::Killed(signal) if signal != SIGPIPE)) {
-            return self.set_ended(number); // it ended with the job, or because it lost the rank that aborted
-        }
         let named = self.describe(number);
-        let (status, mut why) = match end {
-            End::Exit(0) if rank.joined && !rank.finished => {
-                (1, format!("{named} exited with status 0 without calling `finish`, so other ranks may wait for it"))
-            }
+        let kind = if matches!(end, End::Killed(signal) if signal != SIGPIPE) { Kind::Killed } else { Kind::Ended };
+        let (status, mut what, brief) = match end {
+            End::Exit(0) if rank.joined && !rank.finished => (
+                1,
+                format!(
+                    "{named} exited with status 0 without calling `finish` or dropping its world, so messages that it has sent \
+                     may be lost"
+                ),
+                "no `finish`".into(),
+            ),
             End::Exit(0) => return self.set_ended(number),
-            End::Exit(code) => ((code & 0xff) as u8, format!("{named} exited with status {code}")),
+            End::Exit(code) => {
+                ((code & 0xff) as u8, format!("{named} exited with status {code}"), format!("status {code}"))
+            }
             End::Killed(signal) => {
                 let status = 128u8.saturating_add(signal.clamp(0, 127) as u8);
-                (status, format!("{named} was killed by signal {signal} ({})", signals::name(signal)))
+                let name = signals::name(signal);
+                (status, format!("{named} was killed by signal {signal} ({name})"), name)
             }
         };
-        if self.phase == Phase::Running && !rank.finished && self.launch.restarts != 0 && self.abort.is_none() {
+        if self.phase == Phase::Running && !rank.finished && self.launch.restarts != 0 && !self.failures.holds_abort() {
             let most = self.launch.restarts;
             if rank.restarts < most {
-                return self.restart(number, &why);
+                return self.restart(number, &what);
             }
             let times = if most == 1 { "once".into() } else { format!("{most} times") };
-            why = format!("{why}; it was restarted {times}, which is the limit");
+            what = format!("{what}; it was restarted {times}, which is the limit");
         }
-        self.rank_failed(status, &why);
+        self.rank_failed(Failure { rank: number, status, what, brief, kind, at: Instant::now() });
         self.set_ended(number);
     }
 
-    /// Ends the job because of an abort that was held back.
-    fn apply_abort(&mut self) {
-        if let Some(Abort { status, why, .. }) = self.abort.take() {
-            self.fail(status, &why);
+    /// Handles a failed rank. While the job runs, the failure is held until its cause is known.
+    fn rank_failed(&mut self, failure: Failure) {
+        match self.phase {
+            Phase::Running => self.failures.hold(failure),
+            _ if self.status.is_none() => {
+                self.fail(failure.status, &failure.what);
+            }
+            // The launcher has ended it.
+            _ if matches!(failure.status, SIGTERM_STATUS | SIGKILL_STATUS) => {}
+            _ => self.failures.add_late(failure),
         }
+    }
+
+    /// Reports the failures that are held, if their cause is known: the job fails with them, unless the other ranks are to go
+    /// on.
+    fn report_failures(&mut self) {
+        if !self.failures.holds_any() {
+            return;
+        }
+        let mut failures = std::mem::take(&mut self.failures);
+        let taken = failures.take(Instant::now(), |rank| self.state(rank), self.ranks.len() as u32);
+        self.failures = failures;
+        let Some(taken) = taken else { return };
+        let Some(cause) = taken.first() else { return };
+        let aborts = taken.iter().any(|failure| failure.kind == Kind::Aborted);
+        if self.launch.keep_going && !aborts && self.phase == Phase::Running {
+            self.failed.get_or_insert(cause.status);
+            for failure in &taken {
+                self.log.print(format!("{}; the other ranks go on", self.failures.describe(failure)));
+            }
+            return;
+        }
+        let why = self.failures.describe(cause);
+        self.failures.list(&taken[1..]);
+        self.fail(cause.status, &why);
     }
 
     /// Restarts a rank that has failed.
@@ -453,6 +542,8 @@ impl Launcher {
         (rank.pid, rank.joined) = (None, false);
         let (host, time) = (rank.host, rank.restarts);
         self.disconnected.remove(&number);
+        self.failing.remove(&number);
+        self.failures.forget(number);
         self.log.print(format!("{why}; restarting it ({time} of at most {})", self.launch.restarts));
         // This must precede the start, so that the server has it before the new process joins.
         self.server.rank_restarts(number);
@@ -474,6 +565,7 @@ impl Launcher {
         if !std::mem::replace(&mut self.ranks[rank as usize].ended, true) {
             self.remaining -= 1;
             self.disconnected.remove(&rank);
+            self.failing.remove(&rank);
             self.server.rank_ended(rank);
         }
     }
@@ -484,21 +576,13 @@ impl Launcher {
         format!("rank {number} ({pid}on {})", self.hosts[rank.host].name)
     }
 
-    /// Handles a failed rank: the job fails with it, unless the other ranks are to go on.
-    fn rank_failed(&mut self, status: u8, why: &str) {
-        if !self.launch.keep_going || self.phase != Phase::Running || self.abort.is_some() {
-            return self.fail(status, why);
-        }
-        self.failed.get_or_insert(status);
-        self.log.print(format!("{why}; the other ranks go on"));
-    }
-
     /// Handles a failure of the job. The first one decides the exit status and ends all ranks.
     fn fail(&mut self, status: u8, why: &str) {
         if self.status.is_some() {
             return;
         }
         self.status = Some(status);
+        self.failures.give_up_holding();
         if self.phase == Phase::Running {
             self.log.print(format!("{why}; ending the job"));
             self.terminate(SIGTERM);
@@ -509,7 +593,7 @@ impl Launcher {
 
     /// Begins to end the job: all ranks get the signal, and agents that have no orders yet are closed.
     fn terminate(&mut self, signal: i32) {
-        self.phase = Phase::Terminating { kill_at: Instant::now() + self.launch.grace };
+        self.phase = Phase::Terminating { kill_at: later(self.launch.grace) };
         self.signal_all(signal);
         self.cancel_unstarted();
         for host in 0..self.hosts.len() {
@@ -540,15 +624,21 @@ impl Launcher {
     /// Handles deadlines that have passed.
     fn check_deadlines(&mut self) {
         let now = Instant::now();
-        if self.abort_at().is_some_and(|at| at <= now) {
-            self.apply_abort();
-        }
         let late = self.disconnected.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
         if let Some(rank) = late {
             self.disconnected.remove(&rank);
-            let named = self.describe(rank);
-            self.rank_failed(1, &format!("{named} closed its connection without calling `finish`, and still runs"));
+            let what =
+                format!("{} closed its connection without calling `finish`, and still runs", self.describe(rank));
+            self.rank_failed(Failure { rank, status: 1, what, brief: "runs on".into(), kind: Kind::Ended, at: now });
         }
+        let late = self.failing.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
+        if let Some(rank) = late {
+            self.failing.remove(&rank);
+            let what = format!("{} has failed, and still runs", self.describe(rank));
+            // It has said so itself, so no later message of it changes the cause.
+            self.rank_failed(Failure { rank, status: 1, what, brief: "status 1".into(), kind: Kind::Failing, at: now });
+        }
+        self.report_failures();
         for host in 0..self.hosts.len() {
             let Control::Remote(remote) = &mut self.hosts[host].control else { continue };
             if remote.ready_until.is_some_and(|at| at <= now) {
@@ -622,6 +712,12 @@ impl Launcher {
         }
         self.log.finish();
     }
+}
+
+/// The time `delay` from now, or a time that never comes if there is no such time.
+fn later(delay: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(delay).unwrap_or(now + NEVER)
 }
 
 /// Addresses at which other hosts may reach this one, likely ones first.

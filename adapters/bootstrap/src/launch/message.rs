@@ -5,10 +5,11 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::children::End;
-use super::output::Source;
+use super::cores::{Binding, Mapping};
+use super::lines::Source;
 
 /// The first output of an agent. Everything before it comes from the start-up of the remote shell.
-pub(crate) const MARK: &[u8] = b"\nTOWLINE-AGENT 1\n";
+pub(crate) const MARK: &[u8] = b"\nTOWLINE-AGENT 2\n";
 const MESSAGE_MAX: usize = 1 << 24;
 
 /// An order from the launcher.
@@ -20,6 +21,8 @@ pub(crate) enum Order {
     Restart(u32),
     /// No rank will be restarted any more.
     NoMoreRestarts,
+    /// Standard input for the ranks that read it; empty at its end.
+    Input(Vec<u8>),
 }
 
 /// The ranks that an agent starts, and how. Paths, arguments and variables are arbitrary bytes.
@@ -37,6 +40,10 @@ pub(crate) struct Start {
     pub(crate) port: u16,
     pub(crate) transports: Vec<String>,
     pub(crate) links: Option<u32>,
+    /// The ranks that read the launcher's standard input.
+    pub(crate) input: Vec<u32>,
+    pub(crate) mapping: Mapping,
+    pub(crate) binding: Binding,
     pub(crate) program: Vec<u8>,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) directory: Vec<u8>,
@@ -70,6 +77,8 @@ pub(crate) enum Report {
         rank: u32,
         source: Source,
     },
+    /// All ranks here that read the input have got this many further bytes of it.
+    InputTaken(usize),
     Ended {
         rank: u32,
         end: End,

@@ -4,7 +4,23 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::cores::{Binding, Mapping};
 use super::hosts::Host;
+use super::lines::Label;
+
+/// Which ranks read the launcher's standard input. All others have an empty one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Input {
+    /// Rank 0, unless the input is a terminal.
+    #[default]
+    Standard,
+    /// No rank.
+    None,
+    /// One rank.
+    Rank(u32),
+    /// Every rank reads all of it. The fastest rank gets at most 64 MiB ahead of the slowest one.
+    All,
+}
 
 /// A job to launch, and its options. A plain value, which [`run`](Self::run) consumes.
 #[derive(Clone, Debug)]
@@ -31,8 +47,16 @@ pub struct Launch {
     pub keep_going: bool,
     /// How often each rank that fails is restarted. A rank that calls [`abort`](crate::Job::abort) is not restarted.
     pub restarts: u32,
-    /// Whether each line of output starts with its rank, as in `[3] text`.
-    pub prefix: bool,
+    /// What stands before each line of output.
+    pub label: Label,
+    /// A directory for the output. Each rank gets the files `rank.N.out` and `rank.N.err` there, without labels.
+    pub folder: Option<PathBuf>,
+    /// Which ranks read the launcher's standard input.
+    pub input: Input,
+    /// In which order ranks are placed on the hosts.
+    pub mapping: Mapping,
+    /// What ranks are bound to.
+    pub binding: Binding,
     /// The remote shell command, with the arguments that go before the host name.
     pub shell: Vec<String>,
     /// The command that starts an agent on another host.
@@ -57,7 +81,11 @@ impl Launch {
             grace: Duration::from_secs(5),
             keep_going: false,
             restarts: 0,
-            prefix: true,
+            label: Label::Rank,
+            folder: None,
+            input: Input::default(),
+            mapping: Mapping::default(),
+            binding: Binding::default(),
             shell: ["ssh", "-o", "BatchMode=yes"].map(Into::into).into(),
             agent: vec![me.into(), "run".into(), "--agent".into()],
             address: None,

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
-use super::output::{Sink, Source};
+use super::lines::Source;
+use super::output::Sink;
 
 /// Reads the ranks' pipes in a thread of its own, until all have ended.
 pub(super) struct OutputReader {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::children::prepare_child;
+use super::lines::Source;
 use super::message::{self, Order, Report};
-use super::output::{Sink, Source};
+use super::output::Sink;
 
 /// Remote shells that join the words of a command with blanks and pass the line to a shell on the other host. All other
 /// commands are expected to pass words unchanged, as `ip netns exec` does.
@@ -46,13 +47,8 @@ impl Remote {
         sink: Arc<dyn Sink>,
         tell: impl Fn(RemoteEvent) + Send + 'static,
     ) -> io::Result<Self> {
-        let (program, args) =
-            shell.split_first().ok_or_else(|| io::Error::other("the remote shell command is empty"))?;
-        let mut command = Command::new(program);
-        let joins =
-            Path::new(program).file_name().is_some_and(|name| JOINING_SHELLS.iter().any(|known| name == *known));
-        let agent = agent.iter().map(|word| if joins { quoted(word) } else { word.clone() });
-        command.args(args).arg(host).args(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut command = remote_command(shell, host, agent)?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         prepare_child(&mut command);
         let mut shell = command.spawn()?;
         let orders = shell.stdin.take();
@@ -97,6 +93,19 @@ impl Remote {
         let _ = self.shell.kill();
         let _ = self.shell.try_wait();
     }
+}
+
+/// The command that runs a command on another host, as the launcher runs its agents.
+///
+/// # Errors
+/// If `shell` is empty.
+pub fn remote_command(shell: &[String], host: &str, words: &[OsString]) -> io::Result<Command> {
+    let (program, args) = shell.split_first().ok_or_else(|| io::Error::other("the remote shell command is empty"))?;
+    let mut command = Command::new(program);
+    let joins = Path::new(program).file_name().is_some_and(|name| JOINING_SHELLS.iter().any(|known| name == *known));
+    let words = words.iter().map(|word| if joins { quoted(word) } else { word.clone() });
+    command.args(args).arg(host).args(words);
+    Ok(command)
 }
 
 /// Quotes a word for a shell.

@@ -1,22 +1,30 @@
 //! Prepares a job: checks the options, places the ranks on hosts, and starts the server and the launcher's threads.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use super::cores::Cores;
 use super::error::LaunchError;
+use super::failures::Failures;
 use super::hosts::{self, Host};
+use super::input::{Feeder, Origin, Receiver};
 use super::launcher::{Control, Event, JobHost, Launcher, Phase, Rank};
-use super::options::Launch;
-use super::output::Printer;
-use super::standard_streams::{Log, TimeoutWriter};
+use super::options::{Input, Launch};
+use super::output::{Printer, Sink, Stream};
+use super::output_files::OutputFiles;
+use super::standard_streams::{Log, streams};
 use super::{files, signals};
 use crate::environment::host_name;
 use crate::server::{Config, Server};
 use crate::{Environment, RANKS_MAX};
+
+/// Longest grace time. A clock cannot represent the end of much longer times.
+const GRACE_MAX: Duration = Duration::from_secs(1 << 32);
 
 /// Runs a job to its end.
 fn run(launch: Launch) -> Result<u8, LaunchError> {
@@ -26,19 +34,26 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
     if launch.size > RANKS_MAX {
         return Err(LaunchError::TooManyRanks { ranks: launch.size });
     }
+    let launch = Launch { grace: launch.grace.min(GRACE_MAX), ..launch };
     let here = host_name();
     let hosts = if launch.hosts.is_empty() {
         vec![Host { name: here.clone(), slots: launch.size }]
     } else {
         launch.hosts.clone()
     };
-    let placed = hosts::place(&hosts, launch.size);
+    let placed = hosts::place(&hosts, launch.size, launch.mapping);
     let placed = placed.map_err(|slots| LaunchError::TooFewSlots { ranks: launch.size, slots })?;
-    let is_here = |name: &str| name == here || name == "localhost";
+    let is_here = hosts::is_this_host;
     // Two pipes for each rank on this host, one connection for each rank, and two pipes for each other host.
     let mine: usize = placed.iter().filter(|(name, _)| is_here(name)).map(|(_, ranks)| ranks.len()).sum();
-    let files = (mine + placed.len()) as u64 * 2 + u64::from(launch.size);
+    // With an input for all ranks there is one more pipe, and with files for the output there are two for each rank.
+    let fed = if launch.input == Input::All { mine } else { 0 };
+    let written = if launch.folder.is_some() { 2 * u64::from(launch.size) } else { 0 };
+    let files = (mine + placed.len()) as u64 * 2 + u64::from(launch.size) + fed as u64 + written;
     files::raise_limit(files, launch.size as usize)?;
+    let cores = Cores::of_this_host().assign(mine, launch.mapping, launch.binding);
+    cores.map_err(|cores| LaunchError::TooFewCores { ranks: mine, cores })?;
+    let readers = readers(&launch)?;
 
     let (sender, events) = mpsc::channel();
     let of_signals = sender.clone();
@@ -57,30 +72,30 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
     let server = start_server(&environment, remote, sender.clone());
     let server = server.map_err(|source| LaunchError::System { what: "listen for ranks", source })?;
 
-    let broken = sender.clone();
-    let out = TimeoutWriter::new(io::stdout(), Arc::clone(&stop_waiting));
-    let [err, own] = [(); 2].map(|()| TimeoutWriter::new(io::stderr(), Arc::clone(&stop_waiting)));
-    let printer = Printer::new(launch.prefix, out, err, move || {
-        // Fails only if the launcher has ended, and then the event is not needed.
-        let _ = broken.send(Event::OutputBroken);
-    });
+    let [out, err] = streams(&stop_waiting);
+    let sink = sink(&launch, out, err.clone(), &sender)?;
     let mut ranks: Vec<_> = (0..launch.size).map(|_| Rank::default()).collect();
     for (index, (_, on_host)) in placed.iter().enumerate() {
         on_host.iter().for_each(|rank| ranks[*rank as usize].host = index);
     }
+    let feeder = feeder(&launch, &readers, &placed, is_here, &sender);
+    let feeder = feeder.map_err(|source| LaunchError::System { what: "pass on the standard input", source })?;
     let hosts = placed.into_iter().map(|(name, ranks)| JobHost { name, ranks, control: Control::Unstarted });
     let launcher = Launcher {
         remaining: ranks.len(),
         disconnected: BTreeMap::new(),
-        abort: None,
+        failing: BTreeMap::new(),
+        failures: Failures::default(),
         starting: 0,
         time_limit: launch.time_limit.and_then(|limit| Instant::now().checked_add(limit)),
         launch,
         ranks,
         hosts: hosts.collect(),
         server,
-        sink: Arc::new(printer),
-        log: Log::start(own).map_err(|source| LaunchError::System { what: "start a thread", source })?,
+        sink,
+        readers,
+        feeder,
+        log: Log::start(err).map_err(|source| LaunchError::System { what: "start a thread", source })?,
         sender,
         environment,
         phase: Phase::Running,
@@ -90,6 +105,58 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
         stop_waiting,
     };
     Ok(launcher.run(&events, is_here))
+}
+
+/// The ranks that read the standard input.
+fn readers(launch: &Launch) -> Result<Vec<u32>, LaunchError> {
+    match launch.input {
+        // A terminal would stop the rank if it read, since the rank is not in the terminal's foreground group.
+        Input::Standard if io::stdin().is_terminal() => Ok(Vec::new()),
+        Input::Standard => Ok(vec![0]),
+        Input::None => Ok(Vec::new()),
+        Input::Rank(rank) if rank >= launch.size => Err(LaunchError::NoSuchRank { rank, ranks: launch.size }),
+        Input::Rank(rank) => Ok(vec![rank]),
+        Input::All => Ok((0..launch.size).collect()),
+    }
+}
+
+/// Starts to distribute the standard input. `None` if no rank reads it, or if one rank on this host can inherit it.
+fn feeder(
+    launch: &Launch,
+    readers: &[u32],
+    placed: &[(String, Vec<u32>)],
+    is_here: impl Fn(&str) -> bool,
+    sender: &mpsc::Sender<Event>,
+) -> io::Result<Option<Arc<Feeder>>> {
+    let mut receivers = Vec::new();
+    for (index, (name, ranks)) in placed.iter().enumerate() {
+        let reading = ranks.iter().filter(|rank| readers.contains(rank));
+        if is_here(name) {
+            receivers.extend(reading.map(|rank| Receiver::Rank(*rank)));
+        } else if reading.count() != 0 {
+            receivers.push(Receiver::Host(index));
+        }
+    }
+    match receivers[..] {
+        [] => return Ok(None),
+        [Receiver::Rank(_)] if !io::stdin().is_terminal() => return Ok(None),
+        _ => {}
+    }
+    let from = Origin::File(io::stdin().as_fd().try_clone_to_owned()?);
+    let sender = sender.clone();
+    let send = move |piece| drop(sender.send(Event::Input(piece)));
+    Feeder::start(from, receivers, launch.restarts != 0, send).map(|feeder| Some(Arc::new(feeder)))
+}
+
+/// Where the output of ranks goes.
+fn sink(launch: &Launch, out: Stream, err: Stream, sender: &mpsc::Sender<Event>) -> Result<Arc<dyn Sink>, LaunchError> {
+    // Sending fails only if the launcher has ended, and then the event is not needed.
+    let sender = sender.clone();
+    if let Some(folder) = &launch.folder {
+        let files = OutputFiles::create(folder, launch.size, move |why| drop(sender.send(Event::OutputFailed(why))));
+        return Ok(Arc::new(files.map_err(|(path, source)| LaunchError::Output { path, source })?));
+    }
+    Ok(Arc::new(Printer::new(launch.label, out, err, move || drop(sender.send(Event::OutputBroken)))))
 }
 
 fn start_server(environment: &Environment, remote: bool, sender: mpsc::Sender<Event>) -> io::Result<Server> {

@@ -8,6 +8,21 @@ use std::thread::JoinHandle;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::output::Stream;
+
+/// The standard output and error of this process. If both are the same file or terminal, so are the streams: then a
+/// line on one of them is never in the middle of a line on the other.
+pub(super) fn streams(stop_waiting: &Arc<AtomicBool>) -> [Stream; 2] {
+    let (out, err) = (io::stdout(), io::stderr());
+    let same = match (rustix::fs::fstat(&out), rustix::fs::fstat(&err)) {
+        (Ok(out), Ok(err)) => (out.st_dev, out.st_ino) == (err.st_dev, err.st_ino),
+        _ => false,
+    };
+    let out = Stream::new(TimeoutWriter::new(out, Arc::clone(stop_waiting)));
+    let err = if same { out.clone() } else { Stream::new(TimeoutWriter::new(err, Arc::clone(stop_waiting))) };
+    [out, err]
+}
+
 /// The launcher's own messages on its standard error. A thread of its own writes them, since the launcher's main thread
 /// must not wait for a reader.
 pub(super) struct Log {
@@ -16,12 +31,12 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn start(mut to: impl Write + Send + 'static) -> io::Result<Self> {
+    pub(super) fn start(to: Stream) -> io::Result<Self> {
         let (words, said) = mpsc::channel::<String>();
         let thread = std::thread::Builder::new().name("towline-log".into()).spawn(move || {
             for what in said {
                 // Standard error may be closed. The job goes on.
-                let _ = to.write_all(format!("towline: {what}\n").as_bytes());
+                let _ = to.print(format!("towline: {what}\n").as_bytes());
             }
         })?;
         Ok(Self { words, thread })

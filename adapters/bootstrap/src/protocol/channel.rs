@@ -32,6 +32,15 @@ pub(crate) enum Kind {
     /// bytes), then for each end the rank (4 bytes) and the part (4 bytes). The part is [`WHOLE_RANK`] if the whole
     /// rank has ended, and has [`DIED`] set if it failed.
     Ends = 9,
+    /// Rank: a warning for people, in UTF-8. The server passes the first one of a job on.
+    Warning = 12,
+    /// Rank: it, or a part of it (4 bytes), leaves the job early, and waits for no other rank. The part has [`DIED`] set
+    /// if its program has failed. Server, to all other ranks at once: the rank (4 bytes) and the part (4 bytes).
+    Left = 13,
+    /// Rank: an operation of it has failed because this rank was lost, or had finished (4 bytes).
+    LostPeer = 14,
+    /// Rank: its program fails. Payload: 1 for a panic or 0 for an error (4 bytes), and the text in UTF-8.
+    Failing = 15,
 }
 
 /// The part number that stands for the whole rank.
@@ -41,8 +50,10 @@ pub(crate) const DIED: u32 = 1 << 31;
 
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
-        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Welcome};
-        [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends]
+        use Kind::{
+            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Set, Warning, Welcome,
+        };
+        [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Warning, Left, LostPeer, Failing]
             .into_iter()
             .find(|known| *known as u16 == kind)
     }

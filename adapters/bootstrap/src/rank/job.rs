@@ -18,6 +18,8 @@ use crate::{Environment, JobKey};
 const JOIN_LIMIT: Duration = Duration::from_secs(30);
 /// Time for which [`Job::finish`] and [`Job::abort`] wait for the launcher's answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Bytes of a text that are sent to the launcher.
+const TEXT_MAX: usize = 4096;
 
 /// A process's membership in a job: its rank, and the publications of its peers.
 ///
@@ -66,6 +68,8 @@ pub struct End {
     pub incarnation: u32,
     /// The rank or part failed instead of ending normally.
     pub died: bool,
+    /// The rank or part has [left](Job::left) early, after all of its messages had been sent.
+    pub left: bool,
 }
 
 /// The ends of other ranks that the server has reported.
@@ -272,6 +276,7 @@ impl Job {
                 return Ok(());
             }
             if let Some(rank) = self.ended.keys().copied().find(|rank| !self.has_set(*rank)) {
+                let _ = self.lost_peer(rank); // the result says the same to the caller
                 return Err(Error::PeerGone { rank, step });
             }
             self.wait(deadline, |job| {
@@ -303,7 +308,9 @@ impl Job {
                 return Ok(());
             }
             if let Some((rank, _)) = self.ended.iter().find(|(_, fence)| !reached(**fence, self.fence_entered)) {
-                return Err(Error::PeerGone { rank: *rank, step });
+                let rank = *rank;
+                let _ = self.lost_peer(rank); // the result says the same to the caller
+                return Err(Error::PeerGone { rank, step });
             }
             self.wait(deadline, |_| Error::Timeout {
                 step: format!("{step}: not all ranks have reached it"),
@@ -319,9 +326,24 @@ impl Job {
     /// # Errors
     /// As [`join`](Self::join), if the message did not reach the launcher. The caller should then exit with a failure.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
-        let message = &message.as_bytes()[..message.len().min(4096)];
+        let message = &message.as_bytes()[..message.len().min(TEXT_MAX)];
         let payload = [&code.to_le_bytes(), message].concat();
         self.request(Kind::Abort, &payload, "abort")
+    }
+
+    /// Has the launcher print a warning about this rank (at most 4096 bytes of it). It prints the first warning of a job only, since
+    /// many ranks may have the same reason to warn. Does not wait. Without a launcher the warning goes to standard error.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the launcher cannot be reached.
+    pub fn warn(&mut self, text: &str) -> Result<(), Error> {
+        let text = &text[..text.floor_char_boundary(4096)];
+        let Some(connection) = self.connection.as_mut() else {
+            eprintln!("towline: warning: {text}");
+            return Ok(());
+        };
+        connection.channel.send(Kind::Warning, text.as_bytes());
+        self.progress("message to the launcher")
     }
 
     /// Tells the launcher that this rank takes no further part in the job, and disconnects. Does not wait for other
@@ -333,10 +355,16 @@ impl Job {
         if self.finished {
             return Ok(());
         }
+        let said = self.end();
+        self.own_server.take().into_iter().for_each(OwnServer::wait_until_unused);
+        said
+    }
+
+    /// Tells the launcher that this rank is done, and disconnects.
+    fn end(&mut self) -> Result<(), Error> {
         let said = self.request(Kind::Finish, &[], "finish");
         self.finished = true;
         self.connection = None;
-        self.own_server.take().into_iter().for_each(OwnServer::wait_until_unused);
         self.changes.clear();
         self.watches.clear();
         said
@@ -359,6 +387,50 @@ impl Job {
     /// [`Error::Lost`] if the launcher has ended.
     pub fn part_ended(&mut self, part: u32, died: bool) -> Result<(), Error> {
         self.send_number(Kind::PartEnded, if died { part | DIED } else { part })
+    }
+
+    /// Leaves the job early: as [`finish`](Self::finish), but all other ranks learn of it at once, by
+    /// [`next_end`](Self::next_end) and without asking. To be called when all messages of the rank have been sent. Waits
+    /// for no other rank. If this rank runs the job's server itself, the server goes on, and dropping this job waits
+    /// until the other ranks have disconnected.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub fn leave(&mut self) -> Result<(), Error> {
+        if self.finished {
+            return Ok(());
+        }
+        let told = self.announce_leave(None, false);
+        told.and(self.end())
+    }
+
+    /// Tells all other ranks that this rank, or a part of it, leaves early, because its program has failed or not. They
+    /// learn of it by [`next_end`](Self::next_end), without asking. [`leave`](Self::leave), [`part_ended`](Self::part_ended)
+    /// or the end of the process follows. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the launcher has ended.
+    pub fn announce_leave(&mut self, part: Option<u32>, failed: bool) -> Result<(), Error> {
+        self.send_number(Kind::Left, part.unwrap_or(WHOLE_RANK) | if failed { DIED } else { 0 })
+    }
+
+    /// Tells the launcher that an operation of this rank has failed because `peer` was lost or had finished. If this rank
+    /// fails later, the launcher looks for the cause at that rank. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the launcher has ended.
+    pub fn lost_peer(&mut self, peer: u32) -> Result<(), Error> {
+        self.send_number(Kind::LostPeer, peer)
+    }
+
+    /// Tells the launcher that the program of this rank fails, and why: it returned an error, or panicked. At most 4096
+    /// bytes of the text are sent. The process should then end with a status other than 0. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the launcher has ended.
+    pub fn failing(&mut self, panic: bool, text: &str) -> Result<(), Error> {
+        let text = &text.as_bytes()[..text.len().min(TEXT_MAX)];
+        self.send_payload(Kind::Failing, &[&u32::from(panic).to_le_bytes(), text].concat())
     }
 
     /// Asks the launcher which ranks and parts of ranks have ended since the last question, normally or not. Does
@@ -390,11 +462,15 @@ impl Job {
     }
 
     fn send_number(&mut self, kind: Kind, number: u32) -> Result<(), Error> {
+        self.send_payload(kind, &number.to_le_bytes())
+    }
+
+    fn send_payload(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Error> {
         if self.finished {
             return Err(Error::Finished);
         }
         if let Some(connection) = &mut self.connection {
-            connection.channel.send(kind, &number.to_le_bytes());
+            connection.channel.send(kind, payload);
         }
         self.progress("message to the launcher")
     }
@@ -526,7 +602,11 @@ impl Job {
             Kind::Ended => drop(self.ended.insert(word(&payload, 0)?, word(&payload, 4)?)),
             Kind::Finish | Kind::Abort => self.acknowledged = true,
             Kind::Ends => self.take_ends(&payload)?,
-            Kind::Welcome | Kind::Refuse | Kind::PartEnded => {
+            Kind::Left => {
+                let (rank, part) = (word(&payload, 0)?, word(&payload, 4)?);
+                self.hear_of_end(rank, part, true)?;
+            }
+            Kind::Welcome | Kind::Refuse | Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing => {
                 return Err(Error::protocol(format!("a frame of kind {kind:?} at the wrong time")));
             }
         }
@@ -537,13 +617,20 @@ impl Job {
         (self.ends.next, self.ends.asked) = (word(payload, 0)?, false);
         for at in (4..payload.len()).step_by(8) {
             let (rank, word) = (word(payload, at)?, word(payload, at + 4)?);
-            let (part, died) = (word & !DIED, word & DIED != 0);
-            if rank >= self.size() {
-                return Err(Error::protocol(format!("the end of rank {rank}, which does not exist in this job")));
-            }
-            let incarnation = self.incarnation_of(rank).unwrap_or(0);
-            self.ends.heard.push_back(End { rank, part: (part != WHOLE_RANK).then_some(part), incarnation, died });
+            self.hear_of_end(rank, word, false)?;
         }
+        Ok(())
+    }
+
+    /// Records the end of a rank or part.
+    fn hear_of_end(&mut self, rank: u32, word: u32, left: bool) -> Result<(), Error> {
+        let (part, died) = (word & !DIED, word & DIED != 0);
+        if rank >= self.size() {
+            return Err(Error::protocol(format!("the end of rank {rank}, which does not exist in this job")));
+        }
+        let incarnation = self.incarnation_of(rank).unwrap_or(0);
+        let part = (part != WHOLE_RANK).then_some(part);
+        self.ends.heard.push_back(End { rank, part, incarnation, died, left });
         Ok(())
     }
 
@@ -574,6 +661,15 @@ impl Job {
             return Ok(());
         }
         Err(timeout(self))
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // After `leave`, other ranks may still use the server.
+        if self.finished {
+            self.own_server.take().into_iter().for_each(OwnServer::wait_until_unused);
+        }
     }
 }
 

@@ -38,6 +38,7 @@ impl OwnServer {
             match event {
                 Event::Joined { rank } => drop(ranks.insert(rank)),
                 Event::Disconnected { rank, .. } => drop(ranks.remove(&rank)),
+                Event::Warned { text, .. } => eprintln!("towline: warning: {text}"),
                 _ => {}
             }
             watched.changed.notify_all();

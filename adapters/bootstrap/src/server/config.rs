@@ -52,6 +52,30 @@ pub enum Event {
         /// Its message for the user.
         message: String,
     },
+    /// A rank warns of something that people should know. Only the first warning of a job is an event.
+    Warned {
+        /// The rank.
+        rank: u32,
+        /// The warning.
+        text: String,
+    },
+    /// An operation of a rank has failed because another rank was lost or had finished. A failure of the first rank that
+    /// follows is probably a consequence.
+    LostPeer {
+        /// The rank whose operation failed.
+        rank: u32,
+        /// The rank that was lost.
+        peer: u32,
+    },
+    /// The program of a rank fails: it returned an error, or panicked. The end of its process follows.
+    Failing {
+        /// The rank.
+        rank: u32,
+        /// It panicked.
+        panic: bool,
+        /// The text of the error or panic.
+        text: String,
+    },
     /// A connection was refused because it does not belong to the job. The job goes on.
     Refused {
         /// The address of the caller.

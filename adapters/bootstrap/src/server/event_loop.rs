@@ -347,7 +347,10 @@ impl EventLoop {
                 Effect::Nothing => {}
                 // The launcher learns of it before the rank does, and so before the rank can exit.
                 Effect::Finished => (self.on_event)(Event::Finished { rank }),
+                Effect::Warned { text } => (self.on_event)(Event::Warned { rank, text }),
                 Effect::Aborted { code, message } => (self.on_event)(Event::Aborted { rank, code, message }),
+                Effect::LostPeer { peer } => (self.on_event)(Event::LostPeer { rank, peer }),
+                Effect::Failing { panic, text } => (self.on_event)(Event::Failing { rank, panic, text }),
             }
             self.send_all(out);
         }

@@ -19,7 +19,21 @@ pub(crate) struct Message {
 pub(crate) enum Effect {
     Nothing,
     Finished,
-    Aborted { code: i32, message: String },
+    Aborted {
+        code: i32,
+        message: String,
+    },
+    Warned {
+        text: String,
+    },
+    /// An operation of the rank has failed because it lost this one.
+    LostPeer {
+        peer: u32,
+    },
+    Failing {
+        panic: bool,
+        text: String,
+    },
 }
 
 #[derive(Clone, Default)]
@@ -57,11 +71,13 @@ pub(crate) struct JobState {
     /// In order of arrival. Ranks ask for new ones. If ends were sent at once, the end of a large job would take as
     /// many messages as it has pairs of ranks.
     ends: Vec<End>,
+    /// Whether a rank has sent a warning.
+    warned: bool,
 }
 
 impl JobState {
     pub(super) fn new(size: u32) -> Self {
-        Self { ranks: vec![Rank::default(); size as usize], published: 0, ends: Vec::new() }
+        Self { ranks: vec![Rank::default(); size as usize], published: 0, ends: Vec::new(), warned: false }
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -76,7 +92,10 @@ impl JobState {
     pub(super) fn join(&mut self, me: u32, out: &mut Vec<Message>) -> Result<(), String> {
         let rank = self.ranks.get_mut(me as usize).ok_or("the job has no such rank")?;
         if rank.connected {
-            return Err(format!("rank {me} is connected already"));
+            return Err(format!(
+                "rank {me} is connected already: a rank is one process, and joins once. A program that a rank starts must not be a \
+                 rank itself: unset TOWLINE_RANK, TOWLINE_SIZE, TOWLINE_ROOT, TOWLINE_JOB and TOWLINE_KEY for it"
+            ));
         }
         (rank.connected, rank.ended) = (true, false);
         rank.incarnation += 1;
@@ -152,7 +171,28 @@ impl JobState {
                 let message = String::from_utf8_lossy(message).into_owned();
                 Ok(Effect::Aborted { code: i32::from_le_bytes(*code), message })
             }
+            Kind::Warning if self.warned => Ok(Effect::Nothing),
+            Kind::Warning => {
+                self.warned = true;
+                Ok(Effect::Warned { text: String::from_utf8_lossy(payload).into_owned() })
+            }
             Kind::PartEnded => self.part(me, payload).map(|()| Effect::Nothing),
+            Kind::Left => {
+                let part: [u8; 4] = payload.try_into().map_err(|_| "a rank that leaves names no part")?;
+                let payload: Arc<[u8]> = [me.to_le_bytes(), part].concat().into();
+                self.tell_others(me, Kind::Left, &payload, out);
+                Ok(Effect::Nothing)
+            }
+            Kind::LostPeer => {
+                let peer = payload.try_into().map(u32::from_le_bytes);
+                let peer = peer.ok().filter(|peer| *peer < self.size()).ok_or("a lost peer is no rank of the job")?;
+                Ok(Effect::LostPeer { peer })
+            }
+            Kind::Failing => {
+                let (panic, text) = payload.split_first_chunk().ok_or("a failure has no kind")?;
+                let text = String::from_utf8_lossy(text).into_owned();
+                Ok(Effect::Failing { panic: u32::from_le_bytes(*panic) != 0, text })
+            }
             Kind::Ends => {
                 let from =
                     payload.try_into().map(u32::from_le_bytes).map_err(|_| "a request for ends has no number")?;
@@ -385,6 +425,22 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_leaves_early_is_reported_to_all_others_at_once_and_failures_to_the_launcher() {
+        let (mut job, mut out) = (JobState::new(3), Vec::new());
+        for rank in 0..3 {
+            job.join(rank, &mut out).unwrap();
+        }
+        out.clear();
+        assert_eq!(job.frame(1, Kind::Left, &WHOLE_RANK.to_le_bytes(), &mut out), Ok(Effect::Nothing));
+        assert_eq!(out[0].payload[..], [1u32.to_le_bytes(), WHOLE_RANK.to_le_bytes()].concat());
+        assert_eq!(kinds(&mut out), [(0, Kind::Left), (2, Kind::Left)]);
+        assert_eq!(job.frame(0, Kind::LostPeer, &[1, 0, 0, 0], &mut out), Ok(Effect::LostPeer { peer: 1 }));
+        let failing = Effect::Failing { panic: true, text: "no disk".into() };
+        assert_eq!(job.frame(0, Kind::Failing, b"\x01\0\0\0no disk", &mut out), Ok(failing));
+        assert_eq!(kinds(&mut out), []);
+    }
+
+    #[test]
     fn ends_that_do_not_fit_one_payload_are_reported_in_several() {
         let (mut job, mut out) = (JobState::new(2), Vec::new());
         job.join(1, &mut out).unwrap();
@@ -419,6 +475,17 @@ mod tests {
     }
 
     #[test]
+    fn only_the_first_warning_of_a_job_is_passed_on() {
+        let (mut job, mut out) = (JobState::new(2), Vec::new());
+        let warned = Effect::Warned { text: "no room".into() };
+        assert_eq!(job.frame(1, Kind::Warning, b"no room", &mut out), Ok(warned));
+        for rank in [0, 1] {
+            assert_eq!(job.frame(rank, Kind::Warning, b"no room either", &mut out), Ok(Effect::Nothing));
+        }
+        assert!(out.is_empty());
+    }
+
+    #[test]
     fn frames_that_break_the_protocol_are_refused() {
         let (mut job, mut out) = (JobState::new(2), Vec::new());
         job.join(0, &mut out).unwrap();
@@ -434,6 +501,9 @@ mod tests {
             (Kind::PartEnded, vec![1]),
             (Kind::PartEnded, vec![255; 4]),
             (Kind::Ends, vec![0; 8]),
+            (Kind::Left, vec![1]),
+            (Kind::LostPeer, vec![2, 0, 0, 0]),
+            (Kind::Failing, vec![1]),
         ] {
             assert!(job.frame(0, kind, &payload, &mut out).is_err(), "{kind:?}");
         }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::sockopt::set_tcp_congestion;
+use rustix::process::{Resource, getrlimit};
 
 /// Bytes of the ring of one direction. Together with the user's buffers it should fit in the second-level cache.
 const RING: usize = 256 << 10;
@@ -31,6 +32,8 @@ const DONE: usize = 512;
 const REQUEST: usize = 1024;
 const REPLY: usize = 1280;
 const CHOICE: usize = 1536;
+/// Offset of the words with the process and the address that the kernel copies from; one pair for each process.
+const SOURCES: usize = 2048;
 /// Time for which a bounce is measured.
 const BOUNCE_TIME: Duration = Duration::from_millis(2);
 /// Time for which an exchange is measured, about as long as a repetition takes.
@@ -40,9 +43,22 @@ const LAST: u64 = 1 << 63;
 /// Turns of a spin after which the process yields the processor. The process that it waits for may need it.
 const SPINS_BEFORE_YIELD: u32 = 50_000;
 
+/// How often bytes are copied, and by whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Copies {
+    /// The sender copies into a ring, and the receiver out of it. Sockets count as such.
+    Twice,
+    /// The receiver copies from memory of the sender that it has mapped.
+    Once,
+    /// The kernel copies from the sender's memory for the receiver.
+    OnceByKernel,
+}
+
 /// A method of moving bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyMethod {
+    /// How often bytes are copied.
+    pub copies: Copies,
     /// Maximum number of bytes of a piece in memory, or of a call with sockets. In memory each piece has a mark of its
     /// own, so that the reader can read it while the next one is being written.
     pub piece: usize,
@@ -54,7 +70,7 @@ impl CopyMethod {
     /// The methods that are worth trying with sockets. They differ in the bytes of one call.
     pub fn for_sockets(bytes: usize) -> impl Iterator<Item = Self> {
         let pieces = [1 << 30, 1 << 18, 1 << 16, 1 << 15].into_iter();
-        pieces.take(if bytes < 1 << 15 { 1 } else { 4 }).map(|piece| Self { piece, paused: false })
+        pieces.take(if bytes < 1 << 15 { 1 } else { 4 }).map(Self::with_piece)
     }
 
     /// The methods that are worth trying through memory, for messages of `bytes` bytes.
@@ -62,7 +78,15 @@ impl CopyMethod {
         let smallest = bytes.clamp(64, 4 << 10);
         let pieces = [smallest, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
         let useful = pieces.into_iter().filter(move |piece| *piece == smallest || *piece < 2 * bytes);
-        useful.flat_map(|piece| [false, true].map(|paused| Self { piece, paused }))
+        let twice = useful.flat_map(|piece| [false, true].map(|paused| Self { paused, ..Self::with_piece(piece) }));
+        // A single copy begins only when the receiver sees the message, so it is slow for short ones.
+        let once = [Copies::Once, Copies::OnceByKernel].into_iter().filter(move |_| bytes >= 1 << 10);
+        twice.chain(once.map(|copies| Self { copies, ..Self::with_piece(1 << 30) }))
+    }
+
+    /// Two copies, in pieces of this size.
+    pub fn with_piece(piece: usize) -> Self {
+        Self { copies: Copies::Twice, piece, paused: false }
     }
 }
 
@@ -79,8 +103,15 @@ impl Baseline {
     /// Makes memory that the other process can open through this one's descriptor, with a buffer of `room` bytes behind
     /// the rings.
     pub fn memory(room: usize) -> io::Result<File> {
+        let bytes = (RINGS + room) as u64;
+        // The kernel ends a process with a signal that makes a file longer than its limit.
+        if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes) {
+            let why =
+                format!("the limit of memory needs a file of {bytes} bytes: raise the limit of file sizes (ulimit -f)");
+            return Err(io::Error::other(why));
+        }
         let file = memfd_create("towline-limit", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, (RINGS + room) as u64)?;
+        ftruncate(&file, bytes)?;
         Ok(file.into())
     }
 
@@ -105,6 +136,33 @@ impl Baseline {
     /// the two spins.
     pub fn bounce(&self) -> f64 {
         self.bounce_by(false).min(self.bounce_by(true))
+    }
+
+    /// Half a round trip in nanoseconds of one byte over plain sockets, for processes without common memory.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn socket_bounce(&self) -> io::Result<f64> {
+        const LAST_BYTE: u8 = 1;
+        let method = CopyMethod::with_piece(1);
+        let mut byte = [0];
+        if !self.first {
+            while byte != [LAST_BYTE] {
+                self.read(method, &mut byte)?;
+                self.write(method, &byte)?;
+            }
+            return Ok(0.0);
+        }
+        let mut round = |which: u8| self.write(method, &[which]).and_then(|()| self.read(method, &mut byte));
+        (0..8).try_for_each(|_| round(0))?;
+        let (start, mut count) = (Instant::now(), 0);
+        while start.elapsed() < BOUNCE_TIME || count < 8 {
+            round(0)?;
+            count += 1;
+        }
+        let nanos = nanos_since(start) / (2 * count) as f64;
+        round(LAST_BYTE)?;
+        Ok(nanos)
     }
 
     fn bounce_by(&self, paused: bool) -> f64 {
@@ -193,6 +251,9 @@ impl Baseline {
     /// Half a round trip in nanoseconds of messages of `out.len()` bytes, from one process's memory through shared
     /// memory into the other's.
     pub fn copy_latency(&self, method: CopyMethod, count: u64, out: &[u8], into: &mut [u8]) -> f64 {
+        if method.copies != Copies::Twice {
+            return self.copy_once_latency(method.copies, count, out, into);
+        }
         let mut rings = self.rings(method, out.len());
         let warm_up = count / 8 + 1;
         let mut start = Instant::now();
@@ -213,16 +274,21 @@ impl Baseline {
         nanos_since(start) / (2 * count) as f64
     }
 
-    /// Nanoseconds for a stream of messages: `count` times the messages in `out`, each of `bytes` bytes, into the same
-    /// places of `into`.
+    /// Nanoseconds for a stream of `count` messages of `bytes` bytes. They come from the places in `out` in turn, and go
+    /// to the same places of `into`. A buffer for one message is used for all of them.
     pub fn copy_stream(&self, method: CopyMethod, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> f64 {
+        if method.copies != Copies::Twice {
+            return self.copy_once_stream(method.copies, count, bytes, out, into);
+        }
         let mut rings = self.rings(method, bytes);
+        let places = (out.len() / bytes) as u64;
         let start = Instant::now();
-        for _ in 0..count {
+        for round in (0..count).step_by(places as usize) {
+            let places = places.min(count - round) as usize;
             if self.first {
-                out.chunks_exact(bytes).for_each(|message| rings.send(message));
+                out.chunks_exact(bytes).take(places).for_each(|message| rings.send(message));
             } else {
-                into.chunks_exact_mut(bytes).for_each(|message| rings.receive(message));
+                into.chunks_exact_mut(bytes).take(places).for_each(|message| rings.receive(message));
             }
         }
         if self.first {
@@ -231,6 +297,95 @@ impl Baseline {
             rings.send_credit();
         }
         nanos_since(start)
+    }
+
+    /// As [`copy_latency`](Self::copy_latency), with one copy by the receiver. Infinite if the kernel does not permit it.
+    fn copy_once_latency(&self, copies: Copies, count: u64, out: &[u8], into: &mut [u8]) -> f64 {
+        let (mine, theirs) = self.begin_copies(copies, out);
+        let warm_up = count / 8 + 1;
+        let mut start = Instant::now();
+        for round in 0..warm_up + count {
+            if round == warm_up {
+                start = Instant::now();
+            }
+            if self.first {
+                mine.store(round + 1, Ordering::Release);
+            }
+            let ready = spin_until(false, || Some(theirs.load(Ordering::Acquire)).filter(|ready| *ready > round));
+            if ready == LAST || !self.copy_once(copies, 0, into) {
+                mine.store(LAST, Ordering::Release);
+                return f64::INFINITY;
+            }
+            if !self.first {
+                mine.store(round + 1, Ordering::Release);
+            }
+        }
+        nanos_since(start) / (2 * count) as f64
+    }
+
+    /// As [`copy_stream`](Self::copy_stream), with one copy by the receiver. The sender gives the address of each message
+    /// when its place is free.
+    fn copy_once_stream(&self, copies: Copies, count: u64, bytes: usize, out: &[u8], into: &mut [u8]) -> f64 {
+        let (mine, theirs) = self.begin_copies(copies, out);
+        let places = (out.len() / bytes) as u64;
+        let start = Instant::now();
+        for number in 0..count {
+            if self.first {
+                let free = number.saturating_sub(places - 1);
+                spin_until(false, || (theirs.load(Ordering::Acquire) >= free).then_some(()));
+                mine.store(number + 1, Ordering::Release);
+            } else {
+                spin_until(false, || (theirs.load(Ordering::Acquire) > number).then_some(()));
+                let at = (number % places) as usize * bytes;
+                if !self.copy_once(copies, at, &mut into[at..at + bytes]) {
+                    mine.store(LAST, Ordering::Release);
+                    return f64::INFINITY;
+                }
+                mine.store(number + 1, Ordering::Release);
+            }
+        }
+        if self.first
+            && spin_until(false, || Some(theirs.load(Ordering::Acquire)).filter(|done| *done >= count)) >= LAST
+        {
+            return f64::INFINITY;
+        }
+        nanos_since(start)
+    }
+
+    /// Prepares single copies from `out`: into the other process from the buffer behind the rings, or by the kernel from
+    /// `out` itself. Returns the counters of this process and of the other one. Waits for the other process.
+    fn begin_copies(&self, copies: Copies, out: &[u8]) -> (&AtomicU64, &AtomicU64) {
+        if copies == Copies::Once && self.first {
+            assert!(out.len() <= self.room, "there is room for all");
+            // SAFETY: the range is within the mapping, and the other process reads it only after the barrier.
+            unsafe { out.as_ptr().copy_to_nonoverlapping(self.memory.add(RINGS), out.len()) };
+        }
+        let own = SOURCES + usize::from(!self.first) * 256;
+        self.word(own).store(std::process::id().into(), Ordering::Relaxed);
+        self.word(own + 64).store(out.as_ptr() as u64, Ordering::Relaxed);
+        let (mine, theirs) = (usize::from(self.first), usize::from(!self.first));
+        // The other process may still be reading or writing its words for the previous measurement.
+        self.barrier();
+        self.word(DONE + theirs * 256).store(0, Ordering::Relaxed);
+        self.barrier();
+        (self.word(DONE + mine * 256), self.word(DONE + theirs * 256))
+    }
+
+    /// Copies a message at `at` of the other process's buffer. `false` if the kernel does not permit it.
+    fn copy_once(&self, copies: Copies, at: usize, into: &mut [u8]) -> bool {
+        if copies == Copies::Once {
+            // SAFETY: the range is within the mapping, since its length was checked against the room; nobody writes to it.
+            unsafe { self.memory.add(RINGS + at).copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
+            return true;
+        }
+        let other = SOURCES + usize::from(self.first) * 256;
+        let (process, address) =
+            (self.word(other).load(Ordering::Relaxed), self.word(other + 64).load(Ordering::Relaxed));
+        let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        let remote = libc::iovec { iov_base: (address as usize + at) as *mut _, iov_len: into.len() };
+        // SAFETY: the kernel writes only to `into`, which is alive. It checks the remote range.
+        let copied = unsafe { libc::process_vm_readv(process as i32, &raw const local, 1, &raw const remote, 1, 0) };
+        copied == into.len() as isize
     }
 
     /// Half a round trip in nanoseconds over plain sockets. A message has at least one byte.
@@ -258,8 +413,9 @@ impl Baseline {
         Ok(nanos_since(start) / (2 * count) as f64)
     }
 
-    /// Nanoseconds for a stream of messages over plain sockets, as for [`copy_stream`](Self::copy_stream). There is one
-    /// system call for each message that is sent; a receiving call takes as many bytes as there are.
+    /// Nanoseconds for a stream of messages over plain sockets: `count` times as many messages as `into` has places. They
+    /// come from the places in `out` in turn. There is one system call for each message that is sent; a receiving call
+    /// takes as many bytes as there are.
     ///
     /// # Errors
     /// If the connection breaks.
@@ -274,7 +430,8 @@ impl Baseline {
         let start = Instant::now();
         for _ in 0..count {
             if self.first {
-                out.chunks_exact(bytes).try_for_each(|message| self.write(method, message))?;
+                let messages = out.chunks_exact(bytes).cycle().take(into.len() / bytes);
+                messages.into_iter().try_for_each(|message| self.write(method, message))?;
             } else {
                 self.read(method, into)?;
             }
@@ -323,7 +480,7 @@ impl Baseline {
     /// # Errors
     /// If the connection breaks.
     pub fn socket_round_trips(&self, count: u64, there: &mut [u8], back: &mut [u8]) -> io::Result<f64> {
-        let method = CopyMethod { piece: 1 << 30, paused: false };
+        let method = CopyMethod::with_piece(1 << 30);
         let start = Instant::now();
         for _ in 0..count {
             if self.first {
@@ -362,6 +519,8 @@ impl Baseline {
 
     /// Empty rings for messages of `bytes` bytes. Waits for the other process.
     fn rings(&self, method: CopyMethod, bytes: usize) -> Rings<'_> {
+        // The other process may still be reading or writing its words for the previous measurement.
+        self.barrier();
         let piece = bytes.min(method.piece);
         // A short piece begins in the cache line of its mark. A long piece is faster if it begins at a line.
         let skip = if piece <= 4 << 10 { 8 } else { 64 };
@@ -517,7 +676,7 @@ mod tests {
 
     use super::*;
 
-    const ROOM: usize = 8192;
+    const ROOM: usize = 2 << 20;
 
     /// Runs both sides, each in a thread.
     fn both<T: Send>(run: impl Fn(Baseline) -> T + Sync) -> (T, T) {
@@ -561,7 +720,13 @@ mod tests {
             let (_, got) = both(|baseline| {
                 let (out, mut into) = (pattern(4 * bytes), vec![0; 4 * bytes]);
                 for method in CopyMethod::for_memory(bytes) {
-                    baseline.copy_stream(method, 2000 / bytes as u64 + 3, bytes, &out, &mut into);
+                    into.fill(0);
+                    // Not a multiple of the four places.
+                    baseline.copy_stream(method, 2001 / bytes as u64 + 5, bytes, &out, &mut into);
+                    assert!(baseline.first || into == out, "{method:?}");
+                    let mut one = vec![0; bytes];
+                    baseline.copy_stream(method, 7, bytes, &out[..bytes], &mut one);
+                    assert!(baseline.first || one == out[..bytes], "{method:?}");
                 }
                 let through_memory = into.clone();
                 into.fill(0);
@@ -584,7 +749,7 @@ mod tests {
     #[test]
     fn copied_bytes_can_be_read_back() {
         let (first, _) = both(|baseline| {
-            let (mut out, mut into) = (pattern(ROOM), vec![0; ROOM]);
+            let (mut out, mut into) = (pattern(8192), vec![0; 8192]);
             baseline.copy_to_or_from(true, 2, 100, &mut out[..8100]);
             baseline.copy_to_or_from(false, 1, 4050, &mut into[..8100]);
             baseline.add(3);
@@ -599,7 +764,7 @@ mod tests {
     fn a_closed_connection_is_an_error() {
         let (first, _) = both(|baseline| {
             if baseline.first {
-                baseline.read(CopyMethod { piece: 1, paused: true }, &mut [0]).map_err(|why| why.kind())
+                baseline.read(CopyMethod::with_piece(1), &mut [0]).map_err(|why| why.kind())
             } else {
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! The chart of `--plot`: latency and bandwidth over the message size, measured and limit. It is written as SVG or PNG,
-//! with a font of its own, so that it needs none of the system's fonts.
+//! The chart of `--plot`: times and bandwidths over the message size, measured and limit, and rates as text. It is written as
+//! SVG or PNG, with a font of its own, so that it needs none of the system's fonts.
 
 use std::error::Error;
 use std::fs;
@@ -10,13 +10,31 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use super::plan::{Mode, Size};
+use super::plan::{Size, Unit};
 use super::repetition::{Row, format_value};
+use Axis::{Gigabytes, Time};
 
-const WIDTH: u32 = 1280;
-const HEIGHT: u32 = 560;
-const COLOURS: [RGBColor; 4] =
-    [RGBColor(31, 92, 168), RGBColor(200, 82, 0), RGBColor(20, 130, 80), RGBColor(120, 60, 150)];
+const WIDTH: u32 = 1680;
+const HEIGHT: u32 = 720;
+const MARGIN: u32 = 10;
+/// Largest number of labels, of about 50 pixels each, that an axis of sizes has room for.
+const SIZE_TICKS_MAX: usize = 12;
+/// Height of a line of text.
+const LINE_HEIGHT: u32 = 18;
+/// Width of a line's sample in the legend.
+const SAMPLE: i32 = 34;
+/// Lengths of the dashes and gaps of limits.
+const DASH: u32 = 6;
+const GAP: u32 = 4;
+const GRID: RGBColor = RGBColor(215, 215, 215);
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(31, 92, 168),
+    RGBColor(200, 82, 0),
+    RGBColor(20, 130, 80),
+    RGBColor(120, 60, 150),
+    RGBColor(170, 30, 60),
+    RGBColor(90, 90, 20),
+];
 
 type Result = std::result::Result<(), Box<dyn Error>>;
 
@@ -69,74 +87,197 @@ where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
-    let rates: Vec<_> = rows.iter().filter(|row| row.mode == Mode::Rate).map(rate).collect();
-    let title = format!("Towline between two processes; dashed lines: the limit   {}", rates.join("   "));
-    let area = area.titled(title.trim_end(), ("sans-serif", 18))?;
-    let (left, right) = area.split_horizontally(WIDTH / 2);
-    panel(&left, rows, Mode::Latency, "half round trip, us", 1e-3)?;
-    panel(&right, rows, Mode::Bandwidth, "bandwidth, GB/s", 1.0)?;
+    let area = area.titled("Towline between two processes, and the limits of the machine", font(18))?;
+    let rates: Vec<_> = rows.iter().filter(|row| !is_time(row) && !is_bandwidth(row)).map(rate).collect();
+    let (area, foot) = area.split_vertically(area.dim_in_pixel().1 - LINE_HEIGHT * rates.len() as u32 - MARGIN);
+    for (rate, y) in rates.iter().zip((0..).step_by(LINE_HEIGHT as usize)) {
+        foot.draw(&Text::new(rate.clone(), (2 * MARGIN as i32, y), font(14)))?;
+    }
+    let panels = [("time of an operation", is_time as fn(&Row) -> bool), ("bandwidth", is_bandwidth)];
+    let panels: Vec<_> = panels.into_iter().map(|(title, of)| (title, series(rows, of))).collect();
+    let panels: Vec<_> = panels.iter().filter(|(_, series)| !series.is_empty()).collect();
+    for (area, (title, series)) in area.split_evenly((1, panels.len().max(1))).iter().zip(panels) {
+        let unit = if *title == "bandwidth" { Gigabytes } else { Time };
+        panel(area, title, unit, series)?;
+    }
     area.present()?;
     Ok(())
 }
 
-fn rate(row: &Row) -> String {
-    format!("{}: {} messages of {}", row.transport, format_value(row.mode, row.value), row.size)
+fn is_time(row: &Row) -> bool {
+    row.mode.unit() == Unit::Nanos
 }
 
-/// Draws one chart: a line and a dashed line for each transport. Both axes are logarithmic; 0 bytes are drawn at 1.
-fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, rows: &[Row], mode: Mode, title: &str, scale: f64) -> Result
+fn is_bandwidth(row: &Row) -> bool {
+    row.mode.unit() == Unit::Gigabytes
+}
+
+fn rate(row: &Row) -> String {
+    let (value, limit) = (format_value(row.mode, row.value), format_value(row.mode, row.limit));
+    format!("{} {}: {value} of {}; limit {limit}", row.transport, row.mode, row.size)
+}
+
+/// One transport and mode over the sizes: a line for what was measured, and one for the limit.
+struct Series {
+    name: String,
+    /// Bytes and value. No bytes are drawn as one, since the axis is logarithmic.
+    measured: Vec<(f64, f64)>,
+    limit: Vec<(f64, f64)>,
+}
+
+/// All series of the rows that `wanted` selects.
+fn series(rows: &[Row], wanted: fn(&Row) -> bool) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for row in rows.iter().filter(|row| wanted(row)) {
+        let name = format!("{} {}", row.transport, row.mode);
+        if all.iter().all(|series| series.name != name) {
+            all.push(Series { name: name.clone(), measured: Vec::new(), limit: Vec::new() });
+        }
+        let series = all.iter_mut().find(|series| series.name == name).into_iter();
+        let bytes = row.size.0.max(1) as f64;
+        // A logarithmic axis has no place for zero. A limit may be missing.
+        for series in series {
+            series.measured.extend((row.value > 0.0).then_some((bytes, row.value)));
+            series.limit.extend((row.limit > 0.0).then_some((bytes, row.limit)));
+        }
+    }
+    all.retain(|series| !series.measured.is_empty());
+    all
+}
+
+/// The unit of a vertical axis.
+#[derive(Clone, Copy)]
+enum Axis {
+    Time,
+    Gigabytes,
+}
+
+impl Axis {
+    fn label(self, value: f64) -> String {
+        // Numbers of ticks have few digits.
+        let short = |value: f64| format!("{}", (value * 1e4).round() / 1e4);
+        match self {
+            Gigabytes => format!("{} GB/s", short(value)),
+            Time if value < 1e3 => format!("{} ns", short(value)),
+            Time if value < 1e6 => format!("{} us", short(value / 1e3)),
+            Time if value < 1e9 => format!("{} ms", short(value / 1e6)),
+            Time => format!("{} s", short(value / 1e9)),
+        }
+    }
+}
+
+/// Draws one chart with its legend above it. Both axes are logarithmic.
+fn panel<B: DrawingBackend>(area: &DrawingArea<B, Shift>, title: &str, axis: Axis, all: &[Series]) -> Result
 where
     B::ErrorType: 'static,
 {
-    let rows: Vec<_> = rows.iter().filter(|row| row.mode == mode).collect();
-    let values = || rows.iter().flat_map(|row| [row.value * scale, row.limit * scale]).filter(|value| *value > 0.0);
-    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    if !least.is_finite() {
-        return Ok(());
-    }
-    let place = |row: &Row| row.size.0.max(1) as f64;
-    let (narrowest, widest) = (
-        rows.iter().map(|row| place(row)).fold(f64::INFINITY, f64::min),
-        rows.iter().map(|row| place(row)).fold(2.0, f64::max),
-    );
-    let mut chart = ChartBuilder::on(area)
-        .caption(title, ("sans-serif", 16))
-        .margin(12)
-        .x_label_area_size(36)
-        .y_label_area_size(64)
-        .build_cartesian_2d((narrowest..widest * 1.5).log_scale().base(4.0), (least / 1.5..most * 1.5).log_scale())?;
+    let (head, area) = area.split_vertically(LINE_HEIGHT * (all.len() as u32 + 1) + MARGIN);
+    legend(&head, title, all)?;
+    let points = || all.iter().flat_map(|series| series.measured.iter().chain(&series.limit));
+    let (x, x_ticks) = sizes_axis(points().map(|(bytes, _)| *bytes));
+    let (y, y_ticks) = decades_axis(points().map(|(_, value)| *value));
+    let mut chart = ChartBuilder::on(&area)
+        .margin(MARGIN)
+        .margin_right(3 * MARGIN)
+        .x_label_area_size(40)
+        .y_label_area_size(76)
+        .build_cartesian_2d(
+            x.log_scale().base(4.0).with_key_points(x_ticks.clone()),
+            y.log_scale().with_key_points(y_ticks.clone()),
+        )?;
     chart
         .configure_mesh()
-        .light_line_style(WHITE)
-        .x_desc("bytes of a message")
-        .x_labels(12)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(BLACK)
+        .x_desc("size of a message")
+        // All key points have labels.
+        .x_labels(x_ticks.len() + 1)
+        .y_labels(y_ticks.len() + 1)
         .x_label_formatter(&|bytes| Size(bytes.round() as usize).to_string())
-        .label_style(("sans-serif", 12))
+        .y_label_formatter(&|value| axis.label(*value))
+        .label_style(font(12))
         .draw()?;
-    let mut transports: Vec<&str> = rows.iter().map(|row| row.transport.as_str()).collect();
-    transports.dedup();
-    for (transport, colour) in transports.into_iter().zip(COLOURS.into_iter().cycle()) {
-        let of_transport = || rows.iter().filter(|row| row.transport == transport);
-        let measured: Vec<_> = of_transport().map(|row| (place(row), row.value * scale)).collect();
-        let limit: Vec<_> = of_transport().map(|row| (place(row), row.limit * scale)).collect();
-        let thick = colour.stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(measured, thick).point_size(3))?
-            .label(transport)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 24, y)], thick));
-        chart.draw_series(DashedLineSeries::new(limit, 6, 4, colour.stroke_width(1)))?;
+    for (series, colour) in all.iter().zip(COLOURS.into_iter().cycle()) {
+        chart.draw_series(DashedLineSeries::new(series.limit.clone(), DASH, GAP, colour.stroke_width(1)))?;
+        chart.draw_series(series.limit.iter().map(|point| Circle::new(*point, 3, colour.stroke_width(1))))?;
+        chart.draw_series(LineSeries::new(series.measured.clone(), colour.stroke_width(2)))?;
+        chart.draw_series(series.measured.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.8))
-        .label_font(("sans-serif", 14))
-        .draw()?;
     Ok(())
+}
+
+/// A line with two samples and two texts for each series: what was measured, and its limit.
+fn legend<B: DrawingBackend>(area: &DrawingArea<B, Shift>, title: &str, all: &[Series]) -> Result
+where
+    B::ErrorType: 'static,
+{
+    let left = 2 * MARGIN as i32;
+    area.draw(&Text::new(title.to_string(), (left, 2), font(15)))?;
+    // Letters of this size are at most this wide.
+    let longest = all.iter().map(|series| series.name.len()).max().unwrap_or(0) as i32 * 8;
+    for ((series, colour), row) in all.iter().zip(COLOURS.into_iter().cycle()).zip(1..) {
+        let y = row * LINE_HEIGHT as i32 + 4;
+        let middle = y + 7;
+        let (first, second) = (left, left + SAMPLE + 16 + longest);
+        area.draw(&PathElement::new([(first, middle), (first + SAMPLE, middle)], colour.stroke_width(2)))?;
+        area.draw(&Circle::new((first + SAMPLE / 2, middle), 3, colour.filled()))?;
+        area.draw(&Text::new(series.name.clone(), (first + SAMPLE + 6, y), font(13)))?;
+        if series.limit.is_empty() {
+            continue;
+        }
+        for at in (second..second + SAMPLE).step_by(DASH as usize + GAP as usize) {
+            let end = (at + DASH as i32).min(second + SAMPLE);
+            area.draw(&PathElement::new([(at, middle), (end, middle)], colour.stroke_width(1)))?;
+        }
+        area.draw(&Circle::new((second + SAMPLE / 2, middle), 3, colour.stroke_width(1)))?;
+        area.draw(&Text::new(format!("limit of {}", series.name), (second + SAMPLE + 6, y), font(13)))?;
+    }
+    Ok(())
+}
+
+/// The range and the labelled ticks of the axis of sizes. Ticks are powers of four, about half a decade apart, and the size
+/// itself if there is only one.
+fn sizes_axis(bytes: impl Iterator<Item = f64> + Clone) -> (std::ops::Range<f64>, Vec<f64>) {
+    let (least, most) = bounds(bytes);
+    let (low, high) = (least / 2.0, most * 2.0);
+    let powers = (0..20).map(|power| 4f64.powi(power)).filter(|tick| (low..=high).contains(tick));
+    let ticks: Vec<_> = if least == most { vec![least] } else { powers.collect() };
+    let step = ticks.len().div_ceil(SIZE_TICKS_MAX);
+    (low..high, ticks.into_iter().step_by(step.max(1)).collect())
+}
+
+/// The range and the labelled ticks of the axis of values: every decade and half a decade, and more if the range is short.
+fn decades_axis(values: impl Iterator<Item = f64> + Clone) -> (std::ops::Range<f64>, Vec<f64>) {
+    const LEAST_TICKS: usize = 4;
+    let steps: [&[f64]; 4] = [
+        &[1.0, 3.0],
+        &[1.0, 2.0, 3.0, 5.0],
+        &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0],
+        &[1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0],
+    ];
+    let (least, most) = bounds(values);
+    let (low, high) = (least / 1.5, most * 1.5);
+    let ticks = |steps: &[f64]| {
+        let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
+        let all = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+        all.filter(|tick| (low..=high).contains(tick)).collect::<Vec<_>>()
+    };
+    let enough = steps.into_iter().map(ticks).find(|ticks| ticks.len() >= LEAST_TICKS);
+    (low..high, enough.unwrap_or_else(|| ticks(steps[3])))
+}
+
+fn bounds(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+}
+
+fn font(size: u32) -> (&'static str, u32) {
+    ("sans-serif", size)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::plan::Mode;
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -149,6 +290,7 @@ mod tests {
             bounce: 60.0,
             steady: 7,
             tried: 7,
+            percentiles: None,
         };
         vec![
             row("sm", Mode::Latency, 0, 90.0, 60.0),
@@ -157,6 +299,55 @@ mod tests {
             row("sm", Mode::Rate, 8, 2e7, 1e8),
             row("tcp", Mode::Latency, 8, 3000.0, 2800.0),
         ]
+    }
+
+    /// The texts of a chart that is written as SVG.
+    fn texts(name: &str, rows: &[Row]) -> Vec<String> {
+        let path = std::env::temp_dir().join(format!("towline-{name}-{}.svg", std::process::id()));
+        write(&path, Kind::Svg, rows).unwrap();
+        let svg = fs::read_to_string(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        let texts = svg.split("<text").skip(1).filter_map(|rest| rest.split_once('>')?.1.split("</text").next());
+        texts.map(|text| text.trim().to_string()).collect()
+    }
+
+    #[test]
+    fn axes_have_labels_at_every_decade_and_half_and_limits_are_in_the_legend() {
+        let texts = texts("decades", &rows());
+        for text in [
+            "100 ns", "300 ns", "1 us", "3 us", "10 us", "30 us", "100 us", "300 us", "1 B", "4 B", "16 B", "256 B",
+            "4 MiB",
+        ] {
+            assert!(texts.iter().any(|each| each == text), "{text} is not in {texts:?}");
+        }
+        for text in ["sm latency", "limit of sm latency", "limit of tcp latency", "limit of sm bandwidth"] {
+            assert!(texts.iter().any(|each| each == text), "{text} is not in {texts:?}");
+        }
+        assert!(texts.iter().any(|text| text.contains("sm rate: 20.00 M/s of 8 B; limit 100.00 M/s")), "{texts:?}");
+    }
+
+    #[test]
+    fn one_size_has_labelled_axes_and_two_visible_points() {
+        let one = [rows().swap_remove(0)];
+        let texts = texts("one", &one);
+        assert!(texts.iter().any(|text| text == "1 B"), "{texts:?}");
+        assert!(texts.iter().filter(|text| text.ends_with(" ns")).count() >= 4, "{texts:?}");
+    }
+
+    #[test]
+    fn ticks_are_in_their_range_and_neither_few_nor_many() {
+        for (least, most) in [(90.0, 90.0), (60.0, 300_000.0), (0.001, 1e9), (9.9, 10.1)] {
+            let (range, ticks) = decades_axis([least, most].into_iter());
+            assert!(ticks.len() >= 4 && ticks.iter().all(|tick| range.contains(tick)), "{least} to {most}: {ticks:?}");
+            assert!(ticks.is_sorted(), "{ticks:?}");
+        }
+        for (least, most) in [(8.0, 8.0), (1.0, 4e6), (100.0, 1e9), (8.0, 16.0)] {
+            let (range, ticks) = sizes_axis([least, most].into_iter());
+            assert!(
+                (1..=SIZE_TICKS_MAX).contains(&ticks.len()) && ticks.iter().all(|tick| range.contains(tick)),
+                "{ticks:?}"
+            );
+        }
     }
 
     #[test]

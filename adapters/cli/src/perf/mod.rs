@@ -3,6 +3,7 @@
 //! For each transport, `towline run` launches a job of two ranks ([`rank`]). The first rank prints every repetition.
 //! The process of `towline perf` reads these lines, shows the results and writes the files.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
@@ -12,22 +13,37 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 mod affinity;
 mod baseline;
+mod between_hosts;
 mod chart;
+mod percentiles;
 mod plan;
 pub mod rank;
 mod repetition;
 
+use crate::numbers::number;
+use crate::run::hosts_of;
 use crate::stdout::out;
 use crate::transports::{ALL, STANDARD, why_unavailable};
+use crate::variables::{Variable, warn_of_unknown_here};
 use chart::Kind;
-use plan::{Mode, Size, measures};
+use percentiles::Percentiles;
+use plan::{Mode, Size, Unit, measures};
 use repetition::{Repetition, Row, format_value};
 
 /// Measure latency, bandwidth and message rate between two processes, next to the limits of the machine
 ///
 /// Without arguments the command measures sm and tcp, if they work here, in less than a minute. Each value stands next
 /// to its limit: what two processes reach without Towline in the same run. For sm, they bounce a cache line, and copy
-/// bytes into and out of a ring. For tcp and udp, they use plain tcp sockets.
+/// bytes, twice through a ring or once, whichever is faster. For tcp and udp, they use plain tcp sockets.
+///
+/// In a stream, each message has a buffer of its own, as in programs. The modes bandwidth-one-buffer and rate-one-buffer use
+/// one buffer for all messages, which stays in the cache, as osu_bw and ucx_perftest do.
+///
+/// The columns p50 to max are percentiles of single operations (half a round trip, a put with its flush, and so on). They
+/// are timed one by one, beside the repetitions, so each one contains a reading of the clock. For a stream, --json and --csv
+/// have the time of a message on average over each window of messages.
+///
+/// With --hosts, the two processes are on the first two hosts of the file. All limits are then those of plain tcp sockets.
 ///
 /// One-sided operations (put, get, fetch-add and others) are measured if --mode names them. Their limit for sm is one
 /// process that copies to and from shared memory, or changes a word of it. Their limit for tcp and udp is request and
@@ -37,11 +53,11 @@ use repetition::{Repetition, Row, format_value};
 /// than 10 %, the machine has changed its state, and the repetition does not count.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Transports to measure, one after the other [default: sm and tcp, if they work here]
+    /// Transports to measure, one after the other [default: sm and tcp, if they work here; tcp between hosts]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     transport: Vec<String>,
 
-    /// Kinds of measurement [default: latency,bandwidth,rate]
+    /// Kinds of measurement: latency, bandwidth and rate if none is named
     #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
     mode: Vec<Mode>,
 
@@ -51,16 +67,20 @@ pub struct Arguments {
     sizes: Vec<Size>,
 
     /// Links between the two ranks, for transports that support several
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "K", value_parser = number(1, 64))]
     links: Option<u32>,
 
     /// Number of steady repetitions of each measurement [default: 7, or 3 with --quick]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = number(1, 10_000))]
     repeat: Option<u32>,
 
     /// Write all values to a file, one JSON object on each line
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Write all values to a file of comma-separated values
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 
     /// Draw a chart. The end of the file name selects SVG or PNG
     #[arg(long, value_name = "FILE.svg|FILE.png")]
@@ -69,6 +89,22 @@ pub struct Arguments {
     /// Measure few sizes and repetitions, in a few seconds
     #[arg(long)]
     quick: bool,
+
+    /// Measure between the first two hosts in a file: one `host [slots=N]` on each line
+    #[arg(long, value_name = "FILE")]
+    hosts: Option<PathBuf>,
+
+    /// Remote shell: runs a command on a host, called as CMD HOST COMMAND...
+    #[arg(long, value_name = "CMD", requires = "hosts")]
+    rsh: Option<String>,
+
+    /// Path of towline on both hosts [default: the path on this host]
+    #[arg(long, value_name = "PATH", requires = "hosts")]
+    remote_path: Option<OsString>,
+
+    /// Name or address at which the other hosts can reach this host [default: all are tried]
+    #[arg(long, value_name = "HOST", requires = "hosts")]
+    address: Option<String>,
 }
 
 /// Runs the measurements. Returns the exit status.
@@ -83,12 +119,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
-    let transports = transports(&arguments.transport)?;
+    let reported = warn_of_unknown_here();
+    let transports = transports(arguments)?;
     let named = |path: &PathBuf, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let mut json = match &arguments.json {
-        Some(path) => Some((path, File::create(path).map_err(|why| named(path, &why))?)),
-        None => None,
-    };
+    let create = |path| File::create(path).map(|file| (path, file)).map_err(|why| named(path, &why));
+    let mut json = arguments.json.as_ref().map(create).transpose()?;
+    let mut csv = arguments.csv.as_ref().map(create).transpose()?;
+    if let Some((path, file)) = &mut csv {
+        writeln!(file, "{}", Row::csv_header()).map_err(|why| named(path, &why))?;
+    }
     let plot = match &arguments.plot {
         Some(path) => Some((path, Kind::of(path)?)),
         None => None,
@@ -102,12 +141,15 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
         ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}").unwrap_or(ProgressStyle::default_bar()),
     );
     let mut rows = Vec::new();
-    bar.suspend(print_header);
+    bar.suspend(|| print_header(arguments.hosts.is_some()));
     let seconds = 50 / transports.len() as u64;
     for transport in &transports {
-        one_transport(arguments, transport, seconds, &bar, |row| {
+        one_transport(arguments, transport, seconds, (&bar, &reported), |row| {
             if let Some((path, file)) = &mut json {
                 writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
+            }
+            if let Some((path, file)) = &mut csv {
+                writeln!(file, "{}", row.csv()).map_err(|why| named(path, &why))?;
             }
             bar.suspend(|| print_row(&row));
             rows.push(row);
@@ -123,12 +165,20 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// The transports to measure: those that were asked for, or the standard ones that work.
-fn transports(asked: &[String]) -> Result<Vec<String>, String> {
+fn transports(arguments: &Arguments) -> Result<Vec<String>, String> {
+    let asked = &arguments.transport;
+    if let Some(name) = asked.iter().find(|name| !ALL.contains(&name.as_str())) {
+        let unknown = towline_settings::unknown("transport", name, &ALL);
+        return Err(format!("`{name}` {unknown}; possible: {}", ALL.join(", ")));
+    }
+    if arguments.hosts.is_some() && asked.iter().any(|name| name == "sm") {
+        return Err("sm does not work between hosts: name tcp, udp or verbs".into());
+    }
     if !asked.is_empty() {
-        return match asked.iter().find(|name| !ALL.contains(&name.as_str())) {
-            Some(unknown) => Err(format!("there is no transport `{unknown}`; there are {}", ALL.join(", "))),
-            None => Ok(asked.to_vec()),
-        };
+        return Ok(asked.to_vec());
+    }
+    if arguments.hosts.is_some() {
+        return Ok(vec!["tcp".into()]);
     }
     let works = |name: &&str| {
         let why = why_unavailable(name);
@@ -136,7 +186,11 @@ fn transports(asked: &[String]) -> Result<Vec<String>, String> {
         why.is_none()
     };
     let working: Vec<String> = STANDARD.iter().filter(|name| works(name)).map(|name| (*name).to_string()).collect();
-    if working.is_empty() { Err("no transport works here; `towline info` says more".into()) } else { Ok(working) }
+    if working.is_empty() {
+        Err("no transport works here, for the reasons above; `towline info` says more".into())
+    } else {
+        Ok(working)
+    }
 }
 
 /// Launches two ranks for one transport, and passes each row to `take` as soon as it is complete.
@@ -144,17 +198,37 @@ fn one_transport(
     arguments: &Arguments,
     transport: &str,
     seconds: u64,
-    bar: &ProgressBar,
+    (bar, reported): (&ProgressBar, &Option<Variable>),
     mut take: impl FnMut(Row) -> Result<(), String>,
 ) -> Result<(), String> {
     let me = std::env::current_exe().map_err(|why| format!("cannot find this program: {why}"))?;
     let repeat = arguments.repeat.unwrap_or(if arguments.quick { 3 } else { 7 });
     let mut command = Command::new(&me);
     command.args(["run", "--ranks", "2", "--no-prefix", "--transport", transport]);
+    command.envs(reported.clone());
     if let Some(links) = arguments.links {
         command.args(["--links", &links.to_string()]);
     }
-    command.arg("--").arg(&me).args(["perf-rank", "--repeat", &repeat.to_string(), "--seconds", &seconds.to_string()]);
+    let mut program = me.clone().into_os_string();
+    if let Some(path) = &arguments.hosts {
+        let hosts = hosts_of(path)?;
+        if hosts.iter().filter(|host| host.slots != 0).count() < 2 {
+            return Err(format!("{}: a measurement between hosts needs two hosts", path.display()));
+        }
+        command.args(["--map-by", "node", "--hosts"]).arg(path);
+        if let Some(shell) = &arguments.rsh {
+            command.args(["--rsh", shell]);
+        }
+        if let Some(address) = &arguments.address {
+            command.args(["--address", address]);
+        }
+        if let Some(path) = &arguments.remote_path {
+            command.arg("--remote-path").arg(path);
+            program.clone_from(path);
+        }
+    }
+    command.arg("--").arg(&program).args(["perf-rank", "--percentiles", "--repeat", &repeat.to_string()]);
+    command.args(["--seconds", &seconds.to_string()]);
     for mode in &arguments.mode {
         command.args(["--mode", mode.name()]);
     }
@@ -168,19 +242,20 @@ fn one_transport(
     let mut job = started.map_err(|why| format!("cannot start {}: {why}", me.display()))?;
     let lines = job.stdout.take().map(|out| BufReader::new(out).lines()).into_iter().flatten();
     let mut repetitions: Vec<Repetition> = Vec::new();
-    let mut complete = |repetitions: &mut Vec<Repetition>| {
-        let row = Row::of(repetitions);
+    let mut complete = |repetitions: &mut Vec<Repetition>, percentiles: Option<Percentiles>| {
+        let row = Row::of(repetitions).map(|row| Row { percentiles, ..row });
         repetitions.clear();
         bar.inc(row.is_some().into());
         row.map_or(Ok(()), &mut take)
     };
     let mut seen = Ok(());
     for line in lines {
-        let one = line.map_err(|why| why.to_string()).and_then(|line| line.parse::<Repetition>());
-        seen = one.and_then(|one| {
-            if repetitions.last().is_some_and(|last| (last.mode, last.size) != (one.mode, one.size)) {
-                complete(&mut repetitions)?;
+        seen = line.map_err(|why| why.to_string()).and_then(|line| {
+            // They follow the last repetition of each measurement.
+            if Percentiles::are_in(&line) {
+                return complete(&mut repetitions, Some(line.parse()?));
             }
+            let one: Repetition = line.parse()?;
             let [before, after] = one.bounces;
             bar.set_message(format!("{transport} {} {}, bare bounce {before:.0}/{after:.0} ns", one.mode, one.size));
             repetitions.push(one);
@@ -198,23 +273,25 @@ fn one_transport(
     if !ended.success() {
         return Err(format!("{transport}: the job of the two ranks failed ({ended}); its messages are above"));
     }
-    complete(&mut repetitions)
+    complete(&mut repetitions, None)
 }
 
-fn print_header() {
+fn print_header(between_hosts: bool) {
     match affinity::two_processors() {
+        _ if between_hosts => out!("two processes on two hosts; medians\n"),
         Some([one, other]) => out!("two processes, pinned to processors {one} and {other}; medians\n"),
         None => out!("two processes share one processor, so the figures include its switches between them; medians\n"),
     }
     out!(
-        "{:9} {:13} {:>9} {:>14} {:>14} {:>8} {:>8}\n",
+        "{:9} {:20} {:>8} {:>11} {:>11} {:>7} {:>8}{}\n",
         "transport",
         "mode",
         "size",
         "value",
         "limit",
         "ratio",
-        "bounce"
+        "bounce",
+        Percentiles::NAMES.map(|name| format!(" {name:>9}")).concat()
     );
 }
 
@@ -223,7 +300,15 @@ fn print_row(row: &Row) {
     let Row { transport, mode, size, bounce, .. } = row;
     let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
     let (mode, size) = (mode.name(), size.to_string());
-    out!("{transport:9} {mode:13} {size:>9} {value:>14} {limit:>14} {:>8.2} {bounce:>5.0} ns{unsteady}\n", row.ratio());
+    // Percentiles of streams are in the files only, since their unit is another one.
+    let times = row.percentiles.filter(|_| row.mode.unit() == Unit::Nanos).map_or_else(String::new, |percentiles| {
+        percentiles.nanos.map(|nanos| format!(" {:>9}", format_value(row.mode, nanos))).concat()
+    });
+    let bounce = format_value(Mode::Latency, *bounce);
+    out!(
+        "{transport:9} {mode:20} {size:>8} {value:>11} {limit:>11} {:>7.2} {bounce:>8}{times}{unsteady}\n",
+        row.ratio()
+    );
 }
 
 fn print_footer(rows: &[Row]) {
@@ -231,16 +316,17 @@ fn print_footer(rows: &[Row]) {
     let bounces = || rows.iter().map(|row| row.bounce);
     let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));
     out!(
-        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line without Towline.\n"
+        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line (between hosts, of \
+         one byte) without Towline.\n"
     );
     out!(
         "bounce: {least:.0} to {most:.0} ns; the machine was steady in {steady} of {tried} repetitions; only these count.\n"
     );
     let unsteady = rows.iter().filter(|row| row.steady == 0).count();
     if unsteady != 0 {
-        println!(
+        out!(
             "In {unsteady} of {} measurements the machine was never steady, since it has other work. Their medians are of all \
-             repetitions and are not reliable.",
+             repetitions and are not reliable.\n",
             rows.len()
         );
     }

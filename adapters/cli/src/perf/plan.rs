@@ -26,6 +26,10 @@ pub enum Mode {
     FetchAdd,
     /// Atomic operations per second, which fetch nothing.
     AddRate,
+    /// Bytes per second of a stream of messages that all use one buffer on each side, as osu_bw and ucx_perftest measure it.
+    BandwidthOneBuffer,
+    /// Messages per second, with one buffer on each side.
+    RateOneBuffer,
 }
 
 /// The unit of a value.
@@ -38,7 +42,7 @@ pub enum Unit {
 }
 
 impl Mode {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Latency,
         Self::Bandwidth,
         Self::Rate,
@@ -49,6 +53,8 @@ impl Mode {
         Self::GetBandwidth,
         Self::FetchAdd,
         Self::AddRate,
+        Self::BandwidthOneBuffer,
+        Self::RateOneBuffer,
     ];
 
     /// The modes of messages, which are measured by default.
@@ -66,6 +72,8 @@ impl Mode {
             Self::GetBandwidth => "get-bandwidth",
             Self::FetchAdd => "fetch-add",
             Self::AddRate => "add-rate",
+            Self::BandwidthOneBuffer => "bandwidth-one-buffer",
+            Self::RateOneBuffer => "rate-one-buffer",
         }
     }
 
@@ -73,15 +81,20 @@ impl Mode {
     pub const fn unit(self) -> Unit {
         match self {
             Self::Latency | Self::Put | Self::Get | Self::FetchAdd => Unit::Nanos,
-            Self::Bandwidth | Self::PutBandwidth | Self::GetBandwidth => Unit::Gigabytes,
-            Self::Rate => Unit::Messages,
+            Self::Bandwidth | Self::BandwidthOneBuffer | Self::PutBandwidth | Self::GetBandwidth => Unit::Gigabytes,
+            Self::Rate | Self::RateOneBuffer => Unit::Messages,
             Self::PutRate | Self::AddRate => Unit::Operations,
         }
     }
 
     /// Whether only the first of the two ranks acts.
     pub fn is_one_sided(self) -> bool {
-        !Self::STANDARD.contains(&self)
+        !Self::STANDARD.contains(&self) && !self.has_one_buffer()
+    }
+
+    /// Whether all messages of a stream use the same buffer.
+    pub fn has_one_buffer(self) -> bool {
+        matches!(self, Self::BandwidthOneBuffer | Self::RateOneBuffer)
     }
 }
 
@@ -106,7 +119,10 @@ impl FromStr for Mode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| format!("`{name}` is not a mode"))
+        let names = Self::ALL.map(Self::name);
+        let unknown =
+            || format!("it {}; possible: {}", towline_settings::unknown("mode", name, &names), names.join(", "));
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)
     }
 }
 
@@ -147,7 +163,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// Number of messages in flight, for bandwidth and rate. Each has a buffer of its own.
+/// Number of messages in flight, for bandwidth and rate. Each has a buffer of its own, unless the mode has one buffer.
 pub fn window(mode: Mode, bytes: usize) -> usize {
     match mode.unit() {
         Unit::Nanos => 1,
@@ -171,13 +187,13 @@ pub fn measures(modes: &[Mode], sizes: &[Size], quick: bool) -> Vec<(Mode, Size)
     for mode in modes {
         let standard = match mode {
             Mode::Latency => latency,
-            Mode::Bandwidth | Mode::PutBandwidth | Mode::GetBandwidth => bandwidth,
+            Mode::Bandwidth | Mode::BandwidthOneBuffer | Mode::PutBandwidth | Mode::GetBandwidth => bandwidth,
             Mode::Put | Mode::Get => latency.get(usize::from(!quick)..).unwrap_or(latency),
-            Mode::Rate | Mode::PutRate | Mode::FetchAdd | Mode::AddRate => &[8],
+            Mode::Rate | Mode::RateOneBuffer | Mode::PutRate | Mode::FetchAdd | Mode::AddRate => &[8],
         };
         // The rate is measured with short messages, unless the rate is the only mode.
         let fixed = matches!(mode, Mode::FetchAdd | Mode::AddRate);
-        let alone = modes.len() == 1 || !matches!(mode, Mode::Rate | Mode::PutRate);
+        let alone = modes.len() == 1 || !matches!(mode, Mode::Rate | Mode::RateOneBuffer | Mode::PutRate);
         let asked = !sizes.is_empty() && !fixed && alone;
         let of_mode = if asked { sizes.to_vec() } else { standard.iter().copied().map(Size).collect() };
         let moves_bytes = |size: &Size| *mode == Mode::Latency || size.0 > 0;
@@ -218,6 +234,16 @@ mod tests {
         for mode in Mode::ALL {
             assert_eq!(mode.name().parse(), Ok(mode));
             assert_eq!(clap::ValueEnum::to_possible_value(&mode).unwrap().get_name(), mode.name());
+        }
+    }
+
+    #[test]
+    fn a_stream_with_one_buffer_is_measured_like_one_with_many() {
+        for (one, many) in [(Mode::BandwidthOneBuffer, Mode::Bandwidth), (Mode::RateOneBuffer, Mode::Rate)] {
+            assert!(one.has_one_buffer() && !many.has_one_buffer() && !one.is_one_sided());
+            assert_eq!((one.unit(), window(one, 1024)), (many.unit(), window(many, 1024)));
+            let sizes = |mode| measures(&[mode], &[], false).into_iter().map(|(_, size)| size).collect::<Vec<_>>();
+            assert_eq!(sizes(one), sizes(many));
         }
     }
 

@@ -8,12 +8,13 @@ use std::os::fd::AsRawFd as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use towline::{AtomicOp, Window, World};
+use towline::{AtomicOp, Layout, ViewMut, Window, World};
 
-use super::affinity;
-use super::baseline::{Baseline, CopyMethod};
+use super::baseline::{Baseline, Copies, CopyMethod};
+use super::percentiles::Samples;
 use super::plan::{Mode, Size, Unit, measures, window};
 use super::repetition::Repetition;
+use super::{affinity, between_hosts};
 
 /// Tags of messages: orders, and measured messages.
 const ORDERS: u32 = 1;
@@ -44,6 +45,10 @@ pub struct Arguments {
     /// Do not measure the limits, and print them as 0
     #[arg(long)]
     pub no_limit: bool,
+
+    /// Also time each operation by itself, and print a line with percentiles after each measurement
+    #[arg(long)]
+    pub percentiles: bool,
 
     /// Also measure the exchange of two cache lines, one for each direction, before and after
     #[arg(long)]
@@ -93,8 +98,11 @@ fn take_part(arguments: &Arguments) -> Result<()> {
         these => these.to_vec(),
     };
     let most = measures.iter().map(|(mode, size)| size.0 * window(*mode, size.0)).max().unwrap_or(0);
+    let apart = !on_one_host(&world)?;
     let mut pair = Pair {
-        baseline: connect(&world, most)?,
+        baseline: connect(&world, apart, most)?,
+        apart,
+        samples: arguments.percentiles.then(Samples::default),
         window: measures.iter().any(|(mode, _)| mode.is_one_sided()).then(|| world.window(most)).transpose()?,
         limits: !arguments.no_limit,
         exchanges: arguments.exchange,
@@ -119,7 +127,11 @@ fn take_part(arguments: &Arguments) -> Result<()> {
 }
 
 /// Connects both ranks beside the transport, by shared memory and a socket.
-fn connect(world: &World, room: usize) -> Result<Baseline> {
+fn connect(world: &World, apart: bool, room: usize) -> Result<Baseline> {
+    if apart {
+        let socket = between_hosts::connect(world, ORDERS)?;
+        return Ok(Baseline::new(world.rank() == 0, &Baseline::memory(0)?, 0, socket)?);
+    }
     if world.rank() == 0 {
         let memory = Baseline::memory(room)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -139,6 +151,17 @@ fn connect(world: &World, room: usize) -> Result<Baseline> {
     }
 }
 
+/// Whether the launcher started both ranks on one host.
+fn on_one_host(world: &World) -> Result<bool> {
+    let mut mine = [0u8; 256];
+    let name = std::env::var("TOWLINE_HOST").unwrap_or_default();
+    let name = &name.as_bytes()[..name.len().min(mine.len())];
+    mine[..name.len()].copy_from_slice(name);
+    let (other, mut theirs) = (1 - world.rank(), [0u8; 256]);
+    world.sendrecv(&mine, other, ORDERS, &mut theirs, other, ORDERS)?;
+    Ok(mine == theirs)
+}
+
 /// An order to both ranks.
 #[derive(Clone, Copy, Debug)]
 enum Order {
@@ -146,30 +169,36 @@ enum Order {
     Exchange,
     Baseline(Mode, usize, u64, CopyMethod),
     Towline(Mode, usize, u64),
+    /// As `Towline`, and each operation is timed.
+    Timed(Mode, usize, u64),
     End,
 }
 
 impl Order {
-    fn encode(self) -> [u64; 6] {
+    fn encode(self) -> [u64; 7] {
         match self {
-            Self::End => [0; 6],
-            Self::Bounce => [1, 0, 0, 0, 0, 0],
-            Self::Baseline(mode, bytes, count, method) => {
-                [2, mode as u64, bytes as u64, count, method.piece as u64, method.paused.into()]
+            Self::End => [0; 7],
+            Self::Bounce => [1, 0, 0, 0, 0, 0, 0],
+            Self::Baseline(mode, bytes, count, CopyMethod { copies, piece, paused }) => {
+                [2, mode as u64, bytes as u64, count, piece as u64, paused.into(), copies as u64]
             }
-            Self::Towline(mode, bytes, count) => [3, mode as u64, bytes as u64, count, 0, 0],
-            Self::Exchange => [4, 0, 0, 0, 0, 0],
+            Self::Towline(mode, bytes, count) => [3, mode as u64, bytes as u64, count, 0, 0, 0],
+            Self::Exchange => [4, 0, 0, 0, 0, 0, 0],
+            Self::Timed(mode, bytes, count) => [5, mode as u64, bytes as u64, count, 0, 0, 0],
         }
     }
 
-    fn decode([what, mode, bytes, count, piece, paused]: [u64; 6]) -> Self {
+    fn decode([what, mode, bytes, count, piece, paused, copies]: [u64; 7]) -> Self {
         let mode = Mode::ALL.into_iter().find(|each| *each as u64 == mode);
         let (mode, bytes) = (mode.unwrap_or(Mode::Rate), bytes as usize);
+        let copies = [Copies::Once, Copies::OnceByKernel].into_iter().find(|each| *each as u64 == copies);
+        let copies = copies.unwrap_or(Copies::Twice);
         match what {
             1 => Self::Bounce,
-            2 => Self::Baseline(mode, bytes, count, CopyMethod { piece: piece as usize, paused: paused != 0 }),
+            2 => Self::Baseline(mode, bytes, count, CopyMethod { copies, piece: piece as usize, paused: paused != 0 }),
             3 => Self::Towline(mode, bytes, count),
             4 => Self::Exchange,
+            5 => Self::Timed(mode, bytes, count),
             _ => Self::End,
         }
     }
@@ -183,12 +212,16 @@ struct Pair {
     window: Option<Window>,
     /// Whether to measure the limits.
     limits: bool,
+    /// Whether the ranks are on different hosts.
+    apart: bool,
     /// Whether to measure exchanges in addition to bounces.
     exchanges: bool,
     /// Whether the limit is that of sockets; otherwise it is that of memory.
     sockets: bool,
     out: Vec<u8>,
     into: Vec<u8>,
+    /// The times of single operations, if they are wanted.
+    samples: Option<Samples>,
     /// Time that a repetition should take.
     target: Duration,
     /// Number of rounds in a repetition, if it was given.
@@ -204,16 +237,22 @@ impl Pair {
             Some(count) => count,
             None => self.calibrate(mode, bytes, towline)?,
         };
-        let baseline = if self.limits { Some(self.best_method(mode, bytes)?) } else { None };
+        let methods = if self.limits { self.best_methods(mode, bytes)? } else { Vec::new() };
         let (mut steady, mut tried) = (0, 0);
         while steady < repeat && tried < 3 * repeat && (tried == 0 || Instant::now() < deadline) {
             let before = self.issue(Order::Bounce)?;
             let exchange_before = self.exchange()?;
-            let limit = match baseline {
-                Some((method, count)) => self.issue(Order::Baseline(mode, bytes, count, method))?,
-                None => 0.0,
-            };
+            // Which of the methods is faster may change with the state of the machine.
+            let mut limit: Option<f64> = None;
+            for (method, count) in &methods {
+                let value = self.issue(Order::Baseline(mode, bytes, *count, *method))?;
+                limit = Some(limit.map_or(value, |limit| better(mode, limit, value)));
+            }
+            let limit = limit.unwrap_or(0.0);
             let value = self.issue(towline(towline_count))?;
+            if self.samples.is_some() {
+                self.issue(Order::Timed(mode, bytes, towline_count))?;
+            }
             let exchange_after = self.exchange()?;
             let after = self.issue(Order::Bounce)?;
             // Eight bytes need no cache line besides the one that bounces.
@@ -231,6 +270,11 @@ impl Pair {
             }
             out.flush()?;
         }
+        if let Some(times) = self.samples.as_mut().and_then(|samples| samples.take()) {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{times}")?;
+            out.flush()?;
+        }
         Ok(())
     }
 
@@ -238,9 +282,9 @@ impl Pair {
         self.exchanges.then(|| self.issue(Order::Exchange)).transpose()
     }
 
-    /// The fastest method for messages of this size, and how many messages to move with it.
-    fn best_method(&mut self, mode: Mode, bytes: usize) -> Result<(CopyMethod, u64)> {
-        let mut best: Option<(f64, CopyMethod, u64)> = None;
+    /// The fastest methods with two copies and with one for messages of this size, and how many messages to move with each.
+    fn best_methods(&mut self, mode: Mode, bytes: usize) -> Result<Vec<(CopyMethod, u64)>> {
+        let mut best: [Option<(f64, CopyMethod, u64)>; 2] = [None; 2];
         let memory = CopyMethod::for_memory(bytes).filter(|_| !self.sockets);
         let sockets = CopyMethod::for_sockets(bytes).filter(|_| self.sockets);
         let methods = if mode.is_one_sided() { 1 } else { usize::MAX };
@@ -248,12 +292,12 @@ impl Pair {
             let baseline = |count| Order::Baseline(mode, bytes, count, method);
             let count = self.calibrate(mode, bytes, baseline)?;
             let value = self.issue(baseline(count / 4 + 1))?;
-            let better = |than: f64| if mode.unit() == Unit::Nanos { value < than } else { value > than };
-            if best.is_none_or(|(value, ..)| better(value)) {
-                best = Some((value, method, count));
+            let best = &mut best[usize::from(method.copies != Copies::Twice)];
+            if best.is_none_or(|(other, ..)| better(mode, other, value) == value) {
+                *best = Some((value, method, count));
             }
         }
-        best.map(|(_, method, count)| (method, count)).ok_or_else(|| "there is no method to move bytes".into())
+        Ok(best.into_iter().flatten().map(|(_, method, count)| (method, count)).collect())
     }
 
     /// How often to do something so that it takes as long as a repetition should take.
@@ -277,7 +321,7 @@ impl Pair {
 
     fn follow_orders(&mut self) -> Result<()> {
         loop {
-            let mut order = [0u64; 6];
+            let mut order = [0u64; 7];
             self.world.recv(0, ORDERS, &mut order)?;
             match Order::decode(order) {
                 Order::End => return Ok(()),
@@ -296,6 +340,7 @@ impl Pair {
     fn perform(&mut self, order: Order) -> Result<f64> {
         let value = match order {
             Order::End => 0.0,
+            Order::Bounce if self.apart => self.baseline.socket_bounce()?,
             Order::Bounce => self.baseline.bounce(),
             Order::Exchange => self.baseline.exchange(),
             Order::Baseline(Mode::Latency, bytes, count, method) => {
@@ -311,25 +356,57 @@ impl Pair {
             }
             Order::Baseline(mode, bytes, count, method) => {
                 let all = bytes * window(mode, bytes);
-                let (out, into) = (&self.out[..all], &mut self.into[..all]);
+                // With one buffer, sockets still deliver as many bytes as there are with each call.
+                let used = if mode.has_one_buffer() { bytes } else { all };
+                let (out, into) = (&self.out[..used], &mut self.into[..if self.sockets { all } else { used }]);
                 let nanos = if self.sockets {
                     self.baseline.socket_stream(method, count, bytes, out, into)?
                 } else {
-                    self.baseline.copy_stream(method, count, bytes, out, into)
+                    self.baseline.copy_stream(method, count * window(mode, bytes) as u64, bytes, out, into)
                 };
                 speed(mode, bytes, count, nanos)
             }
-            Order::Towline(Mode::Latency, bytes, count) => self.latency(bytes, count)?,
-            Order::Towline(mode, bytes, count) if mode.is_one_sided() => {
-                speed(mode, bytes, count, self.one_sided(mode, bytes, count)?)
+            Order::Timed(mode, bytes, count) => {
+                self.timed(mode, bytes, count)?;
+                0.0
             }
-            Order::Towline(mode, bytes, count) => speed(mode, bytes, count, self.stream(mode, bytes, count)?),
+            Order::Towline(Mode::Latency, bytes, count) => self.latency(bytes, count, |_| {})?,
+            Order::Towline(mode, bytes, count) if mode.is_one_sided() => {
+                speed(mode, bytes, count, self.one_sided(mode, bytes, count, |_| {})?)
+            }
+            Order::Towline(mode, bytes, count) => speed(mode, bytes, count, self.stream(mode, bytes, count, |_| {})?),
         };
         Ok(value)
     }
 
-    /// Half a round trip in nanoseconds.
-    fn latency(&mut self, bytes: usize, count: u64) -> Result<f64> {
+    /// Times each operation, or each window of a stream, by itself.
+    fn timed(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<()> {
+        let mut samples = self.samples.take().unwrap_or_default();
+        let messages = if mode == Mode::Latency { 2 } else { window(mode, bytes) as u64 };
+        let mut last: Option<Instant> = None;
+        let done = self.timed_with(mode, bytes, count, |begins| {
+            let now = Instant::now();
+            if let Some(last) = last.filter(|_| !begins) {
+                samples.add((now - last).as_nanos() as u64 / messages);
+            }
+            last = Some(now);
+        });
+        self.samples = Some(samples);
+        done
+    }
+
+    fn timed_with(&mut self, mode: Mode, bytes: usize, count: u64, tick: impl FnMut(bool)) -> Result<()> {
+        match mode {
+            Mode::Latency => self.latency(bytes, count, tick),
+            _ if mode.is_one_sided() => self.one_sided(mode, bytes, count, tick),
+            _ => self.stream(mode, bytes, count, tick),
+        }
+        .map(drop)
+    }
+
+    /// Half a round trip in nanoseconds. Calls `tick` after each round trip, and with `true` at the beginning.
+    #[inline(always)]
+    fn latency(&mut self, bytes: usize, count: u64, mut tick: impl FnMut(bool)) -> Result<f64> {
         let (out, into) = (&self.out[..bytes], &mut self.into[..bytes]);
         let first = self.world.rank() == 0;
         let warm_up = count / 8 + 1;
@@ -337,10 +414,14 @@ impl Pair {
         for round in 0..warm_up + count {
             if round == warm_up {
                 start = Instant::now();
+                tick(true);
             }
             if first {
                 self.world.send(1, DATA, out)?;
                 self.world.recv(1, DATA, into)?;
+                if round >= warm_up {
+                    tick(false);
+                }
             } else {
                 self.world.recv(0, DATA, into)?;
                 self.world.send(0, DATA, out)?;
@@ -349,8 +430,10 @@ impl Pair {
         Ok(start.elapsed().as_nanos() as f64 / (2 * count) as f64)
     }
 
-    /// Nanoseconds for `count` windows of one-sided operations. The other rank waits for a message meanwhile.
-    fn one_sided(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
+    /// Nanoseconds for `count` windows of one-sided operations. The other rank waits for a message meanwhile. Calls `tick` as
+    /// [`latency`](Self::latency) does.
+    #[inline(always)]
+    fn one_sided(&mut self, mode: Mode, bytes: usize, count: u64, mut tick: impl FnMut(bool)) -> Result<f64> {
         let Self { world, window: Some(memory), out, into, .. } = self else {
             return Err("the window is missing".into());
         };
@@ -365,6 +448,7 @@ impl Pair {
         for round in 0..warm_up + count {
             if round == warm_up {
                 start = Instant::now();
+                tick(true);
             }
             match mode {
                 Mode::Get | Mode::GetBandwidth => {
@@ -383,6 +467,9 @@ impl Pair {
             if !matches!(mode, Mode::Get | Mode::GetBandwidth | Mode::FetchAdd) {
                 memory.flush(1)?;
             }
+            if round >= warm_up {
+                tick(false);
+            }
         }
         let nanos = start.elapsed().as_nanos() as f64;
         world.send(1, DATA, &[0u8; 0])?;
@@ -394,7 +481,7 @@ impl Pair {
         let all = bytes * window(mode, bytes);
         let Self { baseline, sockets, out, into, .. } = self;
         let (out, into) = (&mut out[..all], &mut into[..all]);
-        let method = CopyMethod { piece: 1 << 30, paused: false };
+        let method = CopyMethod::with_piece(1 << 30);
         // Over sockets, an operation whose result is awaited is a request and a reply of at least eight bytes.
         Ok(match (mode, *sockets) {
             (Mode::FetchAdd | Mode::AddRate, false) => baseline.add(count * window(mode, bytes) as u64),
@@ -409,16 +496,36 @@ impl Pair {
     }
 
     /// Nanoseconds for `count` windows of messages, each answered by an empty message.
-    fn stream(&mut self, mode: Mode, bytes: usize, count: u64) -> Result<f64> {
-        let all = bytes * window(mode, bytes);
+    #[inline(always)]
+    fn stream(&mut self, mode: Mode, bytes: usize, count: u64, mut tick: impl FnMut(bool)) -> Result<f64> {
+        let messages = window(mode, bytes);
+        let all = bytes * messages;
         let (world, out) = (&self.world, &self.out[..all]);
+        let layout = Layout::bytes(bytes as u64)?;
         let start = Instant::now();
+        tick(true);
         for _ in 0..count {
             if world.rank() == 0 {
                 world.scope(|scope| {
+                    if mode.has_one_buffer() {
+                        return (0..messages).try_for_each(|_| scope.isend(1, DATA, &out[..bytes]).map(drop));
+                    }
                     out.chunks_exact(bytes).try_for_each(|message| scope.isend(1, DATA, message).map(drop))
                 })?;
                 world.recv(1, DATA, &mut [0u8; 0])?;
+                tick(false);
+            } else if mode.has_one_buffer() {
+                let into = self.into[..bytes].as_mut_ptr();
+                world.scope(|scope| {
+                    (0..messages).try_for_each(|_| {
+                        // SAFETY: the buffer lives longer than the scope, and nobody else uses it meanwhile. Several
+                        // receives write plain bytes to it, by pointers, in any order, and nobody reads them, as in
+                        // other libraries' benchmarks.
+                        let view = unsafe { ViewMut::at(into, &layout) }?;
+                        scope.irecv_view(0, DATA, view).map(drop)
+                    })
+                })?;
+                world.send(0, DATA, &[0u8; 0])?;
             } else {
                 let into = &mut self.into[..all];
                 world.scope(|scope| {
@@ -429,6 +536,11 @@ impl Pair {
         }
         Ok(start.elapsed().as_nanos() as f64)
     }
+}
+
+/// The better one of two values of a mode.
+fn better(mode: Mode, one: f64, other: f64) -> f64 {
+    if mode.unit() == Unit::Nanos { one.min(other) } else { one.max(other) }
 }
 
 /// Converts `count` windows in `nanos` nanoseconds to the mode's unit.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::percentiles::Percentiles;
 use super::plan::{Mode, Size, Unit};
 
 /// Largest relative difference between the bounces before and after a repetition. If they differ more, the machine has
@@ -80,6 +81,9 @@ pub struct Row {
     pub steady: usize,
     /// Number of repetitions in total.
     pub tried: usize,
+    /// Times of single operations in all repetitions: half a round trip, a one-sided operation, or for a stream a message,
+    /// on average over each window.
+    pub percentiles: Option<Percentiles>,
 }
 
 impl Row {
@@ -98,6 +102,7 @@ impl Row {
             bounce: middle(&|repetition| repetition.bounces.iter().sum::<f64>() / 2.0),
             steady: steady.len(),
             tried: all.len(),
+            percentiles: None,
         })
     }
 
@@ -109,7 +114,7 @@ impl Row {
     /// The line of `--json`.
     pub fn json(&self) -> String {
         format!(
-            r#"{{"transport":"{}","mode":"{}","bytes":{},"value":{},"unit":"{}","limit":{},"ratio":{}}}"#,
+            r#"{{"transport":"{}","mode":"{}","bytes":{},"value":{},"unit":"{}","limit":{},"ratio":{}{}}}"#,
             self.transport,
             self.mode,
             self.size.0,
@@ -117,8 +122,39 @@ impl Row {
             self.mode.unit().name(),
             digits(self.limit),
             digits(self.ratio()),
+            self.times().map(|(name, nanos)| format!(r#","{name}":{nanos}"#)).collect::<String>(),
         )
     }
+
+    /// The first line of `--csv`.
+    pub fn csv_header() -> String {
+        let times = Percentiles::NAMES.map(|name| format!(",{}", key(name))).concat();
+        format!("transport,mode,bytes,value,unit,limit,ratio{times},bounce_ns,steady,repetitions")
+    }
+
+    /// The line of `--csv`. No field needs quotes.
+    pub fn csv(&self) -> String {
+        let Self { transport, mode, size, bounce, steady, tried, .. } = self;
+        let (value, limit, ratio) = (digits(self.value), digits(self.limit), digits(self.ratio()));
+        let times: String = self.times().map(|(_, nanos)| format!(",{nanos}")).collect();
+        let unit = mode.unit().name();
+        format!(
+            "{transport},{mode},{},{value},{unit},{limit},{ratio}{times},{},{steady},{tried}",
+            size.0,
+            digits(*bounce)
+        )
+    }
+
+    /// The percentiles with their keys.
+    fn times(&self) -> impl Iterator<Item = (String, String)> {
+        let nanos = self.percentiles.map_or([f64::NAN; 5], |percentiles| percentiles.nanos);
+        Percentiles::NAMES.into_iter().zip(nanos).map(|(name, nanos)| (key(name), digits(nanos)))
+    }
+}
+
+/// The key of a percentile in files, such as `p999_ns` for `p99.9`.
+fn key(name: &str) -> String {
+    format!("{}_ns", name.replace('.', ""))
 }
 
 /// Formats a number with six significant digits.
@@ -180,11 +216,23 @@ mod tests {
 
     #[test]
     fn a_line_of_json_has_the_keys_that_scripts_rely_on() {
-        let row = Row::of(&[repetition(100.0, [60.0, 60.0])]).unwrap();
+        let mut row = Row::of(&[repetition(100.0, [60.0, 60.0])]).unwrap();
+        row.percentiles = Some(Percentiles { nanos: [1.0, 20.0, 300.0, 4000.0, 50_000.0] });
         assert_eq!(
             row.json(),
-            r#"{"transport":"sm","mode":"latency","bytes":8,"value":100.000,"unit":"ns","limit":50.0000,"ratio":2.00000}"#
+            concat!(
+                r#"{"transport":"sm","mode":"latency","bytes":8,"value":100.000,"unit":"ns","limit":50.0000,"ratio":2.00000,"#,
+                r#""p50_ns":1.00000,"p90_ns":20.0000,"p99_ns":300.000,"p999_ns":4000.00,"max_ns":50000.0}"#
+            )
         );
+        assert_eq!(
+            Row::csv_header(),
+            "transport,mode,bytes,value,unit,limit,ratio,p50_ns,p90_ns,p99_ns,p999_ns,max_ns,bounce_ns,steady,repetitions"
+        );
+        let line = "sm,latency,8,100.000,ns,50.0000,2.00000,1.00000,20.0000,300.000,4000.00,50000.0,60.0000,1,1";
+        assert_eq!(row.csv(), line);
+        row.percentiles = None;
+        assert!(row.json().ends_with(r#""max_ns":null}"#), "{}", row.json());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The command line of `towline soak`.
 
+use crate::numbers::number;
+
 /// Run random jobs with faults of every kind, and check every message
 ///
 /// Without --sim it runs jobs of real processes, one after the other. Their ranks exchange a random mix of messages,
@@ -10,19 +12,19 @@
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Time in minutes for which jobs are started [default: 1]
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    #[arg(long, value_name = "MINUTES", value_parser = minutes, allow_negative_numbers = true)]
     pub minutes: Option<f64>,
     /// Number of jobs, whatever time they take
     #[arg(long, conflicts_with = "minutes", value_parser = clap::value_parser!(u64).range(1..))]
     pub jobs: Option<u64>,
     /// Number of ranks of each job
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=64))]
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 3, value_parser = number(2, 64))]
     pub ranks: u32,
     /// Transport between the ranks
     #[arg(long, default_value = "sm", value_parser = ["sm", "tcp", "udp"])]
     pub transport: String,
     /// Links to each peer [default: 3 for tcp, 1 for other transports]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, value_name = "K", value_parser = number(1, 8))]
     pub links: Option<u32>,
 
     /// Longest message in bytes [default: 1 MiB over udp, 4 MiB over other transports]
@@ -53,15 +55,15 @@ pub struct Arguments {
     #[arg(long, requires = "sim", conflicts_with_all = ["seeds", "from", "seed", "reliable"])]
     pub goodput: bool,
     /// Number of threads of the simulator [default: one for each processor]
-    #[arg(long, short = 'j', requires = "sim")]
-    pub threads: Option<usize>,
+    #[arg(long, short = 'j', requires = "sim", value_parser = number(1, 4096))]
+    pub threads: Option<u32>,
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
-    let minutes: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of minutes"))?;
+    let minutes: f64 = text.parse().map_err(|_| "it is not a number of minutes, such as 1.5".to_string())?;
     if minutes > 0.0 && minutes <= 1e6 {
         Ok(minutes)
     } else {
-        Err("the time must be above 0 and at most 1000000 minutes".into())
+        Err("it is not a time to run jobs for; possible: above 0, and at most 1000000 minutes".into())
     }
 }

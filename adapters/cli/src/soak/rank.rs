@@ -612,7 +612,7 @@ impl<L: Threads + MayOwn<Vec<u8>>> Rank<L> {
         match world.finish() {
             Ok(()) => {}
             // If a rank is dead, the collective `finish` fails.
-            Err(towline::SetupError::Finish { .. }) if dead => {}
+            Err(towline::SetupError::LostRanks { .. } | towline::SetupError::Finish { .. }) if dead => {}
             Err(why) => return Err(why.into()),
         }
         report_line(format!("over {own}"));

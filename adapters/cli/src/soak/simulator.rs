@@ -36,7 +36,8 @@ fn many(arguments: &Arguments, family: Family) -> ExitCode {
     let style = ProgressStyle::with_template("{elapsed} {wide_bar} {pos}/{len} seeds {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let from = arguments.from.unwrap_or(0);
-    let threads = arguments.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
+    let threads = arguments.threads.map(|threads| threads as usize);
+    let threads = threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from));
     let total = soak(family, from..from.saturating_add(arguments.seeds), threads, |total| {
         bar.set_position(total.seeds);
         if !total.failures.is_empty() {

@@ -14,3 +14,34 @@ pub fn write(path: &Path, script: &str) {
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
 }
+
+/// A directory for one test, with a hosts file and a remote shell that runs everything on this host. It is removed with
+/// this value.
+#[allow(dead_code, reason = "not every test program needs it")]
+pub struct Folder(pub std::path::PathBuf);
+
+#[allow(dead_code, reason = "not every test program needs it")]
+impl Folder {
+    pub fn new(name: &str, hosts: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hosts"), hosts).unwrap();
+        write(&folder.join("rsh"), "#!/bin/sh\nshift; exec \"$@\"\n");
+        Self(folder)
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().into()
+    }
+
+    /// The options for a job on the hosts of the file.
+    pub fn hosts(&self) -> [String; 4] {
+        ["--hosts".into(), self.path("hosts"), "--rsh".into(), self.path("rsh")]
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,7 +1,7 @@
 //! A communicator's handle to its context. It translates between the engine's peers and the communicator's ranks.
 
 use towline_core::mtl::{Comm, Failure, Refusal};
-use towline_core::rail::Peer;
+use towline_core::rail::{Lost, Peer};
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;
@@ -11,6 +11,11 @@ use crate::threads::lock::EngineLock;
 use crate::values::address::Address;
 use crate::values::message::Status;
 
+/// The context id of the communicator of all ranks.
+pub(crate) const WORLD_ID: u32 = 1;
+/// The context id of the communicator of all contexts of all ranks. Communicators that are made later have higher ids.
+pub(crate) const ALL_CONTEXTS_ID: u32 = 2;
+
 /// A communicator in a context.
 pub(crate) struct CommHandle<L: Sharing> {
     pub context: L::Ref<ContextState<L>>,
@@ -19,6 +24,8 @@ pub(crate) struct CommHandle<L: Sharing> {
     pub size: u32,
     /// The peers of these ranks.
     pub rank_map: RankMap,
+    /// The communicator lives as long as the world: a rank that refuses its messages has finished.
+    pub lasting: bool,
 }
 
 /// Which peer a rank of a communicator is.
@@ -116,10 +123,14 @@ impl<L: Sharing> CommHandle<L> {
                 delivered: status.delivered,
             },
             Failure::Cancelled => Error::Cancelled,
-            Failure::PeerFailed(peer) => Error::PeerFailed { rank: rank(peer) },
+            Failure::PeerFailed(peer) => self.failed(engine, peer),
+            Failure::PeerClosed { peer, tag, bytes } => self.finished(engine, peer, Some(tag), bytes),
             Failure::Restarted(peer) => Error::Restarted { rank: rank(peer) },
             Failure::NotReady(peer) => Error::NotReady { rank: rank(peer) },
-            Failure::NoCommunicator(peer) => Error::NoCommunicator { rank: rank(peer) },
+            Failure::NoCommunicator(status) if self.lasting => {
+                self.finished(engine, status.peer, Some(status.tag), Some(status.received))
+            }
+            Failure::NoCommunicator(status) => Error::NoCommunicator { rank: rank(status.peer) },
             _ => Error::Finished,
         }
     }
@@ -129,7 +140,36 @@ impl<L: Sharing> CommHandle<L> {
     pub fn peer_lost(&self, engine: &Engine, peer: Peer) -> Error {
         let rank = self.rank_of(engine, peer);
         let restarted = engine.mtl.excluded(self.comm, towline_core::mtl::Source::Rank(rank)).is_some();
-        if restarted { Error::Restarted { rank } } else { Error::PeerFailed { rank } }
+        match engine.mtl.why_lost(peer) {
+            _ if restarted => Error::Restarted { rank },
+            Some(Lost::Closed) => self.finished(engine, peer, None, None),
+            _ => self.failed(engine, peer),
+        }
+    }
+
+    /// The error for a peer that failed. The launcher learns of it.
+    #[cold]
+    pub fn failed(&self, engine: &Engine, peer: Peer) -> Error {
+        let rank = self.rank_of(engine, peer);
+        if engine.mtl.why_lost(peer) == Some(Lost::NoRoom) {
+            engine.warn(); // the program may end before this rank is idle
+            return Error::NoSharedMemory { rank };
+        }
+        self.note_lost(peer);
+        Error::PeerFailed { rank }
+    }
+
+    /// The error for a peer that has ended normally. The launcher learns of it.
+    #[cold]
+    fn finished(&self, engine: &Engine, peer: Peer, tag: Option<u32>, bytes: Option<u64>) -> Error {
+        self.note_lost(peer);
+        let tag = tag.filter(|tag| *tag != towline_core::pml::matching::ANY);
+        Error::PeerFinished { rank: self.rank_of(engine, peer), tag, bytes }
+    }
+
+    fn note_lost(&self, peer: Peer) {
+        let grid = self.context.grid;
+        self.context.launcher.note_lost_peer(grid.address(grid.number_of(peer)).rank);
     }
 
     /// The error for an operation with rank `other` that the engine did not accept.
@@ -137,9 +177,8 @@ impl<L: Sharing> CommHandle<L> {
     pub fn refusal(&self, engine: &Engine, refusal: Refusal, other: Option<u32>) -> Error {
         match (refusal, other) {
             (Refusal::Busy, _) => Error::Busy,
-            (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => {
-                Error::PeerFailed { rank: self.rank_of(engine, peer) }
-            }
+            (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => self.failed(engine, peer),
+            (Refusal::PeerClosed(peer), _) => self.finished(engine, peer, None, None),
             (Refusal::Restarted(peer), _) => Error::Restarted { rank: self.rank_of(engine, peer) },
             (_, Some(rank)) if rank >= self.size => Error::NoSuchRank { rank, size: self.size },
             _ => Error::Finished,

@@ -39,6 +39,11 @@ impl<L: Sharing> ContextState<L> {
         self.engine.run_callbacks();
     }
 
+    /// The number of this context among the peers of its engine.
+    pub fn own_peer(&self) -> Peer {
+        self.grid.peer(self.grid.own_number())
+    }
+
     /// Makes progress once. Returns how many events there were.
     pub fn progress(&self) -> u32 {
         let events = self.engine.lock().poll();

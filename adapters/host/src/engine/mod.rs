@@ -8,13 +8,14 @@ pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
 
 use towline_core::error::Blame;
-use towline_core::mtl::{Comm, CommError, Group, Mtl};
+use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl};
+use towline_core::pml::Rails as _;
 use towline_core::rma::Registration;
 use towline_core::time::{Duration, Instant};
 
 use crate::job::ended_contexts::EndedContexts;
 use crate::transports::memory::{Mapping, WindowMemory};
-use crate::transports::rails::RailSet;
+use crate::transports::rails::{AnyRail, RailSet};
 use crate::waiting::clock::Clock;
 use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
 use crate::waiting::wait_set::WaitSet;
@@ -38,10 +39,14 @@ pub(crate) struct Engine {
     pub wait_set: WaitSet,
     /// Some rail delays frames to send several at once, so the engine must be flushed.
     pub needs_flush: bool,
+    /// Requests for whose outcome other threads wait in a blocking call. Counted only where several threads use the engine.
+    pub awaited_requests: u32,
     /// `None` where the job has no other context.
     pub ended_contexts: Option<EndedContexts>,
     /// Turns in which something came; wraps.
     pub busy_turns: u32,
+    /// Links that went down, and peers that were lost, when warnings of the rails were last passed on; wraps.
+    pub losses_seen: u64,
     /// The lowest context id that the next communicator may get.
     pub next_context_id: u32,
     /// Communicators that are being made, for which a place is kept.
@@ -82,10 +87,7 @@ impl Engine {
             self.note_busy();
             return true;
         }
-        if idle.count() {
-            self.idle(idle, || true);
-        }
-        false
+        idle.count(&self.idle_policy) && self.idle(idle, || true)
     }
 
     /// A poll had an event. Ended contexts are still checked from time to time, since a thread may wait for one of them.
@@ -104,8 +106,45 @@ impl Engine {
         self.lose_ended_peer(now, Duration::from_nanos(0));
     }
 
+    /// Waits for spare rails as well once some peer uses one. To be called before each sleep: a wait set may be replaced.
+    fn wait_for_spares(&mut self) {
+        let rails = self.mtl.pml().rails_mut();
+        if !rails.uses_spares() {
+            return;
+        }
+        self.needs_flush |= rails.0.iter().any(|rail| matches!(rail, AnyRail::Udp(_)));
+        if let WaitSet::Futex(_) = self.wait_set {
+            let count = rails.count();
+            let wait_set = WaitSet::new(&mut rails.0, count);
+            self.wait_set = wait_set.unwrap_or_else(|why| {
+                log::warn!("waiting ranks sleep for short times only, since there is no wait handle: {why}");
+                WaitSet::Timer
+            });
+        } else {
+            self.wait_set.watch_spares(&rails.0);
+        }
+    }
+
+    /// Passes a warning of the rails on to the launcher, if a link went down or a peer was lost since the last time.
+    fn pass_warning_on(&mut self) {
+        let counters = self.mtl.counters();
+        let losses = counters.links_down.wrapping_add(counters.lost);
+        if losses != self.losses_seen {
+            self.losses_seen = losses;
+            self.warn();
+        }
+    }
+
+    /// Passes the warning of the rails on to the launcher, if there is one. The launcher prints it once.
+    pub fn warn(&self) {
+        if let Some((warning, ended)) = self.mtl.rails().warning().zip(self.ended_contexts.as_ref()) {
+            ended.warn(warning);
+        }
+    }
+
     /// Gives up one peer whose context has ended, if there is one, and returns true. `idle`: for how long nothing has come.
     pub fn lose_ended_peer(&mut self, now: Instant, idle: Duration) -> bool {
+        self.pass_warning_on();
         let Some((peer, why)) = self.ended_contexts.as_mut().and_then(|ended| ended.next(now, idle)) else {
             return false;
         };
@@ -113,30 +152,45 @@ impl Engine {
         true
     }
 
-    /// Nothing came for a while: yields, or sleeps if `may_sleep` agrees once all rails are armed.
+    /// Nothing came for a while: yields, or sleeps if `may_sleep` agrees once all rails are armed. Returns whether something came.
     #[cold]
-    pub fn idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) {
+    pub fn idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) -> bool {
         self.release_retired_windows();
         let now = self.clock.renew();
         if idle.restart_if_sent(self.frames_sent()) {
-            return;
+            return false;
         }
-        if idle.step(&self.idle_policy, now) != Step::Sleep || self.lose_ended_peer(now, idle.elapsed(now)) {
-            return;
+        match idle.step(&self.idle_policy, now) {
+            Step::Poll => return false,
+            Step::Yield => {
+                rustix::thread::sched_yield();
+                let after = self.clock.renew();
+                let came = self.mtl.progress(after) != 0;
+                self.idle_policy.note_yield(now, after, came);
+                if came {
+                    idle.reset();
+                }
+                return came;
+            }
+            Step::Sleep if self.lose_ended_peer(now, idle.elapsed(now)) => return false,
+            Step::Sleep => {}
         }
+        self.wait_for_spares();
         if let Some(most) = self.arm(idle.elapsed(now))
             && may_sleep()
         {
             self.wait_set.sleep(self.mtl.pml().rails_mut(), most, now);
             self.clock.renew();
         }
+        false
     }
 
     /// Arms the rails, after nothing came for `idle`. Returns how long to sleep at most, in nanoseconds; `None` where there is
     /// work.
     pub fn arm(&mut self, idle: Duration) -> Option<u64> {
         if self.mtl.pml().arm() {
-            Some(self.idle_policy.max_sleep())
+            let look = self.ended_contexts.as_ref().map_or(u64::MAX, EndedContexts::max_sleep);
+            Some(self.idle_policy.max_sleep().min(look))
         } else {
             blocked_sleep(idle).filter(|_| self.mtl.pml().arm_rails())
         }
@@ -144,7 +198,8 @@ impl Engine {
 
     /// When the first timer of a rail is due.
     pub fn poll_at(&self) -> Option<Instant> {
-        self.mtl.rails().0.iter().filter_map(towline_core::rail::Rail::poll_at).min()
+        let rails = self.mtl.rails();
+        rails.0.iter().take(rails.polled()).filter_map(towline_core::rail::Rail::poll_at).min()
     }
 
     /// Frames that were sent so far; wraps.
@@ -171,13 +226,22 @@ impl Engine {
                 Some(Pending::Waker(waker)) => return Some(Completed::Wake(waker)),
                 Some(Pending::Thread(notifier)) => return Some(Completed::Notify(notifier)),
                 Some(Pending::Buffer(buffer)) => {
-                    let _ = self.mtl.test(request); // it is complete, and its slot is free now
+                    self.pending.dropped -= u32::from(buffer.ends_by_itself);
+                    // It is complete, and its slot is free now. A receive that was dropped ends as cancelled.
+                    let outcome = self.mtl.test(request);
+                    let failed = matches!(outcome, Some(Err(why)) if why != Failure::Cancelled);
+                    self.pending.failed_sends = self.pending.failed_sends.wrapping_add(failed.into());
                     return Some(Completed::Free(buffer));
                 }
                 Some(Pending::Windows(_)) | None => {}
             }
         }
         None
+    }
+
+    /// Whether a request may become free without a further call by the calling thread.
+    pub fn may_free_requests(&mut self) -> bool {
+        self.pending.dropped != 0 || self.awaited_requests != 0 || self.mtl.pml().detached() != 0
     }
 
     /// The moment that is `millis` milliseconds from now.

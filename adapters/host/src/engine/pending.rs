@@ -10,6 +10,10 @@ use crate::waiting::notify::Notifier;
 #[derive(Default)]
 pub(crate) struct PendingTable {
     pub entries: HashMap<u64, Pending>,
+    /// Dropped sends that have failed; wraps.
+    pub failed_sends: u64,
+    /// Buffers among them whose operation ends by itself.
+    pub dropped: u32,
 }
 
 /// The action for one request when it completes.
@@ -69,6 +73,8 @@ impl Completed {
 pub(crate) struct DetachedBuffer {
     buffer: NonNull<()>,
     free: unsafe fn(NonNull<()>),
+    /// The operation ends without a further call by this context. Others are sends to this context itself.
+    pub ends_by_itself: bool,
 }
 
 impl DetachedBuffer {
@@ -76,14 +82,14 @@ impl DetachedBuffer {
     ///
     /// # Safety
     /// `buffer` came from a box, and nothing else frees it.
-    pub unsafe fn new<B>(buffer: NonNull<B>) -> Self {
+    pub unsafe fn new<B>(buffer: NonNull<B>, ends_by_itself: bool) -> Self {
         /// # Safety
         /// As for `DetachedBuffer::new`, and nothing uses the buffer any more.
         unsafe fn free<B>(buffer: NonNull<()>) {
             // SAFETY: `new` stored the address of a boxed `B` beside the function for `B`.
             drop(unsafe { Box::from_raw(buffer.cast::<B>().as_ptr()) });
         }
-        Self { buffer: buffer.cast(), free: free::<B> }
+        Self { buffer: buffer.cast(), free: free::<B>, ends_by_itself }
     }
 }
 

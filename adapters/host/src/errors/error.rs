@@ -19,7 +19,7 @@ use crate::values::shortage::Shortage;
 /// assert_eq!(error.to_string(), "there is no rank 9: the communicator has 1 (numbered from 0)");
 /// # Ok::<(), towline::SetupError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// As many operations are in progress as [`Config::requests`](crate::Config::requests) allows.
@@ -39,6 +39,22 @@ pub enum Error {
     PeerFailed {
         /// Which rank.
         rank: u32,
+    },
+    /// Shared memory has no room for messages between this rank and another one, and no other transport in use reaches that rank.
+    /// Both ranks get this error, and the other counts as lost.
+    NoSharedMemory {
+        /// Which rank.
+        rank: u32,
+    },
+    /// A rank has finished, or has [ended](crate::World#the-end) its world otherwise: it receives no further message, and sends
+    /// none. Messages that it had sent before are received nevertheless.
+    PeerFinished {
+        /// Which rank.
+        rank: u32,
+        /// The tag of the message that was to be sent, or for which the receive waited. `None` for any tag.
+        tag: Option<u32>,
+        /// The length in bytes of the message that was to be sent. `None` for a receive or probe.
+        bytes: Option<u64>,
     },
     /// A rank was restarted, and the communicator was made before: the new process is not in it. Drop the communicator, and make
     /// a new one with all ranks.
@@ -86,6 +102,8 @@ pub enum Error {
     OutOfBuffer(BoundsError),
     /// A layout contains some bytes twice, so nothing can be received into it.
     Overlap,
+    /// Whether a layout contains some bytes twice could not be decided in a bounded time, so nothing can be received into it.
+    UndecidedOverlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
     /// A communicator cannot be made, for a reason at this rank. The other ranks get [`NoRoom`](Self::NoRoom).
@@ -130,6 +148,23 @@ pub enum Error {
     OutOfWindow {
         /// The rank whose part it is.
         rank: u32,
+        /// The first byte of the operation.
+        offset: u64,
+        /// How many bytes it accesses.
+        bytes: u64,
+        /// The length of the rank's part in bytes.
+        len: u64,
+    },
+    /// The offset of an atomic operation is not a multiple of the size of its words.
+    Unaligned {
+        /// The rank whose part it is.
+        rank: u32,
+        /// The offset in bytes.
+        offset: u64,
+        /// The size of a word in bytes.
+        word: u64,
+        /// The length of the rank's part in bytes.
+        len: u64,
     },
     /// A rank refused a one-sided operation on its part of a window.
     Refused {
@@ -138,21 +173,40 @@ pub enum Error {
         /// Why.
         why: Denied,
     },
-    /// There is no such atomic operation on words of this type, or the offset is not a multiple of their size.
-    NoSuchOperation,
+    /// There is no such atomic operation on words of this type.
+    NoSuchOperation {
+        /// The operation: an [`AtomicOp`](crate::AtomicOp), or `CompareAndSwap`.
+        operation: &'static str,
+        /// The type of the words.
+        word: &'static str,
+    },
 }
 
 impl Error {
+    /// Adds the message that was to be sent to the error of a refused send.
+    pub(crate) fn of_message(self, sent_tag: u32, len: u64) -> Self {
+        match self {
+            Self::PeerFinished { rank, .. } => Self::PeerFinished { rank, tag: Some(sent_tag), bytes: Some(len) },
+            other => other,
+        }
+    }
+
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::NoMemory { .. } | Self::NoWindow { .. } | Self::NoRoom { .. } => Blame::Resource,
-            Self::Communicator(CommError::Full) => Blame::Resource,
+            Self::Busy
+            | Self::NoMemory { .. }
+            | Self::NoSharedMemory { .. }
+            | Self::NoWindow { .. }
+            | Self::NoRoom { .. }
+            | Self::Communicator(CommError::Full) => Blame::Resource,
             Self::NoPart { .. }
             | Self::PeerFailed { .. }
+            | Self::PeerFinished { .. }
             | Self::Restarted { .. }
-            | Self::NoCommunicator { .. }
-            | Self::Refused { .. } => Blame::Peer,
+            | Self::NoCommunicator { .. } => Blame::Peer,
+            // The owner dropped the memory. The rights and the limits of a part are known to the caller.
+            Self::Refused { why: Denied::NoMemory, .. } => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -181,6 +235,28 @@ impl fmt::Display for Error {
                 f,
                 "rank {rank} was lost: it ended, or no connection to it is left. See its output for the reason"
             ),
+            Self::NoSharedMemory { rank } => write!(
+                f,
+                "there is no room in shared memory for messages to or from rank {rank}, and no other transport is in use: add tcp \
+                 (TOWLINE_TRANSPORTS=sm,tcp), enlarge the file system (for a container: `--shm-size`) or choose another one \
+                 (TOWLINE_SM_DIRECTORY), or raise the limit of file sizes (ulimit -f). The warning of the launcher says how much is \
+                 needed"
+            ),
+            Self::PeerFinished { rank, tag, bytes } => {
+                let with_tag = tag.map_or_else(String::new, |tag| format!(" with tag {tag}"));
+                match bytes {
+                    Some(bytes) => write!(
+                        f,
+                        "rank {rank} has finished, and has not received the message of {bytes} bytes{with_tag}: have it receive the \
+                         message before it finishes, or do not send it"
+                    ),
+                    None => write!(
+                        f,
+                        "rank {rank} has finished, and has sent no further message{with_tag}: have it send one before it finishes, or \
+                         do not wait for it"
+                    ),
+                }
+            }
             Self::Restarted { rank } => write!(
                 f,
                 "rank {rank} was restarted after this communicator was made, and its new process is not in it: make the communicator \
@@ -197,7 +273,7 @@ impl fmt::Display for Error {
             ),
             Self::InProgress => f.write_str("the persistent operation was started already: call its `wait` before it is started again"),
             Self::NotStarted => f.write_str("the persistent operation was not started: call its `start` first"),
-            Self::Cancelled => f.write_str("the receive was cancelled by this program"),
+            Self::Cancelled => f.write_str("the operation was cancelled by this program"),
             Self::NotReady { rank } => write!(
                 f,
                 "rank {rank} had no posted receive for a ready send: post the receive first, or send in standard mode"
@@ -212,6 +288,11 @@ impl fmt::Display for Error {
             Self::Layout(why) => why.fmt(f),
             Self::OutOfBuffer(why) => why.fmt(f),
             Self::Overlap => f.write_str("the layout contains some bytes twice, so nothing can be received into it: use one without overlaps"),
+            Self::UndecidedOverlap => f.write_str(
+                "it would take too long to check whether the layout contains some bytes twice, as its interlaced parts have many \
+                 different strides, so nothing can be received into it: list its runs of bytes with `Piece::bytes`, for which the \
+                 check is quick, or receive into contiguous memory",
+            ),
             Self::OnAccelerator => f.write_str(
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),
@@ -236,17 +317,37 @@ impl fmt::Display for Error {
                 "rank {rank} could not take part in a collective operation, because of an error there or at a further rank: see the \
                  errors of the other ranks"
             ),
-            Self::OutOfWindow { rank } => write!(f, "the operation reaches beyond rank {rank}'s part of the window: see `Window::len`"),
+            Self::OutOfWindow { rank, offset, bytes, len } => write!(
+                f,
+                "an operation on {bytes} bytes from offset {offset} on reaches beyond rank {rank}'s part of the window, which has \
+                 {len} bytes: stay within `Window::len`, or make a larger window"
+            ),
+            Self::Unaligned { rank, offset, word, len } => write!(
+                f,
+                "an atomic operation on a word of {word} bytes at offset {offset} of rank {rank}'s part of the window, which has \
+                 {len} bytes, is impossible: use an offset that is a multiple of {word}"
+            ),
+            Self::Refused { rank, why: Denied::NoRight } => write!(
+                f,
+                "this program began an operation on rank {rank}'s part of the window without the right for it: use an operation that \
+                 the rank allows, or have the rank allow it in `window_with`"
+            ),
+            Self::Refused { rank, why: Denied::NoMemory } => write!(
+                f,
+                "rank {rank} has dropped its part of the window: have all ranks end the window together by `Window::close`"
+            ),
             Self::Refused { rank, why } => write!(f, "rank {rank} refused a one-sided operation: {why}"),
-            Self::NoSuchOperation => f.write_str(
-                "there is no such atomic operation on words of this type, or the offset is not a multiple of their size: use another \
-                 operation or offset",
+            Self::NoSuchOperation { operation, word } => write!(
+                f,
+                "there is no atomic operation {operation} on words of type {word}: use words of another type, or another operation"
             ),
         }
     }
 }
 
 impl std::error::Error for Error {}
+
+towline_core::debug_as_display!(Error);
 
 impl From<LayoutError> for Error {
     fn from(why: LayoutError) -> Self {
@@ -283,9 +384,10 @@ impl<B> fmt::Display for Failed<B> {
     }
 }
 
+/// The text of [`Display`](fmt::Display), since `main` prints an error this way.
 impl<B> fmt::Debug for Failed<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failed").field("error", &self.error).finish_non_exhaustive()
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -15,7 +15,7 @@ use towline_core::error::Blame;
 /// assert_eq!(error, RejoinError::NoSuchRank { rank: 7, size: 1 });
 /// # Ok::<(), towline::SetupError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejoinError {
     /// The world has no such rank.
@@ -80,3 +80,5 @@ impl fmt::Display for RejoinError {
 }
 
 impl std::error::Error for RejoinError {}
+
+towline_core::debug_as_display!(RejoinError);

@@ -1,6 +1,5 @@
 //! Errors of the set-up and of the end of a world.
 
-use std::ops::RangeInclusive;
 use std::{fmt, io};
 
 use towline_bootstrap as bootstrap;
@@ -8,6 +7,8 @@ use towline_core::arena::OutOfMemory;
 use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
 use towline_core::pml::{self, TooFew};
+use towline_net::advice;
+use towline_settings::InvalidSetting;
 
 /// The largest number of contexts in a job, all ranks together.
 pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
@@ -16,38 +17,23 @@ pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 ///
 /// ```
 /// let error = towline::Builder::new().transports("pigeon").build().unwrap_err();
-/// assert_eq!(error.to_string(), "there is no transport `pigeon`: choose among sm, tcp, udp and verbs");
+/// assert!(error.to_string().starts_with("TOWLINE_TRANSPORTS: `pigeon`, which the program has set, is not a known transport"));
 /// ```
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
     /// The exchange with the launcher failed.
     Bootstrap(bootstrap::Error),
-    /// An environment variable has an invalid value.
-    Variable {
-        /// Its name.
-        variable: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// A setting is out of range.
-    OutOfRange {
-        /// The environment variable of the setting. The program may have set it instead.
-        variable: &'static str,
-        /// Its value.
-        value: u32,
-        /// The valid range.
-        range: RangeInclusive<u32>,
-    },
-    /// There is no transport of this name.
-    UnknownTransport(String),
+    /// The value of a setting cannot be kept. The user or the program that has set it has to correct it.
+    Setting(InvalidSetting),
     /// A transport that was asked for does not work here.
     Transport {
         /// Its name.
         name: String,
-        /// The transport's error.
+        /// The transport's error, and what asks for the transport.
         why: String,
     },
+    /// [`Config::strict`](crate::Config::strict) is set, and there is a warning.
+    Warning(String),
     /// The card of a rank is missing or malformed.
     Card {
         /// Which rank.
@@ -72,6 +58,11 @@ pub enum SetupError {
         ranks: u32,
         /// How many contexts each rank asked for.
         contexts: u32,
+    },
+    /// This process has joined the job before, as the rank that is named. A second [`init`](crate::init), for example.
+    AlreadyJoined {
+        /// The rank.
+        rank: u32,
     },
     /// A rail of the program's own serves one context, but the program asked for several contexts or threads.
     CustomRail,
@@ -99,7 +90,19 @@ pub enum SetupError {
     World(CommError),
     /// Some ranks did not finish in time: they still wait for messages, or never called [`World::finish`](crate::World::finish).
     Finish {
-        /// How long this rank waited, in milliseconds.
+        /// How long this rank has waited, in milliseconds.
+        waited_ms: u64,
+    },
+    /// Ranks were lost before they had finished, as far as this rank has noticed.
+    LostRanks {
+        /// Which ranks.
+        ranks: Vec<u32>,
+        /// How long this rank has waited in [`World::finish`](crate::World::finish), in milliseconds.
+        waited_ms: u64,
+    },
+    /// All other ranks have finished, but messages of this rank have not all been sent: no rank has received them.
+    Unsent {
+        /// How long this rank has waited, in milliseconds.
         waited_ms: u64,
     },
 }
@@ -108,16 +111,9 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bootstrap(why) => why.fmt(f),
-            Self::Variable { variable, value } => {
-                write!(f, "{variable}: `{value}` is not a valid value; `towline info` lists all settings")
-            }
-            Self::OutOfRange { variable, value, range } => {
-                write!(f, "{variable}: {value} is out of range, which is {} to {}", range.start(), range.end())
-            }
-            Self::UnknownTransport(name) => {
-                write!(f, "there is no transport `{name}`: choose among sm, tcp, udp and verbs")
-            }
+            Self::Setting(why) => why.fmt(f),
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
+            Self::Warning(warning) => write!(f, "{warning} (an error, since TOWLINE_STRICT is set)"),
             Self::Card { rank, why } => {
                 write!(f, "the card of rank {rank} is missing or malformed ({why}): run the same version on all ranks")
             }
@@ -128,6 +124,11 @@ impl fmt::Display for SetupError {
             Self::TooManyContexts { ranks, contexts } => write!(
                 f,
                 "{ranks} ranks with {contexts} contexts each are more than {MAX_ADDRESSES} contexts: ask for fewer contexts"
+            ),
+            Self::AlreadyJoined { rank } => write!(
+                f,
+                "this process has joined the job as rank {rank} before, and a process joins once: make several contexts by \
+                 `Builder::contexts`, one for each thread, or let all threads use one world of `Builder::threads(Multiple)`"
             ),
             Self::CustomRail => f.write_str(
                 "a rail of `Builder::rail` serves one context and one thread: use `Builder::rail_per_context`",
@@ -140,16 +141,34 @@ impl fmt::Display for SetupError {
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another transport, or check the network")
             }
-            Self::System(what, why) => write!(f, "the operating system refused to {what}: {why}"),
+            Self::System(what, why) => write!(f, "the operating system refused to {what}: {why}{}", advice(why)),
             Self::Memory(why) => {
                 write!(f, "{why}; or ask for fewer requests and units (TOWLINE_REQUESTS, TOWLINE_UNITS)")
             }
             Self::Limits(why) => why.fmt(f),
+            Self::World(CommError::Full) => {
+                f.write_str("there is no room for the communicator of all ranks: raise TOWLINE_COMMUNICATORS")
+            }
             Self::World(why) => why.fmt(f),
             Self::Finish { waited_ms } => write!(
                 f,
-                "some ranks did not finish within {waited_ms} ms: look for messages that no rank receives, or raise \
+                "some ranks had not finished after {waited_ms} ms: look for messages that no rank receives, or raise \
                  TOWLINE_FINISH_TIMEOUT_MS"
+            ),
+            Self::LostRanks { ranks, waited_ms } => {
+                let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+                let (s, were) = if ranks.len() == 1 { ("", "was") } else { ("s", "were") };
+                write!(
+                    f,
+                    "rank{s} {} {were} lost before all ranks had finished, which this rank noticed after {waited_ms} ms in `finish`: see \
+                     the output of the lost rank{s} for the reason",
+                    ranks.join(", ")
+                )
+            }
+            Self::Unsent { waited_ms } => write!(
+                f,
+                "messages of this rank could not be sent in {waited_ms} ms, since no rank receives them: look for sends without a \
+                 receive whose requests were dropped"
             ),
         }
     }
@@ -159,6 +178,7 @@ impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Bootstrap(why) => Some(why),
+            Self::Setting(why) => Some(why),
             Self::System(_, why) => Some(why),
             Self::Memory(why) => Some(why),
             Self::Limits(why) => Some(why),
@@ -166,6 +186,8 @@ impl std::error::Error for SetupError {
         }
     }
 }
+
+towline_core::debug_as_display!(SetupError);
 
 impl From<pml::SetUpError> for SetupError {
     fn from(why: pml::SetUpError) -> Self {
@@ -179,5 +201,11 @@ impl From<pml::SetUpError> for SetupError {
 impl From<bootstrap::Error> for SetupError {
     fn from(why: bootstrap::Error) -> Self {
         Self::Bootstrap(why)
+    }
+}
+
+impl From<InvalidSetting> for SetupError {
+    fn from(why: InvalidSetting) -> Self {
+        Self::Setting(why)
     }
 }

@@ -1,7 +1,7 @@
 //! The publications of a rank at its start: its number of contexts, its limits, and the cards of its rails.
 
 use towline_bootstrap::{Error, Job};
-use towline_core::btl::selection::{Candidate, Report, select};
+use towline_core::btl::selection::{Candidate, Report, Verdict, select};
 use towline_core::modex::{Component, Version};
 use towline_core::pml;
 use towline_core::rail::{Attributes, Capabilities, Peer, Rail, Unreachable};
@@ -144,7 +144,7 @@ pub(crate) fn choose_one(
         Candidate::new(name, exclusivity, capabilities - (Capabilities::PUT | Capabilities::GET))
     };
     let mut candidates: Vec<_> = rails.iter().map(candidate).collect();
-    select(&mut candidates, |index| match &mut rails[index] {
+    let ask = |rails: &mut [AnyRail], index: usize| match &mut rails[index] {
         AnyRail::Loopback(_) if address != grid.own => Err(Unreachable::OtherProcess),
         AnyRail::Loopback(rail) => {
             let card = rail.card().to_vec();
@@ -155,8 +155,26 @@ pub(crate) fn choose_one(
             let cards = job.card(&component(&names[index]), address.rank).map_err(|_| Unreachable::NoCard)?;
             rail.add_peer(peer, card_of(cards, address.index).ok_or(Unreachable::NoCard)?)
         }
-    });
+    };
+    select(&mut candidates, |index| ask(rails, index));
+    let uses_sm = (0..rails.len())
+        .any(|index| matches!(rails[index], AnyRail::Sm(_)) && candidates[index].for_messages().is_some());
+    if uses_sm {
+        // Shared memory may have no room for this peer later. Both sides choose the first rail in the order of the transports.
+        for index in 0..rails.len() {
+            let may_be = matches!(candidates[index].verdict, Verdict::Outranked { .. }) && is_spare(&rails[index]);
+            if may_be && let Ok(endpoint) = ask(rails, index) {
+                candidates[index].verdict = Verdict::Spare(endpoint);
+                break;
+            }
+        }
+    }
     candidates
+}
+
+/// Whether a rail can be a spare: a rail of the library that leaves the process.
+fn is_spare(rail: &AnyRail) -> bool {
+    !matches!(rail, AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Dyn(_))
 }
 
 /// Whether a rank has this number of contexts.

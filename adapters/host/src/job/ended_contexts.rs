@@ -19,6 +19,9 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(3000);
 /// How long the engine waits for a rail to report the loss itself. A rail does that only after it has read all frames that were
 /// sent before.
 const GRACE: Duration = Duration::from_millis(2000);
+/// The same for a context of this host that has left early, once nothing has come for that long: its last frames were in the
+/// kernel, or in shared memory, before the launcher was told.
+const LEFT_GRACE: Duration = Duration::from_millis(100);
 
 /// The ended contexts that one engine knows of.
 pub(crate) struct EndedContexts {
@@ -30,15 +33,34 @@ pub(crate) struct EndedContexts {
     ask_by: Option<Instant>,
     /// How many entries of the launcher's list of ended contexts were read.
     seen: usize,
-    /// Ended contexts that the engine has not given up yet, and when it does so.
+    /// Ended contexts that the engine has not given up yet, and when it learned of their end.
     due: Vec<(Instant, EndedContext)>,
+    /// The ranks of this host, as far as they are known.
+    local: Vec<u32>,
     /// The incarnation of each rank that the engine knows.
     incarnations: Vec<u32>,
 }
 
 impl EndedContexts {
     pub fn new(launcher: Arc<Launcher>, grid: Grid, incarnations: Vec<u32>) -> Self {
-        Self { launcher, grid, look_at: Instant::ZERO, ask_by: None, seen: 0, due: Vec::new(), incarnations }
+        let local = launcher.read(|job| job.local_ranks().map(<[u32]>::to_vec)).unwrap_or_default();
+        Self { launcher, grid, look_at: Instant::ZERO, ask_by: None, seen: 0, due: Vec::new(), local, incarnations }
+    }
+
+    /// How long a waiting engine may sleep, in nanoseconds: it must look again soon if it has learned of an end.
+    pub fn max_sleep(&self) -> u64 {
+        if self.due.is_empty() { u64::MAX } else { LEFT_GRACE.as_nanos() }
+    }
+
+    /// When an engine gives up a context of whose end it learned at `since`, if nothing has come for `idle`.
+    fn due_at(&self, since: Instant, ended: &EndedContext, idle: Duration) -> Instant {
+        let local = || self.local.contains(&self.grid.address(ended.number).rank);
+        since + if ended.left && idle >= LEFT_GRACE && local() { LEFT_GRACE } else { GRACE }
+    }
+
+    /// Passes a warning of the engine's rails on to the launcher.
+    pub fn warn(&self, text: &str) {
+        self.launcher.warn(text);
     }
 
     /// The incarnation of a rank that the engine knows.
@@ -66,9 +88,9 @@ impl EndedContexts {
             self.seen += ended.len();
             let own = self.grid.own_number();
             let others = ended.into_iter().filter(|ended| ended.number != own);
-            self.due.extend(others.map(|ended| (now + GRACE, ended)));
+            self.due.extend(others.map(|ended| (now, ended)));
         }
-        while let Some(at) = self.due.iter().position(|(due, _)| *due <= now) {
+        while let Some(at) = self.due.iter().position(|(since, ended)| self.due_at(*since, ended, idle) <= now) {
             let (_, ended) = self.due.swap_remove(at);
             // The rank may have been restarted and accepted meanwhile.
             if ended.incarnation >= self.incarnation(self.grid.address(ended.number).rank) {

@@ -14,7 +14,19 @@ use crate::values::address::{Address, Grid};
 const QUESTION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The connection to the launcher, behind a lock. For the launcher a rank is done when all contexts of its process are.
-pub(crate) struct Launcher(Mutex<LauncherState>);
+pub(crate) struct Launcher {
+    state: Mutex<LauncherState>,
+    lost_peers: Mutex<LostPeers>,
+}
+
+/// Ranks that were lost to operations of this process.
+#[derive(Default)]
+struct LostPeers {
+    /// All of them. The launcher is told of each once.
+    known: HashSet<u32>,
+    /// Those of which the launcher was not told yet.
+    untold: Vec<u32>,
+}
 
 struct LauncherState {
     job: Job,
@@ -31,6 +43,8 @@ struct LauncherState {
     rejoined: BTreeMap<u32, (u32, u32)>,
     /// When the launcher may be asked again.
     ask_at: Instant,
+    /// Whether a warning was passed on to the launcher.
+    warned: bool,
 }
 
 /// A context that has ended.
@@ -42,12 +56,14 @@ pub(crate) struct EndedContext {
     pub incarnation: u32,
     /// It did not finish normally.
     pub died: bool,
+    /// It left early, when all of its messages had been sent.
+    pub left: bool,
 }
 
 impl Launcher {
     /// For the contexts of a process. `grid` may be that of any of them.
     pub fn new(job: Job, grid: Grid) -> Self {
-        Self(Mutex::new(LauncherState {
+        let state = Mutex::new(LauncherState {
             job,
             grid,
             running_contexts: grid.contexts,
@@ -56,7 +72,9 @@ impl Launcher {
             restarted: BTreeMap::new(),
             rejoined: BTreeMap::new(),
             ask_at: Instant::now(),
-        }))
+            warned: false,
+        });
+        Self { state, lost_peers: Mutex::default() }
     }
 
     /// Records that a context finished normally. The last context of the process reports to the launcher that this rank is done.
@@ -66,15 +84,78 @@ impl Launcher {
         if state.running_contexts == 0 { state.job.finish() } else { state.report_ended(own, false) }
     }
 
+    /// Records that a context has left early, all of its messages having been sent. Other ranks learn of it at once. The last
+    /// context of the process reports to the launcher that this rank is done, unless it has `failed`.
+    pub fn leave(&self, own: Address, failed: bool) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.running_contexts = state.running_contexts.saturating_sub(1);
+        let last = state.running_contexts == 0;
+        if last && !failed {
+            return state.job.leave();
+        }
+        let incarnation = state.job.incarnation();
+        state.note_ended(own, incarnation, failed, true);
+        state.job.announce_leave((!last).then_some(own.index), failed)?;
+        if last { Ok(()) } else { state.job.part_ended(own.index, failed) }
+    }
+
+    /// Tells other ranks that a context leaves, although some of its messages have yet to be sent. [`leave`](Self::leave) follows.
+    pub fn announce_leave(&self, own: Address, failed: bool) -> Result<(), Error> {
+        let mut state = self.lock();
+        let last = state.running_contexts == 1;
+        state.job.announce_leave((!last).then_some(own.index), failed)
+    }
+
+    /// Records that an operation has failed because a rank was lost or had finished, and tells the launcher, once for each rank.
+    /// If this process fails later, the launcher looks for the cause at that rank. Does not wait for other threads that use the
+    /// connection: the next call tells the launcher then.
+    pub fn note_lost_peer(&self, rank: u32) {
+        let mut lost = self.lost_peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.known.insert(rank) {
+            lost.untold.push(rank);
+        }
+        drop(lost);
+        if let Ok(mut state) = self.state.try_lock() {
+            self.tell_lost_peers(&mut state);
+        }
+    }
+
+    fn tell_lost_peers(&self, state: &mut LauncherState) {
+        let mut lost = self.lost_peers.lock().unwrap_or_else(PoisonError::into_inner);
+        for rank in lost.untold.drain(..) {
+            // The launcher then misses a hint only.
+            let _ = state.job.lost_peer(rank);
+        }
+    }
+
+    /// Tells the launcher that the program of this rank fails, with the text of its error or panic.
+    pub fn report_failing(&self, panic: bool, text: &str) {
+        let mut state = self.lock();
+        self.tell_lost_peers(&mut state);
+        // The launcher also sees the end of the process.
+        let _ = state.job.failing(panic, text);
+    }
+
     /// Asks the launcher to end all ranks.
     pub fn abort(&self, code: i32, message: &str) -> Result<(), Error> {
-        self.lock().job.abort(code, message)
+        let mut state = self.lock();
+        self.tell_lost_peers(&mut state);
+        state.job.abort(code, message)
+    }
+
+    /// Has the launcher print a warning that shared memory lacks room, unless it has printed one for this job before.
+    pub fn warn(&self, text: &str) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.warned, true) {
+            let _ = state.job.warn(text); // without a launcher that can be reached, only the log has the warning
+        }
     }
 
     /// Reports that a context of this process was lost. If it is the only one, the launcher notices the end of the process
     /// anyway.
     pub fn report_lost(&self, own: Address) {
         let mut state = self.lock();
+        self.tell_lost_peers(&mut state);
         if state.grid.contexts > 1
             && let Err(why) = state.report_ended(own, true)
         {
@@ -129,7 +210,7 @@ impl Launcher {
     /// The contexts that have ended, without the first `seen` of them. `ask`: ask the launcher for more. Does not wait: the
     /// result is empty while another thread uses the connection, and the launcher's answer comes with a later call.
     pub fn ended(&self, seen: usize, ask: bool) -> Vec<EndedContext> {
-        let mut guard = match self.0.try_lock() {
+        let mut guard = match self.state.try_lock() {
             Ok(guard) => guard,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(std::sync::TryLockError::WouldBlock) => return Vec::new(),
@@ -147,40 +228,40 @@ impl Launcher {
 
     fn lock(&self) -> MutexGuard<'_, LauncherState> {
         // A thread that panicked while it held the lock left the state consistent: at most it has not sent everything.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LauncherState {
     /// Reports to the launcher that a context of this process has ended while others go on.
     fn report_ended(&mut self, own: Address, died: bool) -> Result<(), Error> {
-        self.note_ended(own, self.job.incarnation(), died);
+        self.note_ended(own, self.job.incarnation(), died, false);
         self.job.part_ended(own.index, died)
     }
 
     /// Reads the launcher's messages.
     fn read_messages(&mut self) {
-        while let Some(End { rank, part, incarnation, died }) = self.job.next_end() {
+        while let Some(End { rank, part, incarnation, died, left }) = self.job.next_end() {
             match part {
-                Some(index) => self.note_ended(Address { rank, index }, incarnation, died),
-                None => self.note_rank_ended(rank, incarnation, died),
+                Some(index) => self.note_ended(Address { rank, index }, incarnation, died, left),
+                None => self.note_rank_ended(rank, incarnation, died, left),
             }
         }
         while let Some((rank, incarnation)) = self.job.next_restart() {
             // The former process of a restarted rank has died, whether the launcher said so or not.
-            self.note_rank_ended(rank, incarnation.saturating_sub(1), true);
+            self.note_rank_ended(rank, incarnation.saturating_sub(1), true, false);
             self.restarted.insert(rank, incarnation);
         }
     }
 
-    fn note_rank_ended(&mut self, rank: u32, incarnation: u32, died: bool) {
-        (0..self.grid.contexts).for_each(|index| self.note_ended(Address { rank, index }, incarnation, died));
+    fn note_rank_ended(&mut self, rank: u32, incarnation: u32, died: bool, left: bool) {
+        (0..self.grid.contexts).for_each(|index| self.note_ended(Address { rank, index }, incarnation, died, left));
     }
 
-    fn note_ended(&mut self, address: Address, incarnation: u32, died: bool) {
+    fn note_ended(&mut self, address: Address, incarnation: u32, died: bool, left: bool) {
         let number = self.grid.number(address);
         if let Some(number) = number.filter(|number| self.ended_known.insert((*number, incarnation))) {
-            self.ended.push(EndedContext { number, incarnation, died });
+            self.ended.push(EndedContext { number, incarnation, died, left });
         }
     }
 

@@ -13,6 +13,8 @@
 //! | error | means |
 //! |---|---|
 //! | [`Error::PeerFailed`](crate::Error::PeerFailed) | the rank has ended, or no path to it is left. [`why_lost`](crate::Communicator::why_lost) gives the reason |
+//! | [`Error::PeerFinished`](crate::Error::PeerFinished) | the rank has finished, or has dropped its world: it receives nothing more, and sends nothing more. Messages that it had sent are received |
+//! | [`Error::NoSharedMemory`](crate::Error::NoSharedMemory) | shared memory has no room for messages to or from the rank, and no other transport is in use |
 //! | [`Error::Restarted`](crate::Error::Restarted) | the rank was started again after this communicator was made: make a new one |
 //!
 //! A receive or probe from [`Any`](crate::Any) source ends with `PeerFailed` once a rank of the communicator has died, until
@@ -43,6 +45,20 @@
 //! | ... and no connection to it was ever made; tcp and udp; also while a third rank is stopped | 2.7 to 3.1 s: ranks ask the launcher, idle ones more often |
 //! | ... over verbs, with 1 and 2 links (Soft-RoCE) | 2.5 to 5.2 of 5 s (`TOWLINE_PEER_TIMEOUT_MS`): its device does not answer any more |
 //! | a rank dies during a barrier, broadcast or split | as above; the call ends at all ranks, with `PeerFailed` at those that communicate with the dead rank in it |
+//!
+//! # A process leaves early
+//!
+//! A rank that drops its world without [`finish`](crate::World::finish), as `?` in `main` does, leaves the job early. This is no
+//! failure; the exit status of the process decides whether the launcher counts one.
+//!
+//! | case | what happens | noticed after |
+//! |---|---|---|
+//! | a rank leaves while others wait for a message from it; sm, tcp, udp | What it had sent is received. Then receives from it end with `PeerFinished`, and the other ranks go on | connected ranks at once; others up to 0.65 s, as the launcher tells them |
+//! | ... and a message that it has begun to send finds no receive | it waits half a second for the receive; then the message is lost | 0.5 to 0.65 s |
+//! | a rank sends a long or synchronous message to a rank that has finished, or has left | the send ends with `PeerFinished`, which names the tag and the length | at once |
+//! | a rank fails, and others fail because they lost it | the launcher names the first one as the cause, with its text, and the others in one line after it | it waits up to 2 s for the cause |
+//!
+//! These are the tests of `adapters/cli/tests/ends.rs`.
 //!
 //! # A process is restarted
 //!
@@ -116,9 +132,11 @@
 //! |---|---|
 //! | no file descriptor is left when a rank is killed, or stopped for long | The death is noticed, and the stopped rank does not count as dead: a socket is reserved for asking hosts |
 //! | no descriptor is left to connect, or to accept | the connection is tried again until `TOWLINE_TCP_CONNECT_TIMEOUT_MS`, then `PeerFailed` |
-//! | shared memory is full | an error that names the rank, at once; never a bus error |
+//! | shared memory is full, has no inode left, or files may not be long (`ulimit -f`); sm and tcp | Rings shrink. A pair of ranks that gets no ring uses tcp from then on. Everything arrives, and the launcher prints one warning for the job. Tested with 2 to 16 ranks, 4 KiB to 64 MiB, and messages of 1 B to 4 MiB |
+//! | the same, and only sm is named | both ranks of the pair get [`Error::NoSharedMemory`](crate::Error::NoSharedMemory), at once; never a bus error or a signal |
+//! | no descriptor is left to wake a rank that sleeps on its descriptor; sm | the descriptor that watches the peer's process is used for that, or the rank is woken when one is free |
 //! | the smallest rings, socket buffers and staging memory; pools of one entry | all messages arrive, more slowly |
-//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned |
+//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned; a blocking call first waits for operations that were dropped, or for which other threads wait |
 //!
 //! # Attacks
 //!

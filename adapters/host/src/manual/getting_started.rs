@@ -8,23 +8,26 @@
 //! # A job
 //!
 //! A *job* is a number of processes, the *ranks*, that are started together and know each other. Each rank has a number, from 0
-//! to size - 1. [`init`](crate::init) joins the job that the environment describes, and returns a [`World`](crate::World) when
-//! all ranks are up. A process that no launcher started is a job of one rank, so every example of this manual also runs alone.
+//! to size - 1. [`run`](crate::run) joins the job that the environment describes, and runs a closure in its
+//! [`World`](crate::World) when all ranks are up. A process that no launcher started is a job of one rank, so every example of
+//! this manual also runs alone.
 //!
 //! ```
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let world = towline::init()?;
-//!     let (rank, size) = (world.rank(), world.size());
-//!     let (previous, next) = ((rank + size - 1) % size, (rank + 1) % size);
+//! fn main() -> std::process::ExitCode {
+//!     towline::run(|world| {
+//!         let (rank, size) = (world.rank(), world.size());
+//!         let (previous, next) = ((rank + size - 1) % size, (rank + 1) % size);
 //!
-//!     let mut received = [0u32];
-//!     world.sendrecv(&[rank], next, 7, &mut received, previous, 7)?;
-//!     assert_eq!(received, [previous]);
-//!
-//!     world.finish()?;
-//!     Ok(())
+//!         let mut received = [0u32];
+//!         world.sendrecv(&[rank], next, 7, &mut received, previous, 7)?;
+//!         assert_eq!(received, [previous]);
+//!         Ok(())
+//!     })
 //! }
 //! ```
+//!
+//! [`Builder::run`](crate::Builder::run) does the same with settings of the program's own. A program may also make its world by
+//! [`init`](crate::init), and end it by [`finish`](crate::World::finish).
 //!
 //! # The launcher
 //!
@@ -49,9 +52,31 @@
 //! | `--keep-going` | the other ranks go on when one fails |
 //! | `--restart N` | a rank that was killed or failed is started again, at most N times |
 //! | `--no-prefix` | output passes unchanged |
+//! | `--tag-output` | each line begins with rank and stream, as with Open MPI |
+//! | `--output DIR` | the output of each rank goes to files `rank.N.out` and `rank.N.err` in a directory |
+//! | `--stdin RANK`, `all` or `none` | the ranks that read the launcher's standard input; without it, rank 0 |
+//! | `--map-by slot`, `core` or `node` | fill the hosts one after another, with at most one rank for each core, or in turns |
+//! | `--bind-to core` | each rank gets a core of its own |
 //!
-//! The exit status is 0 if all ranks ended well. Otherwise it is that of the first rank that failed (128 + n if signal n killed
-//! it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.
+//! Lines of different ranks never mix. A line above 64 MiB is split, and each further piece of it begins with `[3+]` instead of
+//! `[3]`.
+//!
+//! `towline doctor` checks what a job needs on this host, and with `--hosts FILE` on others: shared memory, limits, the right to
+//! copy between processes, interfaces, the clock, the remote shell, and a job over all hosts. It says what to change.
+//! `towline completions SHELL` prints completions, and `towline man DIR` writes manual pages.
+//!
+//! The exit status is 0 if all ranks ended well. Otherwise it is that of the rank that caused the failure (128 + n if signal n
+//! killed it), 124 after the time limit, 126 or 127 if the program cannot be started, and 2 if the job cannot begin.
+//!
+//! When a rank fails, others soon fail because they lost it. The launcher holds its report until it knows the cause, for two
+//! seconds at most. It names first a rank that a signal killed, or that failed although no other rank had failed before, with
+//! the text of the error or panic where [`run`](crate::run) was used. The ranks that failed as a consequence are in one line
+//! after it:
+//!
+//! ```text
+//! towline: rank 1 (pid 4242 on node0) exited with status 101: it panicked: the input makes no sense; ending the job
+//! towline: ranks 0 (status 1), 2 (status 1) failed as a consequence
+//! ```
 //!
 //! Other launchers can start ranks, too. They set the variables that [`bootstrap`](crate::bootstrap) lists: the rank's
 //! number, the size, the job's number and key, and the address of a server. Rank 0 can run that server itself. The threads of
@@ -59,13 +84,20 @@
 //!
 //! # The end of a job
 //!
-//! [`World::finish`](crate::World::finish) waits until all other ranks finish, too, and until the messages of this rank have
-//! left; it then tells the launcher that this rank is done. Dropping the world does the same, but cannot report an error. A
-//! rank that cannot go on must call [`World::abort`](crate::World::abort), since other ranks may be waiting for it. A rank
-//! that panics is treated like a rank that was killed.
+//! The closure of [`run`](crate::run) ends a rank in one of three ways:
 //!
-//! So a program that returns early on one rank only, for example because of an error, must abort. The examples of the crate
-//! do this:
+//! - It returns `Ok`. Then [`World::finish`](crate::World::finish) waits until all other ranks finish, too, and until the messages
+//!   of this rank have left.
+//! - It returns an error. Its text is printed at once, with the rank. What the rank has sent arrives; then it counts as failed for
+//!   the others. The rank ends with status 1, and the launcher ends the job.
+//! - It panics. The rank counts as killed.
+//!
+//! A program that calls [`init`](crate::init) calls `finish` itself. If it drops the world instead, as `?` in `main` does, the
+//! rank sends what it has sent before, waits for no other rank, and leaves. Other ranks that wait for it, or send to it, get
+//! [`Error::PeerFinished`](crate::Error::PeerFinished). Leaving is no failure: the exit status of the process decides. A rank that
+//! exits without the destructor of the world (`std::process::exit`) has failed, as its last messages may be lost.
+//!
+//! [`World::abort`](crate::World::abort) ends the whole job, with an exit status of the program's choice.
 //!
 //! ```no_run
 //! fn work(world: &towline::World) -> Result<(), towline::Error> {
@@ -74,7 +106,7 @@
 //!
 //! let world = towline::init()?;
 //! if let Err(why) = work(&world) {
-//!     world.abort(1, &format!("rank {}: {why}", world.rank())); // ends the job
+//!     world.abort(3, &format!("rank {}: {why}", world.rank())); // ends the job
 //! }
 //! world.finish()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -51,7 +51,10 @@
 //!
 //! - A layout that reaches out of its buffer: [`Error::OutOfBuffer`](crate::Error::OutOfBuffer).
 //! - A receive into a layout that names some bytes twice: [`Error::Overlap`](crate::Error::Overlap). Sending from one is
-//!   allowed.
+//!   allowed. The check is exact, also for parts that interlace, such as columns that are listed one by one. It takes a bounded
+//!   number of steps. A layout of hundreds of interlaced parts with different strides may need more:
+//!   [`Error::UndecidedOverlap`](crate::Error::UndecidedOverlap). Then list its runs of bytes with
+//!   [`Piece::bytes`](crate::Piece::bytes): that is always decided.
 //! - A layout whose sizes overflow, or that nests too deep: [`LayoutError`](crate::LayoutError).
 //! - A layout on an accelerator: [`Error::OnAccelerator`](crate::Error::OnAccelerator). The core moves memory of accelerators
 //!   (`towline_core::convertor::Accelerator`); this crate has no safe buffer for it yet.

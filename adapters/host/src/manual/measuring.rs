@@ -6,6 +6,8 @@
 //! cargo run --release -- perf                                  # sm and tcp, less than a minute
 //! towline perf --transport udp --sizes 8,64K,4M --repeat 9
 //! towline perf --transport sm --mode put,put-bandwidth,get,fetch-add,add-rate --sizes 8,64K,4M
+//! towline perf --mode bandwidth,bandwidth-one-buffer           # a buffer for each message, and one for all
+//! towline perf --hosts FILE --transport tcp,udp                # between the first two hosts of the file
 //! ```
 //!
 //! `towline perf` measures half a round trip, bandwidth and message rate between two pinned processes. Beside each figure it
@@ -13,12 +15,23 @@
 //!
 //! | transport | limit |
 //! |---|---|
-//! | `sm` | a cache line that goes back and forth, and bytes that are copied into and out of a ring |
+//! | `sm` | a cache line that goes back and forth; bytes that are copied twice (a ring) or once, whichever is faster |
 //! | `tcp`, `udp` | plain tcp sockets |
 //! | one-sided operations | the same operation by one process on shared memory, or a request and a reply over sockets |
 //!
-//! A repetition counts only if the limits for half a round trip before and after it differ by at most 10 %. `--json` writes
-//! all values, `--plot` draws a chart. Compare ratios rather than figures: a virtual machine changes its speed within
+//! In the modes `bandwidth` and `rate`, each message of a window has a buffer of its own, as in programs. `osu_bw` and
+//! `ucx_perftest` use one buffer for all messages, which stays in the processor's cache. The modes `bandwidth-one-buffer` and
+//! `rate-one-buffer` do the same. Compare figures of other libraries with these modes.
+//!
+//! Beside the median there are percentiles of single operations: 50, 90, 99, 99.9, and the maximum. Each operation is timed by
+//! itself for them, so each time contains one reading of the clock (`towline doctor` shows how long that takes). The time of a
+//! stream is that of a message, on average over each window.
+//!
+//! Between two hosts there is no common memory. The bounce is then half a round trip of one byte over a plain tcp socket, and the
+//! limits are those of plain tcp sockets.
+//!
+//! A repetition counts only if the limits for half a round trip before and after it differ by at most 10 %. `--json` and `--csv`
+//! write all values, `--plot` draws a chart. Compare ratios rather than figures: a virtual machine changes its speed within
 //! seconds, but a ratio to a limit, or to another library that is measured in turns, stays similar.
 //!
 //! # In the program

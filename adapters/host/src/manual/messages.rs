@@ -103,7 +103,7 @@
 //!
 //! If a message is longer than the receive's buffer, the part that fits is delivered, and the receive ends with
 //! [`Error::Truncated`](crate::Error::Truncated). A receive that has not matched can be
-//! [cancelled](crate::RecvRequest::cancel). Buffered, ready and complete sends exist in the core only (`towline_core::mtl`).
+//! [cancelled](crate::RecvRequest::cancel). A send can be [cancelled](crate::SendRequest::cancel) as long as it is held back. Buffered, ready and complete sends exist in the core only (`towline_core::mtl`).
 //!
 //! # Look before you receive
 //!

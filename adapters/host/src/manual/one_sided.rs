@@ -81,6 +81,12 @@
 //!
 //! A target that only computes does not serve active messages. Give it a [progress thread](crate::Builder::progress_thread).
 //!
+//! # Wrong arguments
+//!
+//! An operation that reaches beyond the rank's part ends with [`Error::OutOfWindow`](crate::Error::OutOfWindow), an atomic one at
+//! an offset that is not a multiple of its word with [`Error::Unaligned`](crate::Error::Unaligned), and one that words of the
+//! type do not have with [`Error::NoSuchOperation`](crate::Error::NoSuchOperation). Each has the offset, the lengths or the names.
+//!
 //! # Rights
 //!
 //! [`window_with`](crate::Communicator::window_with) gives other ranks fewer rights on this rank's part. An operation without

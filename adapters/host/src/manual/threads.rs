@@ -113,5 +113,9 @@
 //! # How a thread waits
 //!
 //! A waiting thread first polls (`TOWLINE_SPIN_US`), then yields the processor after each poll (`TOWLINE_YIELD_US`), then
-//! sleeps until a transport wakes it. Where ranks outnumber processors, a waiting thread skips the first phase and yields for
-//! a tenth of the time.
+//! sleeps until a transport wakes it. Where ranks have to share processors, a waiting thread skips the first phase. The ranks of a
+//! host compare their affinity masks at the start, so ranks that are bound to a processor each do not count as sharing.
+//!
+//! If other programs use the same processors, a yield gives them a time slice of some milliseconds. A thread notices that by the
+//! time that a yield takes, and sleeps instead of yielding for a while, from 0.1 s up to 6.4 s. It gets the processor back as soon as it
+//! is woken.

@@ -12,7 +12,8 @@
 //!
 //! Each rank publishes a *card* for each transport, which says where it can be reached. For each peer, the transports that
 //! reach it are ordered by *exclusivity*, as Open MPI's BTLs are: loopback, then sm, then verbs, then tcp and udp. Only
-//! transports of the highest exclusivity are used for that peer. If these are several rails, the first frames of messages go
+//! transports of the highest exclusivity are used for that peer. For ranks that sm reaches, the next transport is a *spare*: it is
+//! used if sm has no room. If these are several rails, the first frames of messages go
 //! round-robin over the rails of the lowest latency, and the rest of a long message is striped in proportion to bandwidth.
 //!
 //! To see the choice: `towline info` lists the transports that work here, and says which one would be chosen for ranks of
@@ -50,7 +51,20 @@
 //! processors are faster. A container's system call filter, Yama's `ptrace_scope` or another user namespace can forbid single
 //! copies. Each pair of ranks tests this, and the report says so. Waiting ranks sleep on a futex.
 //!
-//! If shared memory is full, the operation that needs it ends with an error that names the rank, never with a bus error.
+//! **Room.** A pair of ranks takes up to 656 KiB of `/dev/shm`: two rings in each direction, made with the first short frame and with
+//! the first long message. Containers often have 64 MB. Where the free room is less than all pairs of this host could take, rings
+//! shrink, from 256 to 64 KiB for long messages first, and in the end to 4 KiB each; so the settings of ring sizes are upper limits.
+//! Sixteen ranks communicate by sm in 64 MB.
+//!
+//! If a ring finds no room all the same (no bytes, no inode, the limit of file sizes, no descriptor), the two ranks use the
+//! next transport from then on, which is tcp by default. Nothing is lost, and the launcher prints one warning for the job: how much
+//! was needed, how much was free, and which setting helps. If no other transport was named, both ranks get
+//! [`Error::NoSharedMemory`](crate::Error::NoSharedMemory) at once. A rank that cannot even make its control segment (4 KiB) uses
+//! the other transports from the beginning. For that, ranks keep tcp's listening socket open. They do not poll it before it is
+//! needed.
+//!
+//! A limit on the size of files (`ulimit -f`) applies to rings, too. Rings shrink to it. Below 8 KiB sm does not work, and the memory
+//! of windows is not shared, so that the target serves peers.
 //!
 //! # tcp
 //!

@@ -11,6 +11,24 @@
 //! # Ok::<(), towline::SetupError>(())
 //! ```
 //!
+//! # Wrong settings
+//!
+//! A value that the environment or the program gives is kept, or is an error: [`SetupError::Setting`](crate::SetupError::Setting)
+//! names the variable, the value, the reason and the possible values. Most errors are found before a rank starts. Some depend on
+//! the machine of a rank, such as a directory that does not exist, or a buffer above a limit of the system. A setting with its
+//! default value adapts to the others: if `TOWLINE_TCP_EAGER_LIMIT_BYTES` is lower than the default of
+//! `TOWLINE_TCP_RENDEZVOUS_BYTES`, for example, fewer bytes are sent with a rendezvous header.
+//!
+//! There are two warnings, and each is printed once per job, by the launcher or by rank 0. If the program has a logger (crate
+//! `log`), rank 0 passes them to it.
+//!
+//! | warning | meaning |
+//! |---|---|
+//! | `TOWLINE_... is set, but this version of Towline has no such setting` | a misspelt name, or a setting of another version; the nearest name is suggested |
+//! | `transport ... does not work here, and is left out` | no user named the transport, and it fails for a reason that is no setting; the text has the reason and the ranks |
+//!
+//! With `TOWLINE_STRICT=true` both are errors. Variables whose names begin with `TOWLINE_TEST_` are never settings.
+//!
 //! # What to try first
 //!
 //! | goal | settings |
@@ -42,16 +60,17 @@
 //! | `TOWLINE_REQUESTS` | `65536` | Most operations in progress at a time; entries that were never used take no memory |
 //! | `TOWLINE_UNEXPECTED` | `0` | Envelopes for messages that arrive before their receive is posted, for all peers together; 0 for 128 for each peer, and at least 4096 |
 //! | `TOWLINE_UNITS` | `0` | Payload units for messages that arrive before their receive is posted, for all peers together; 0 for 32 for each peer, and at least 1024 |
-//! | `TOWLINE_UNIT_BYTES` | `65536` B | Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB |
+//! | `TOWLINE_UNIT_BYTES` | `65536` B | Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless this or `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB |
 //! | `TOWLINE_COMMUNICATORS` | `256` | Most communicators |
-//! | `TOWLINE_SPIN_US` | `50` us | How long a waiting rank polls, and yields the processor now and then; it does not poll if there are more ranks than processors |
-//! | `TOWLINE_YIELD_US` | `200` us | How long a waiting rank then yields the processor after each poll, before it sleeps; a tenth of this if there are more ranks than processors |
+//! | `TOWLINE_SPIN_US` | `50` us | How long a waiting rank polls, and yields the processor now and then, if no rank has to share its processor |
+//! | `TOWLINE_YIELD_US` | `200` us | How long a waiting rank then yields the processor after each poll, before it sleeps; not where another program keeps the processor then |
 //! | `TOWLINE_IDLE_SLEEP_MS` | `500` ms | Longest sleep of a waiting rank, if nothing wakes it |
 //! | `TOWLINE_PROGRESS_THREAD` | `auto` | Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value |
 //! | `TOWLINE_UNWIND_TIMEOUT_MS` | `10000` ms | How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process |
 //! | `TOWLINE_ENCRYPT` | `between-hosts` | When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key |
 //! | `TOWLINE_CHECKSUM` | `false` | Whether frames of tcp have checksums of the library, beside those of the network; frames of udp always have them |
 //! | `TOWLINE_LINK_WINDOW` | `256` | Most unacknowledged frames to one peer, for each link with acknowledgements: a power of two from 4 to 1024 |
+//! | `TOWLINE_STRICT` | `false` | Whether warnings about the start of a job are errors: an unknown variable whose name begins with `TOWLINE_`, and a transport that is left out because it does not work |
 //!
 //! <!-- end -->
 //!
@@ -62,9 +81,9 @@
 //! | variable | default | effect |
 //! |---|---|---|
 //! | `TOWLINE_SM_DIRECTORY` | `/dev/shm` | File system in memory that holds the segments of sm |
-//! | `TOWLINE_SM_EAGER_RING_BYTES` | `65536` B | Ring of sm for eager frames, for each peer that is sent to: a power of two |
+//! | `TOWLINE_SM_EAGER_RING_BYTES` | `65536` B | Ring of sm for eager frames, for each peer that is sent to: a power of two; shorter where shared memory is short |
 //! | `TOWLINE_SM_EAGER_LIMIT_BYTES` | `8248` B | Longest eager frame of sm, with its header |
-//! | `TOWLINE_SM_BULK_RING_BYTES` | `0` B | Ring of sm for fragments of long messages, for each peer that is sent to: a power of two; 0 for 256 KiB, and for up to 4 MiB where there are more ranks than processors, so that there are fewer context switches |
+//! | `TOWLINE_SM_BULK_RING_BYTES` | `0` B | Ring of sm for fragments of long messages, for each peer that is sent to: a power of two; 0 for 256 KiB, and for up to 4 MiB where there are more ranks than processors, so that there are fewer context switches; shorter where shared memory is short |
 //! | `TOWLINE_SM_BULK_LIMIT_BYTES` | `16376` B | Longest fragment of a long message, with its header |
 //! | `TOWLINE_SM_SINGLE_COPY_BYTES` | `8192` B | The receiver reads messages of at least this length from the sender's memory through the kernel, in a single copy, where that works; 0 for none |
 //! | `TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES` | `1048576` B | Messages longer than this are copied through a ring, as the receiver makes no other progress during a single copy |

@@ -4,12 +4,13 @@ use std::fmt;
 use std::ops::Deref;
 
 use towline_core::convertor::Span;
-use towline_core::mtl::{Mode, Sending};
+use towline_core::mtl::{Mode, Refusal, Sending};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::context::handle::{CommHandle, RankMap};
+use crate::context::handle::{ALL_CONTEXTS_ID, CommHandle, RankMap};
 use crate::context::state::ContextState;
 use crate::errors::error::Error;
+use crate::operations::free_requests::wait_for_requests;
 use crate::operations::views::{View, ViewMut};
 use crate::threads::levels::{Single, Threads};
 use crate::threads::lock::{EngineGuard, EngineLock};
@@ -55,7 +56,8 @@ impl<L: Threads> Communicator<L> {
         rank_map: RankMap,
         context_id: u32,
     ) -> Self {
-        Self { handle: CommHandle { context, comm, size, rank_map }, rank, context_id }
+        let lasting = context_id <= ALL_CONTEXTS_ID;
+        Self { handle: CommHandle { context, comm, size, rank_map, lasting }, rank, context_id }
     }
 
     /// The rank of this context.
@@ -109,7 +111,9 @@ impl<L: Threads> Communicator<L> {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] and [`Error::NoSuchTag`]; [`Error::PeerFailed`] if the other rank was lost; [`Error::Restarted`] if
-    /// it was restarted since the communicator was made; [`Error::Busy`] if too many operations are in progress.
+    /// it was restarted since the communicator was made; [`Error::Busy`] if as many operations are in progress as
+    /// [`Config::requests`](crate::Config::requests) allows. As long as one of these may end without a further call by this
+    /// thread, because it was dropped or another thread waits for it, the send waits for that instead.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -300,8 +304,38 @@ impl<L: Threads> Communicator<L> {
                 self.handle.context.run_callbacks();
                 outcome
             }
-            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest))),
+            Err(Refusal::Busy) => {
+                drop(engine);
+                // SAFETY: the caller's promise.
+                unsafe { self.send_when_free(dest, tag, mode, data) }
+            }
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest)).of_message(tag, data.len())),
         }
+    }
+
+    /// As `send_span`, after a wait for a free request.
+    ///
+    /// # Safety
+    /// As for `send_span`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn send_when_free(&self, dest: u32, tag: u32, mode: Mode, data: Span) -> Result<(), Error> {
+        let mut engine = wait_for_requests(&self.handle, 1);
+        let sent = no_unwind(|| {
+            // SAFETY: the caller's promise; the request is waited for before this returns, and nothing unwinds.
+            Ok(match unsafe { engine.mtl.isend(self.handle.comm, dest, tag, mode, data) }? {
+                Sending::Complete => None,
+                Sending::Pending(request) => Some(engine.wait(request)),
+            })
+        });
+        let outcome = match sent {
+            Ok(None) => Ok(()),
+            Ok(Some(outcome)) => self.handle.outcome(&engine, outcome).map(|_| ()),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, Some(dest)).of_message(tag, data.len())),
+        };
+        drop(engine);
+        self.handle.context.run_callbacks();
+        outcome
     }
 
     /// # Safety
@@ -334,8 +368,35 @@ impl<L: Threads> Communicator<L> {
                 self.handle.context.run_callbacks();
                 outcome
             }
+            Err(Refusal::Busy) => {
+                drop(engine);
+                // SAFETY: the caller's promise.
+                unsafe { self.recv_when_free(source, tag, sink) }
+            }
             Err(refusal) => Err(self.handle.refusal(&engine, refusal, source.rank())),
         }
+    }
+
+    /// As `recv_span_unchecked`, after a wait for a free request.
+    ///
+    /// # Safety
+    /// As for `recv_span`.
+    #[cold]
+    #[inline(never)]
+    unsafe fn recv_when_free(&self, source: Source, tag: Tag, sink: Span) -> Result<Status, Error> {
+        let mut engine = wait_for_requests(&self.handle, 1);
+        let received = no_unwind(|| {
+            // SAFETY: the caller's promise; the request is waited for before this returns, and nothing unwinds.
+            let request = unsafe { engine.mtl.irecv(self.handle.comm, source.core(), tag.core(), sink) }?;
+            Ok(engine.wait(request))
+        });
+        let outcome = match received {
+            Ok(outcome) => self.handle.outcome(&engine, outcome),
+            Err(refusal) => Err(self.handle.refusal(&engine, refusal, source.rank())),
+        };
+        drop(engine);
+        self.handle.context.run_callbacks();
+        outcome
     }
 
     /// Sends and receives at the same time. `cancels`: a send that fails cancels the receive.
@@ -354,6 +415,11 @@ impl<L: Threads> Communicator<L> {
         cancels: bool,
     ) -> Result<Status, Error> {
         let mut guard = self.handle.context.engine.lock();
+        // While the receive is in progress, the send must not wait: the other side may do the same.
+        if guard.mtl.pml().free_requests() < 2 {
+            drop(guard);
+            guard = wait_for_requests(&self.handle, 2);
+        }
         let engine = &mut guard;
         let (comm, handle) = (self.handle.comm, &self.handle);
         let received = no_unwind(|| {
@@ -367,7 +433,7 @@ impl<L: Threads> Communicator<L> {
                     let outcome = engine.wait(request);
                     handle.outcome(engine, outcome).map(|_| ())
                 }
-                Err(why) => Err(handle.refusal(engine, why, Some(dest))),
+                Err(why) => Err(handle.refusal(engine, why, Some(dest)).of_message(send_tag, data.len())),
             };
             if cancels && sent.is_err() {
                 engine.mtl.cancel(receive);

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use towline_core::convertor::Span;
+use towline_core::mtl::Refusal;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::context::handle::CommHandle;
 use crate::errors::error::Error;
+use crate::operations::free_requests::wait_for_requests;
 use crate::threads::levels::{Single, Threads};
 use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::message::{Envelope, Status};
@@ -54,11 +56,21 @@ impl<'c, L: Threads> Message<'c, L> {
         let sink = Span::contiguous(into.as_mut_ptr(), into.len());
         let handle = self.handle;
         let mut engine = handle.context.engine.lock();
-        let outcome = no_unwind(|| {
-            // SAFETY: `into` is borrowed until this returns, the request is waited for, and nothing unwinds.
-            let request = unsafe { engine.mtl.imrecv(message, sink) };
-            request.map(|request| engine.wait(request))
-        });
+        let receive = |engine: &mut <L::Lock as EngineLock>::Guard<'_>, message| {
+            no_unwind(|| {
+                // SAFETY: `into` is borrowed until this returns, the request is waited for, and nothing unwinds.
+                let request = unsafe { engine.mtl.imrecv(message, sink) };
+                request.map(|request| engine.wait(request))
+            })
+        };
+        let mut outcome = receive(&mut engine, message);
+        if let Err((Refusal::Busy, message)) = outcome {
+            self.message = Some(message); // kept while code of users runs
+            drop(engine);
+            engine = wait_for_requests(handle, 1);
+            let Some(message) = self.message.take() else { return Err(Error::Finished) };
+            outcome = receive(&mut engine, message);
+        }
         match outcome {
             Ok(outcome) => {
                 let outcome = handle.outcome(&engine, outcome);

@@ -4,6 +4,7 @@ pub(crate) mod buffer;
 pub(crate) mod communicator;
 pub(crate) mod completion;
 pub(crate) mod failures;
+mod free_requests;
 pub(crate) mod matched_message;
 pub(crate) mod persistent;
 pub(crate) mod probe;

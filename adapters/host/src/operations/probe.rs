@@ -2,9 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use towline_core::mtl::Refusal;
+
 use crate::engine::Engine;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
+use crate::operations::free_requests::wait_for_requests;
 use crate::operations::matched_message::Message;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
@@ -52,7 +55,7 @@ impl<L: Threads> Communicator<L> {
     ///
     /// # Errors
     /// As [`probe`](Self::probe). [`Error::Busy`] if there is a message but no free request, since a message that was taken may
-    /// need one until it is received.
+    /// need one until it is received. As [`send`](Self::send), this first waits for one that may become free.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -66,8 +69,12 @@ impl<L: Threads> Communicator<L> {
     pub fn mprobe(&self, source: impl Into<Source>, tag: impl Into<Tag>) -> Result<Message<'_, L>, Error> {
         let (source, tag) = (source.into(), tag.into());
         let comm = self.handle.comm;
-        let taken =
-            self.look_until(source, tag, |engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose())?;
+        let take = |engine: &mut Engine| engine.mtl.improbe(comm, source.core(), tag.core()).transpose();
+        let mut taken = self.look_until(source, tag, take)?;
+        if matches!(taken, Err(Refusal::Busy)) {
+            drop(wait_for_requests(&self.handle, 1));
+            taken = self.look_until(source, tag, take)?;
+        }
         self.message(taken, source)
     }
 
@@ -148,7 +155,9 @@ impl<L: Threads> Communicator<L> {
                 return Ok(found);
             }
             if let Some(lost) = engine.mtl.failed(self.handle.comm, source.core()) {
-                return Err(self.handle.peer_lost(&engine, lost));
+                // A message of this context to itself may be on its way.
+                engine.poll();
+                return look(&mut engine).ok_or_else(|| self.handle.peer_lost(&engine, lost));
             }
             engine.progress_or_wait(&mut idle, &awaited, None);
         }

@@ -68,7 +68,7 @@ impl<L: Threads> Communicator<L> {
             Ok(Sending::Complete) => Ok(SendRequest(Operation::complete(boxed, Ok(Status::EMPTY), &self.handle))),
             Ok(Sending::Pending(request)) => Ok(SendRequest(Operation::started(boxed, request, &self.handle))),
             Err(why) => {
-                let error = self.handle.refusal(&engine, why, Some(dest));
+                let error = self.handle.refusal(&engine, why, Some(dest)).of_message(tag, data.len());
                 drop(engine);
                 Err(Failed { error, buffer: boxed.into_inner() })
             }
@@ -162,6 +162,27 @@ impl<B, L: Threads> SendRequest<B, L> {
     /// ```
     pub fn is_done(&mut self) -> bool {
         self.0.is_done()
+    }
+
+    /// Cancels the send, if nothing of the message has left: `MPI_Cancel`. Returns whether it was cancelled; it then ends with
+    /// [`Error::Cancelled`], and the other rank learns nothing of it.
+    ///
+    /// A message leaves at once, or is announced at once if it is long or synchronous, as long as the other rank has room for
+    /// messages that it has not received. So this cancels only a send that is held back: by this limit, or because the transport
+    /// has no room or is not connected. A send that has left or is announced cannot be cancelled, even if no receive has matched
+    /// it. It goes on as if this had not been called.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let mut announced = world.issend(0, 1, vec![1u8])?;
+    /// assert!(!announced.cancel()); // this rank knows of the message already
+    /// world.recv(0, 1, &mut [0u8])?;
+    /// assert_eq!(announced.wait()?, [1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel(&mut self) -> bool {
+        let Stage::InProgress(request) = self.0.stage else { return false };
+        self.0.handle.context.engine.lock().mtl.cancel_send(request)
     }
 }
 
@@ -295,9 +316,9 @@ impl<B> BoxedBuffer<B> {
     }
 
     /// The owner of the buffer without its type.
-    pub fn detach(self) -> DetachedBuffer {
+    pub fn detach(self, ends_by_itself: bool) -> DetachedBuffer {
         // SAFETY: the buffer came from a box, and only `self` has its address.
-        unsafe { DetachedBuffer::new(self.0) }
+        unsafe { DetachedBuffer::new(self.0, ends_by_itself) }
     }
 
     /// The buffer. It leaks unless this or [`detach`](Self::detach) is called.
@@ -405,8 +426,10 @@ impl<B, L: Threads> Drop for Operation<B, L> {
             && let Stage::InProgress(request) = self.stage
             && let Some(buffer) = self.buffer.take()
         {
-            let detached = buffer.detach();
             let mut engine = self.handle.context.engine.lock();
+            let ends_by_itself = engine.mtl.pml().peer_of(request) != Some(self.handle.context.own_peer());
+            engine.pending.dropped += u32::from(ends_by_itself);
+            let detached = buffer.detach(ends_by_itself);
             let former = engine.pending.entries.insert(request.to_bits(), Pending::Buffer(detached));
             engine.mtl.pml().notify(request);
             drop(engine);

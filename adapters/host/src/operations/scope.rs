@@ -226,7 +226,7 @@ impl<'scope, L: Threads> Scope<'scope, '_, L> {
         match begun {
             Ok(None) => Ok(ScopedSend { op: Op { list, stage: Stage::SentAtOnce } }),
             Ok(Some(request)) => Ok(ScopedSend { op: Op { list, stage: Stage::InProgress(request) } }),
-            Err(refusal) => Err(list.refusal(refusal, Some(dest))),
+            Err(refusal) => Err(list.refusal(refusal, Some(dest)).of_message(tag, data.len())),
         }
     }
 
@@ -334,6 +334,7 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
         no_unwind(|| {
             list.cancel_all();
             let context = &list.handle.context;
+            let started = std::time::Instant::now();
             let deadline = context.engine.lock().deadline(context.config.unwind_timeout_ms);
             while let Some((request, _)) = list.first() {
                 let mut engine = context.engine.lock();
@@ -341,7 +342,7 @@ impl<L: Threads> Drop for Unwinding<'_, L> {
                     eprintln!(
                         "towline: a scope panicked, and a message from its borrowed memory found no receiver within {} ms \
                          (TOWLINE_UNWIND_TIMEOUT_MS): the process is aborted",
-                        context.config.unwind_timeout_ms
+                        started.elapsed().as_millis()
                     );
                     std::process::abort();
                 }
@@ -461,6 +462,14 @@ impl<L: Threads> ScopedSend<'_, L> {
     /// Makes progress once. Returns whether the operation is complete; [`wait`](Self::wait) then returns the outcome.
     pub fn is_done(&mut self) -> bool {
         self.op.is_done()
+    }
+
+    /// Cancels the send, if nothing of the message has left, as [`SendRequest::cancel`](crate::SendRequest::cancel) does. Returns
+    /// whether it was cancelled; it then ends with [`Error::Cancelled`]. The scope returns this error, too, unless
+    /// [`wait`](Self::wait) has returned it.
+    pub fn cancel(&mut self) -> bool {
+        let Stage::InProgress(request) = self.op.stage else { return false };
+        self.op.list.handle.context.engine.lock().mtl.cancel_send(request)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use towline_core::convertor::{Layout, LayoutError, Span};
+use towline_core::convertor::{Layout, LayoutError, Overlap, Span};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::errors::error::Error;
@@ -106,13 +106,13 @@ impl<'a> ViewMut<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfBuffer`] if the layout reaches beyond the buffer, [`Error::Overlap`] if it contains a byte twice,
-    /// [`Error::OnAccelerator`] if it is for memory of an accelerator.
+    /// [`Error::UndecidedOverlap`] if that would take too long to check, [`Error::OnAccelerator`] if it is for memory of an accelerator.
     pub fn new<T>(data: &'a mut [T], origin: usize, layout: &'a Layout<'a>) -> Result<Self, Error>
     where
         T: FromBytes + IntoBytes,
     {
-        if layout.overlaps() {
-            return Err(Error::Overlap);
+        if let Some(error) = overlap(layout) {
+            return Err(error);
         }
         if layout.accelerator().is_some() {
             return Err(Error::OnAccelerator);
@@ -128,13 +128,13 @@ impl<'a> ViewMut<'a> {
     /// [accelerator](towline_core::convertor::Accelerator) of the layout.
     ///
     /// # Errors
-    /// [`Error::Overlap`] if the layout contains a byte twice.
+    /// [`Error::Overlap`] if the layout contains a byte twice, [`Error::UndecidedOverlap`] if that would take too long to check.
     ///
     /// # Safety
     /// All of the bytes are writable, and nothing else uses them, for `'a`.
     pub const unsafe fn at(base: *mut u8, layout: &'a Layout<'a>) -> Result<Self, Error> {
-        if layout.overlaps() {
-            return Err(Error::Overlap);
+        if let Some(error) = overlap(layout) {
+            return Err(error);
         }
         // SAFETY: as in `new`; the memory is the caller's promise.
         Ok(Self { span: unsafe { Span::laid_out(base, layout) }, memory: PhantomData })
@@ -150,9 +150,18 @@ impl<'a> ViewMut<'a> {
     }
 }
 
+/// The error of a receive into a layout that overlaps itself, or that may.
+const fn overlap(layout: &Layout<'_>) -> Option<Error> {
+    match layout.overlap() {
+        Overlap::No => None,
+        Overlap::Yes => Some(Error::Overlap),
+        Overlap::Undecided => Some(Error::UndecidedOverlap),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use towline_core::convertor::Accelerator;
+    use towline_core::convertor::{Accelerator, Piece};
 
     use super::*;
 
@@ -178,5 +187,26 @@ mod tests {
         let twice = Layout::vector(2, 2, 1).unwrap().on(&OtherMemory).unwrap();
         // SAFETY: the same.
         assert!(matches!(unsafe { ViewMut::at(address, &twice) }, Err(Error::Overlap)));
+    }
+
+    #[test]
+    fn a_receive_into_interlaced_columns_is_refused_only_if_they_share_a_byte() {
+        let mut matrix = [0u64; 12];
+        let column = vector::<u64>(3, 1, 4).unwrap();
+        let mut into = |places: &[i64]| {
+            let mut pieces: Vec<_> = places.iter().map(|at| Piece::of(*at, &column)).collect();
+            ViewMut::new(&mut matrix, 0, &Layout::pieces(&mut pieces).unwrap()).map(|view| view.bytes())
+        };
+        assert_eq!(into(&[0, 16]).unwrap(), 48);
+        assert_eq!(into(&[24, 8, 0]).unwrap(), 72);
+        assert_eq!(into(&[0, 4]).unwrap_err(), Error::Overlap);
+        // A layout that cannot be checked in time is refused with a text that does not call it overlapping.
+        let (one, other) = (vector::<u8>(900_000, 1, 1_000_003).unwrap(), vector::<u8>(900_000, 1, 999_983).unwrap());
+        let one = Layout::strided(900_000, 7_777_777_777, &one).unwrap();
+        let other = Layout::strided(900_000, 7_777_777_781, &other).unwrap();
+        let mut pieces = [Piece::of(0, &one), Piece::of(777_777_777, &other)];
+        let both = Layout::pieces(&mut pieces).unwrap();
+        assert_eq!(ViewMut::new(&mut matrix, 0, &both).unwrap_err(), Error::UndecidedOverlap);
+        assert!(Error::UndecidedOverlap.to_string().contains("`Piece::bytes`"));
     }
 }

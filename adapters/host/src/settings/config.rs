@@ -3,10 +3,11 @@
 //! Each transport has the table of its settings in its own crate (`settings.rs`). [`Config`] contains all of them. The program
 //! sets them as fields, and the environment overrides the program.
 
-use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use towline_net::Encrypt;
-use towline_settings::{InvalidSetting, Setting, Table, entries};
+use towline_net::{Encrypt, listen};
+use towline_settings::{InvalidSetting, Origin, Setting, Table, Values, entries, unknown};
+use towline_verbs::{LONGEST_PEER_TIMEOUT, SHORTEST_PEER_TIMEOUT};
 
 use crate::errors::setup::SetupError;
 
@@ -22,9 +23,9 @@ towline_settings::settings! {
     /// assert_eq!(config.unit_bytes, 65_536);
     /// ```
     pub struct Config, "" {
-        transports, "TOWLINE_TRANSPORTS": String = "", "",
+        transports, "TOWLINE_TRANSPORTS": String = "", "" in TRANSPORT_LIST,
             "Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp and verbs are used only if they are named";
-        links, "TOWLINE_LINKS": u32 = 1u32, "",
+        links, "TOWLINE_LINKS": u32 = 1u32, "" in Values::range(1, MAX_LINKS),
             "Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others";
         startup_timeout_ms, "TOWLINE_STARTUP_TIMEOUT_MS": u32 = 60_000u32, "ms",
             "How long to wait for all ranks to start";
@@ -35,34 +36,36 @@ towline_settings::settings! {
         stall_timeout_ms, "TOWLINE_STALL_TIMEOUT_MS": u32 = 0u32, "ms",
             "A rank for which another one waits counts as dead when it has made no progress for this time, over any transport; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit";
 
-        requests, "TOWLINE_REQUESTS": u32 = 65_536u32, "",
+        requests, "TOWLINE_REQUESTS": u32 = 65_536u32, "" in Values::range(1, MAX_SLOTS),
             "Most operations in progress at a time; entries that were never used take no memory";
-        unexpected, "TOWLINE_UNEXPECTED": u32 = 0u32, "",
+        unexpected, "TOWLINE_UNEXPECTED": u32 = 0u32, "" in Values::range(0, MAX_SLOTS),
             "Envelopes for messages that arrive before their receive is posted, for all peers together; 0 for 128 for each peer, and at least 4096";
-        units, "TOWLINE_UNITS": u32 = 0u32, "",
+        units, "TOWLINE_UNITS": u32 = 0u32, "" in Values::range(0, MAX_SLOTS),
             "Payload units for messages that arrive before their receive is posted, for all peers together; 0 for 32 for each peer, and at least 1024";
-        unit_bytes, "TOWLINE_UNIT_BYTES": u32 = 65_536u32, "B",
-            "Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB";
-        communicators, "TOWLINE_COMMUNICATORS": u32 = 256u32, "",
+        unit_bytes, "TOWLINE_UNIT_BYTES": u32 = 65_536u32, "B" in UNIT_BYTES,
+            "Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless this or `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB";
+        communicators, "TOWLINE_COMMUNICATORS": u32 = 256u32, "" in Values::range(1, MAX_SLOTS),
             "Most communicators";
 
         spin_us, "TOWLINE_SPIN_US": u32 = 50u32, "us",
-            "How long a waiting rank polls, and yields the processor now and then; it does not poll if there are more ranks than processors";
+            "How long a waiting rank polls, and yields the processor now and then, if no rank has to share its processor";
         yield_us, "TOWLINE_YIELD_US": u32 = 200u32, "us",
-            "How long a waiting rank then yields the processor after each poll, before it sleeps; a tenth of this if there are more ranks than processors";
-        idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms",
+            "How long a waiting rank then yields the processor after each poll, before it sleeps; not where another program keeps the processor then";
+        idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms" in Values::at_least(1),
             "Longest sleep of a waiting rank, if nothing wakes it";
-        progress_thread, "TOWLINE_PROGRESS_THREAD": String = "auto", "",
+        progress_thread, "TOWLINE_PROGRESS_THREAD": String = "auto", "" in Values::OneOf(&["always", "never", "auto"]),
             "Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value";
         unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
             "How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process";
 
-        encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "",
+        encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "" in Values::OneOf(&["off", "between-hosts", "always"]),
             "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key";
         checksum, "TOWLINE_CHECKSUM": bool = false, "",
             "Whether frames of tcp have checksums of the library, beside those of the network; frames of udp always have them";
-        link_window, "TOWLINE_LINK_WINDOW": u32 = 256u32, "",
+        link_window, "TOWLINE_LINK_WINDOW": u32 = 256u32, "" in Values::power_of_two(4, 1024),
             "Most unacknowledged frames to one peer, for each link with acknowledgements: a power of two from 4 to 1024";
+        strict, "TOWLINE_STRICT": bool = false, "",
+            "Whether warnings about the start of a job are errors: an unknown variable whose name begins with `TOWLINE_`, and a transport that is left out because it does not work";
     }
     /// Settings of shared memory.
     pub sm: towline_sm::Settings;
@@ -77,8 +80,21 @@ towline_settings::settings! {
 /// The transports, in the order in which their rails are polled.
 pub(crate) const TRANSPORTS: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
 
-/// Links to a peer.
-const LINKS: RangeInclusive<u32> = 1..=64;
+const TRANSPORT_LIST: Values =
+    Values::Checked("sm, tcp, udp and verbs, with commas between them; empty for sm and tcp", |text| {
+        let known = |name: &String| TRANSPORTS.contains(&name.as_str()) || name == "loopback";
+        match entries(text).iter().find(|name| !known(name)) {
+            Some(name) if entries(text).len() == 1 => Err(unknown("transport", name, &TRANSPORTS)),
+            Some(name) => Err(format!("contains `{name}`, which {}", unknown("transport", name, &TRANSPORTS))),
+            None => Ok(()),
+        }
+    });
+/// Most links to a peer.
+const MAX_LINKS: u32 = 64;
+/// Most entries of a table of the engine.
+const MAX_SLOTS: u32 = 1 << 24;
+/// Bytes of a payload unit.
+const UNIT_BYTES: Values = Values::range(64, 1 << 20);
 
 impl Config {
     /// This configuration with the environment variables of this process, which replace the values of the program.
@@ -114,13 +130,13 @@ impl Config {
     /// a launcher checks the settings of a rank before it starts the rank.
     ///
     /// # Errors
-    /// [`SetupError::Variable`] for a variable that cannot be understood, [`SetupError::UnknownTransport`] and
-    /// [`SetupError::OutOfRange`] for settings that no rank can use.
+    /// [`SetupError::Setting`] for a value that no rank can keep, whether the environment or the program has set it. Values that
+    /// only the machine of a rank makes impossible are found where the world is built.
     ///
     /// ```
     /// let many = |name: &str| (name == "TOWLINE_LINKS").then(|| "1000".to_string());
     /// let why = towline::Config::default().settings_from(many).unwrap_err();
-    /// assert_eq!(why.to_string(), "TOWLINE_LINKS: 1000 is out of range, which is 1 to 64");
+    /// assert_eq!(why.to_string(), "TOWLINE_LINKS: `1000` is above 64; possible: 1 to 64");
     /// ```
     pub fn settings_from(&self, environment: impl Fn(&str) -> Option<String>) -> Result<Vec<Setting>, SetupError> {
         Ok(self.clone().in_force(environment)?.1)
@@ -132,28 +148,46 @@ impl Config {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<(Self, Vec<Setting>), SetupError> {
         let mut settings = Vec::new();
-        let invalid = |InvalidSetting { variable, value, .. }| SetupError::Variable { variable, value };
-        self.read(&environment, &mut settings).map_err(invalid)?;
-        self.check()?;
+        self.read(&environment, &mut settings)?;
+        self.check().map_err(|why| {
+            let origin = settings.iter().find(|setting| setting.variable == why.variable).map(|setting| setting.origin);
+            why.with_origin(origin.unwrap_or(Origin::Program))
+        })?;
         Ok((self, settings))
     }
 
-    /// Checks for settings that are wrong on any machine.
-    fn check(&self) -> Result<(), SetupError> {
-        let known = |name: &String| TRANSPORTS.contains(&name.as_str()) || name == "loopback";
-        if let Some(unknown) = entries(&self.transports).into_iter().find(|name| !known(name)) {
-            return Err(SetupError::UnknownTransport(unknown));
+    /// Checks the settings that restrict each other. Each value by itself is possible.
+    fn check(&self) -> Result<(), InvalidSetting> {
+        self.sm.check()?;
+        self.tcp.check()?;
+        self.verbs.check()?;
+        let last_link = (self.links.clamp(1, MAX_LINKS) - 1) as u8;
+        listen::advertised("TOWLINE_TCP_ADVERTISE", &self.tcp.advertise, last_link)?;
+        listen::advertised("TOWLINE_UDP_ADVERTISE", &self.udp.advertise, last_link)?;
+        if !entries(&self.transports).iter().any(|name| name == "verbs") {
+            return Ok(());
         }
-        if !LINKS.contains(&self.links) {
-            return Err(SetupError::OutOfRange { variable: "TOWLINE_LINKS", value: self.links, range: LINKS });
+        if self.encrypt == Encrypt::Always {
+            let why = "is impossible with verbs in TOWLINE_TRANSPORTS, since RDMA devices cannot encrypt";
+            let possible = "off or between-hosts, or other transports";
+            return Err(InvalidSetting::new("TOWLINE_ENCRYPT", self.encrypt, why, possible));
+        }
+        let limits = SHORTEST_PEER_TIMEOUT..=LONGEST_PEER_TIMEOUT;
+        let timeout = Duration::from_millis(self.peer_timeout_ms.into());
+        if !timeout.is_zero() && !limits.contains(&timeout) {
+            let why = "is impossible with verbs in TOWLINE_TRANSPORTS: RDMA devices have other limits";
+            let (least, most) = (limits.start().as_millis() + 1, limits.end().as_millis());
+            let possible = format!("0, or {least} to {most} ms, or other transports");
+            return Err(InvalidSetting::new("TOWLINE_PEER_TIMEOUT_MS", self.peer_timeout_ms, why, possible));
         }
         Ok(())
     }
 }
 
-/// A variable of the environment of this process.
+/// A variable of the environment of this process. Bytes that are not UTF-8 are replaced, so that a value with such bytes is
+/// refused and not ignored.
 pub(crate) fn process_environment(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 use towline_core::rail::{Endpoint, Lost, Rail, Unreachable};
 
+use crate::context::handle::{ALL_CONTEXTS_ID, WORLD_ID};
 use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
@@ -19,12 +20,12 @@ use crate::errors::setup::SetupError;
 use crate::job::cards;
 use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
+use crate::job::processors;
 use crate::settings::config::Config;
-use crate::setup::context::{ALL_CONTEXTS_ID, PreparedContext, WORLD_ID};
+use crate::setup::context::PreparedContext;
 use crate::threads::levels::Threads;
 use crate::threads::lock::EngineLock;
 use crate::threads::progress_policy::ProgressThreadPolicy;
-use crate::transports::local::local_contexts;
 use crate::transports::memory::Mapping;
 use crate::transports::open::OpenedRails;
 use crate::transports::rails::{AnyRail, RailSet};
@@ -52,7 +53,10 @@ pub(crate) struct StartedContext {
 
 /// The rails of a context that reach some address, and the choice among all that were opened.
 struct ChosenRails {
+    /// First the rails that are used from the beginning, then the spares.
     rails: Vec<AnyRail>,
+    /// How many of them are used from the beginning.
+    used: usize,
     names: Vec<String>,
     /// For each address, in the order of their numbers, the verdict on each opened rail.
     choices: Vec<Vec<Candidate>>,
@@ -64,17 +68,19 @@ impl ChosenRails {
     /// Chooses among the opened rails. A rail that reaches no address is closed, so that it need not be polled.
     fn new(job: &Job, grid: Grid, mut rails: Vec<AnyRail>) -> Result<Self, SetupError> {
         let choices = cards::choose(job, grid, &mut rails)?;
-        let used = |index: usize| {
-            let carries = |candidate: &Candidate| matches!(candidate.verdict, Verdict::Taken(_) | Verdict::OneSided(_));
-            choices.iter().any(|candidates| candidates.get(index).is_some_and(carries))
+        let names = cards::names(&rails);
+        let any = |index: usize, is: fn(&Verdict) -> bool| {
+            choices.iter().any(|candidates| candidates.get(index).is_some_and(|candidate| is(&candidate.verdict)))
         };
-        let opened_index: Vec<usize> = (0..rails.len()).filter(|index| used(*index)).collect();
-        let mut names = cards::names(&rails);
-        let mut index = 0..;
-        names.retain(|_| index.next().is_some_and(used));
-        let mut index = 0..;
-        rails.retain(|_| index.next().is_some_and(used));
-        Ok(Self { rails, names, choices, opened_index })
+        let carries = |index: usize| any(index, |verdict| matches!(verdict, Verdict::Taken(_) | Verdict::OneSided(_)));
+        let is_spare = |index: usize| any(index, |verdict| matches!(verdict, Verdict::Spare(_)));
+        let mut opened_index: Vec<usize> = (0..rails.len()).filter(|index| carries(*index)).collect();
+        let used = opened_index.len();
+        opened_index.extend((0..rails.len()).filter(|index| !carries(*index) && is_spare(*index)));
+        let names = opened_index.iter().filter_map(|index| names.get(*index).cloned()).collect();
+        let mut rails: Vec<_> = rails.into_iter().map(Some).collect();
+        let rails = opened_index.iter().filter_map(|index| rails.get_mut(*index)?.take()).collect();
+        Ok(Self { rails, used, names, choices, opened_index })
     }
 }
 
@@ -97,8 +103,13 @@ fn add_peers(
             let candidate = opened_index.get(rail).and_then(|index| candidates.get(*index));
             candidate.and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
         };
-        mtl.add_peer(grid.peer(number), cards::engine_limits(job, rank)?, reach)
-            .map_err(|why| SetupError::Unreachable { rank, report: why.to_string() })?;
+        let unreachable = |why: Unreachable| SetupError::Unreachable { rank, report: why.to_string() };
+        mtl.add_peer(grid.peer(number), cards::engine_limits(job, rank)?, reach).map_err(unreachable)?;
+        for (rail, index) in opened_index.iter().enumerate() {
+            if let Some(endpoint) = candidates.get(*index).and_then(Candidate::for_spare) {
+                mtl.pml().add_spare(grid.peer(number), rail, endpoint).map_err(unreachable)?;
+            }
+        }
     }
     Ok(())
 }
@@ -137,12 +148,12 @@ impl StartedContext {
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
         // SAFETY: the hub's rail goes into the engine, or is dropped here, before the hub is.
         rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
-        let ChosenRails { mut rails, names, choices, opened_index } = ChosenRails::new(job, grid, rails)?;
+        let ChosenRails { mut rails, used, names, choices, opened_index } = ChosenRails::new(job, grid, rails)?;
 
         // A rail of the program's own may need flushes.
         let needs_flush = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
-        let wait_set = WaitSet::new(&mut rails).map_err(|why| SetupError::System("make a wait handle", why))?;
-        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet(rails))?;
+        let wait_set = WaitSet::new(&mut rails, used).map_err(|why| SetupError::System("make a wait handle", why))?;
+        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet::new(rails, used))?;
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         add_peers(&mut mtl, job, grid, &choices, &opened_index)?;
         let mut engine = Engine {
@@ -150,13 +161,15 @@ impl StartedContext {
             pending: PendingTable::default(),
             rma_ops: RmaOps::default(),
             scope_lists: ScopeLists::new(limits.requests),
+            awaited_requests: 0,
             rank_tables: Vec::new(),
             clock: Clock::new(),
-            idle_policy: IdlePolicy::new(config, local_contexts(job, grid)),
+            idle_policy: IdlePolicy::new(config, processors::are_shared(job, grid)),
             wait_set,
             needs_flush,
             ended_contexts: None,
             busy_turns: 0,
+            losses_seen: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,
             reserved_comms: 0,
             _loopback_hub: hub,

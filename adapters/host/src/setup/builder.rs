@@ -8,9 +8,11 @@ use towline_bootstrap::{Environment, Job};
 use towline_core::rail::FullRail;
 
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
-use crate::job::cards;
 use crate::job::launcher::Launcher;
+use crate::job::warnings::{self, Warning};
+use crate::job::{cards, joined, processors};
 use crate::settings::config::{Config, process_environment};
+use crate::settings::variables::unknown_here;
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
 use crate::setup::context::{Context, PreparedContext};
 use crate::setup::rejoin;
@@ -25,7 +27,8 @@ use crate::values::address::{Address, Grid};
 /// Joins the job of this process's environment with all defaults: [`Builder::build`].
 ///
 /// # Errors
-/// [`SetupError`] says what is missing, whose fault it is, and what to do.
+/// [`SetupError`] says what is missing, whose fault it is, and what to do. [`SetupError::AlreadyJoined`] if a launcher started this
+/// process, and the process has joined the job before: it joins once. [`Builder::contexts`] makes several contexts.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -295,10 +298,13 @@ impl<L: Threads> Builder<L> {
         let (config, settings) = self.config.in_force(process_environment)?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         let policy = ProgressThreadPolicy::new(&config, bound)?;
+        let unknown = unknown_here();
+        let unknown = unknown.iter().map(|unknown| Warning::new(&unknown.what(), &unknown.advice()));
+        let mut warnings: Vec<Warning> = unknown.collect();
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
-            None => Job::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
+            None => joined::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
         };
         let ranks = job.size();
         if ranks.checked_mul(contexts).is_none_or(|all| all > MAX_ADDRESSES) {
@@ -307,18 +313,34 @@ impl<L: Threads> Builder<L> {
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
 
-        let opens = grids.iter().map(|grid| open(&config, &job, *grid, policy.is_expected(&config)));
+        let opens = grids.iter().map(|grid| open(&config, &settings, &job, *grid, policy.is_expected(&config)));
         let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
+        // The contexts of a process have the same transports.
+        let failures = opened.first().map_or(&[][..], |opened| &opened.failures);
+        let left_out = |(name, why): &(String, String)| {
+            Warning::new(&format!("transport {name} does not work here, and is left out"), why)
+        };
+        warnings.extend(failures.iter().map(left_out));
+        if let Some(warning) = warnings.first().filter(|_| config.strict) {
+            return Err(SetupError::Warning(warning.to_string()));
+        }
         self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &grids));
         let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
         let limits = engine_limits(&config, ranks * contexts, at_once)?;
         cards::publish(&mut job, &opened, &limits)?;
+        processors::publish(&mut job)?;
+        warnings::publish(&mut job, &warnings)?;
         job.exchange(deadline)?;
+        warnings::print(&job);
         cards::check_contexts(&job)?;
 
         let started = grids.into_iter().zip(opened);
         let started = started.map(|(grid, opened)| StartedContext::new(&config, &job, grid, opened, limits));
-        let started = started.collect::<Result<Vec<_>, _>>()?;
+        let started: Result<Vec<_>, _> = started.collect();
+        if let Err(SetupError::Unreachable { rank, .. }) = started {
+            let _ = job.lost_peer(rank); // perhaps it has failed already, and is the cause
+        }
+        let started = started?;
         // A restarted process skips this fence if an earlier process of its rank took part in it.
         if contexts > 1 && (job.incarnation() == 1 || job.fences() == 0) {
             // No context may finish before all ranks know each other, since others may not have started yet.

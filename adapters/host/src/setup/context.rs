@@ -2,17 +2,12 @@
 
 use towline_core::mtl::Comm;
 
-use crate::context::handle::RankMap;
+use crate::context::handle::{ALL_CONTEXTS_ID, RankMap, WORLD_ID};
 use crate::context::state::ContextState;
 use crate::operations::communicator::Communicator;
 use crate::setup::world::World;
 use crate::threads::levels::{Single, Threads};
 use crate::values::address::Address;
-
-/// The context id of the communicator of all ranks.
-pub(crate) const WORLD_ID: u32 = 1;
-/// The context id of the communicator of all contexts of all ranks.
-pub(crate) const ALL_CONTEXTS_ID: u32 = 2;
 
 /// One of several contexts of a process. [`Builder::contexts`](crate::Builder::contexts) makes it; it is moved to the thread that
 /// will use it, and [entered](Self::enter) there.
@@ -118,7 +113,7 @@ impl<L: Threads> Drop for Context<L> {
         // As with a world, a panicking thread does not report a normal end, so the launcher ends the job.
         if std::thread::panicking() {
             prepared.state.launcher.report_lost(self.address);
-        } else if let Err(why) = prepared.state.launcher.finish(self.address) {
+        } else if let Err(why) = prepared.state.launcher.leave(self.address, false) {
             log::warn!("{} did not finish normally: {why}", self.address);
         }
     }

@@ -3,5 +3,7 @@
 pub(crate) mod bring_up;
 pub(crate) mod builder;
 pub(crate) mod context;
+pub(crate) mod end;
 pub(crate) mod rejoin;
+pub(crate) mod run;
 pub(crate) mod world;

@@ -122,12 +122,19 @@ impl Engine {
             |rail: usize, _: &mut _| chosen.get(rail).and_then(Candidate::for_messages).ok_or(Unreachable::NoCard);
         if let Err(why) = self.mtl.add_peer(grid.peer(number), limits, reach) {
             for (rail, candidate) in self.mtl.pml().rails_mut().0.iter_mut().zip(&chosen) {
-                if let Verdict::Taken(endpoint) | Verdict::OneSided(endpoint) = candidate.verdict {
+                if let Verdict::Taken(endpoint) | Verdict::OneSided(endpoint) | Verdict::Spare(endpoint) =
+                    candidate.verdict
+                {
                     rail.del_peer(endpoint);
                 }
             }
             let report = format!("{why}; {}", Report { peer: Peer(number), rails: &chosen });
             return Err(RejoinError::Unreachable { rank: grid.address(number).rank, report });
+        }
+        for (rail, candidate) in chosen.iter().enumerate() {
+            if let Some(endpoint) = candidate.for_spare() {
+                let _ = self.mtl.pml().add_spare(grid.peer(number), rail, endpoint); // the peer was added just now
+            }
         }
         Ok(chosen)
     }

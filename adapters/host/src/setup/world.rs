@@ -8,14 +8,12 @@ use towline_core::pml::{Counters, EnableError, Rails};
 use towline_core::rail::Capabilities;
 
 use crate::context::state::ContextState;
-use crate::engine::pending::Pending;
 use crate::errors::rejoin::RejoinError;
 use crate::errors::setup::SetupError;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::{Single, ThreadLevel, Threads};
-use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
+use crate::threads::lock::EngineLock;
 use crate::values::address::Address;
-use crate::waiting::idle::Idle;
 use towline_settings::Setting;
 
 /// The communicator of all ranks of the job, with this context's rank in it. [`init`](crate::init), a [`Builder`](crate::Builder)
@@ -24,12 +22,22 @@ use towline_settings::Setting;
 /// A world belongs to the thread that made it, unless it is of [`Multiple`](crate::Multiple) threads. All operations of the
 /// context make progress while a thread is in one of its methods; [`progress`](Self::progress) does nothing else.
 ///
-/// **The end.** [`finish`](Self::finish) waits for all other ranks to finish, tells the launcher that this rank is done, and
-/// returns whether all went well. A world that is dropped does the same without a result. Where a rank has several contexts, each
-/// waits for the contexts of its index, and the last one tells the launcher. If the thread panics, the world neither waits nor
-/// reports a normal end: one of several contexts is then lost to the others, and the launcher ends the job when the process ends.
-/// A rank that cannot go on for another reason should call [`abort`](Self::abort); otherwise it and other ranks may wait for each
-/// other.
+/// # The end
+///
+/// A world ends in one of these ways. [`run`](crate::run) takes the right one for most programs.
+///
+/// | | this rank | other ranks |
+/// |---|---|---|
+/// | [`finish`](Self::finish) | waits until all other ranks finish, too, and returns whether all went well | finish together |
+/// | drop, as by `?` in `main` | Sends what was sent before, and waits for no other rank's program. It counts as finished | Their receives from it, and their sends to it, end with [`Error::PeerFinished`](crate::Error::PeerFinished), within a second if they wait |
+/// | an error of the closure of [`run`](crate::run) | as a drop; the text is printed before | as for a drop, but with [`Error::PeerFailed`](crate::Error::PeerFailed) |
+/// | drop by a panic | does not wait | operations with it end with [`Error::PeerFailed`](crate::Error::PeerFailed) |
+/// | [`abort`](Self::abort) | exits | the launcher ends them |
+///
+/// A message is sent before a drop if its send has returned, and also if its [request](crate::SendRequest) was dropped and the
+/// other rank receives the message within half a second. For the launcher, only a panic, an abort or an exit status other than 0
+/// is a failure. Where a rank has several contexts, each waits for the contexts of its index, and the last one tells the launcher.
+/// If rank 0 runs the job's server itself, because there is no launcher, its drop also waits until the other ranks have ended.
 ///
 /// ```
 /// let world = towline::init()?;
@@ -224,9 +232,14 @@ impl<L: Threads> World<L> {
     /// Waits until all other ranks finish, too, and until this rank's messages have been sent; then tells the launcher that this
     /// rank is done.
     ///
+    /// Ranks that have left early, because their world was dropped, are not waited for. Messages that arrive during this call, and
+    /// that no receive is posted for, are never received: a rank that waits to send such a message gets
+    /// [`Error::PeerFinished`](crate::Error::PeerFinished).
+    ///
     /// # Errors
     /// [`SetupError::Finish`] if some rank did not finish within [`Config::finish_timeout_ms`](crate::Config::finish_timeout_ms),
-    /// [`SetupError::Bootstrap`] if the launcher cannot be reached.
+    /// [`SetupError::LostRanks`] if this rank noticed that others were lost before they had finished, [`SetupError::Unsent`] if
+    /// messages of this rank could not be sent, [`SetupError::Bootstrap`] if the launcher cannot be reached.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -236,22 +249,37 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn finish(self) -> Result<(), SetupError> {
-        self.end()
+        self.end(|_| {})
     }
 
-    fn end(&self) -> Result<(), SetupError> {
+    /// As [`finish`](Self::finish). `report` gets an error before the launcher learns that this rank is done.
+    pub(crate) fn end(&self, report: impl FnOnce(&SetupError)) -> Result<(), SetupError> {
         let context = self.context();
         if context.finished.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        let waited_ms = context.config.finish_timeout_ms;
-        let deadline = context.engine.lock().deadline(waited_ms);
-        let well =
-            self.all.finish_barrier(deadline) & context.drain_detached(deadline) & context.drain_frames(deadline);
-        context.engine.lock().mtl.close_comms(); // operations on other communicators are refused from now on
+        let outcome = context.finish(&self.all);
         context.engine.end_progress_thread();
+        if let Err(why) = &outcome {
+            report(why);
+        }
         context.launcher.finish(self.address())?;
-        if well { Ok(()) } else { Err(SetupError::Finish { waited_ms: waited_ms.into() }) }
+        outcome
+    }
+
+    /// Ends the world because its program has failed: as a drop, but other ranks take the end for a failure.
+    pub(crate) fn fail(&self) {
+        let context = self.context();
+        if !context.finished.swap(true, Ordering::SeqCst)
+            && let Err(why) = context.leave(true)
+        {
+            log::warn!("rank {} did not leave normally: {why}", self.all.rank());
+        }
+    }
+
+    /// Tells the launcher that the program of this rank fails, with the text of its error or panic.
+    pub(crate) fn report_failing(&self, panic: bool, text: &str) {
+        self.context().launcher.report_failing(panic, text);
     }
 
     /// Asks the launcher to end all ranks with exit status `code` and to print `message`; then exits. A `code` of 0 counts as 1.
@@ -296,7 +324,7 @@ impl<L: Threads> World<L> {
         use towline_core::rail::Rail as _;
         let mut engine = self.context().engine.lock();
         let rails = engine.mtl.pml().rails_mut();
-        (0..rails.count()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
+        (0..rails.polled()).filter_map(|index| Some(rails.rail(index)?.attributes().name)).collect()
     }
 
     /// The capabilities of each rail in use, in the order of [`rails`](Self::rails).
@@ -309,7 +337,9 @@ impl<L: Threads> World<L> {
     /// ```
     pub fn capabilities(&self) -> Vec<Capabilities> {
         use towline_core::rail::Rail as _;
-        self.context().engine.lock().mtl.rails().0.iter().map(|rail| rail.attributes().capabilities).collect()
+        let engine = self.context().engine.lock();
+        let rails = engine.mtl.rails();
+        rails.0.iter().take(rails.polled()).map(|rail| rail.attributes().capabilities).collect()
     }
 
     /// Enables or disables a rail, by its index among [`rails`](Self::rails). A disabled rail accepts nothing new; it still
@@ -348,47 +378,15 @@ impl<L: Threads> World<L> {
 
 impl<L: Threads> Drop for World<L> {
     fn drop(&mut self) {
+        let context = self.context();
         // No normal end is reported for a panicking thread, so the launcher ends the other ranks, which would wait for this one.
         if std::thread::panicking() {
-            return self.context().launcher.report_lost(self.address());
+            return context.launcher.report_lost(self.address());
         }
-        if let Err(why) = self.end() {
-            log::warn!("rank {} did not finish normally: {why}", self.all.rank());
-        }
-    }
-}
-
-/// The end of a world.
-impl<L: Threads> ContextState<L> {
-    /// Waits until all frames have been sent, also to contexts of another index, which go on. Returns whether that was so before
-    /// `deadline`.
-    fn drain_frames(&self, deadline: towline_core::time::Instant) -> bool {
-        let mut idle = Idle::default();
-        let mut engine = self.engine.lock();
-        // The barrier has done this for all peers of a context that is the only one of its process.
-        while self.grid.contexts > 1 && !engine.mtl.pml().is_drained() {
-            if engine.clock.renew() >= deadline {
-                return false;
-            }
-            engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
-        }
-        true
-    }
-
-    /// Waits until the sends of dropped operations are complete. Returns whether that was so before `deadline`.
-    fn drain_detached(&self, deadline: towline_core::time::Instant) -> bool {
-        let mut idle = Idle::default();
-        loop {
-            self.run_callbacks();
-            let mut engine = self.engine.lock();
-            let detached = engine.pending.entries.values().any(|entry| matches!(entry, Pending::Buffer(_)));
-            if !detached {
-                return true;
-            }
-            if engine.clock.renew() >= deadline {
-                return false;
-            }
-            engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
+        if !context.finished.swap(true, Ordering::SeqCst)
+            && let Err(why) = context.leave(false)
+        {
+            log::warn!("rank {} did not leave normally: {why}", self.all.rank());
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn block_on_exclusive<F: Future>(exclusive: &Exclusive, future: F) ->
         let mut engine = cell.lock();
         if engine.poll() != 0 {
             idle.reset();
-        } else if idle.count() {
+        } else if idle.count(&engine.idle_policy) {
             engine.idle(&mut idle, || {
                 task_waker.begin_sleep();
                 !task_waker.is_woken()
@@ -75,7 +75,7 @@ pub(crate) fn block_on_exclusive<F: Future>(exclusive: &Exclusive, future: F) ->
 fn add_wakeup(cell: &Exclusive, wakeup: &WakeupFd) -> std::io::Result<WaitSet> {
     let mut engine = cell.lock();
     let timer = matches!(engine.wait_set, WaitSet::Timer);
-    let rails = &mut engine.mtl.pml().rails_mut().0;
+    let rails = engine.mtl.pml().rails_mut().polled_mut();
     let wait_set = if timer && rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
         WaitSet::Timer
     } else {

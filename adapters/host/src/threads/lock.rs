@@ -57,9 +57,11 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
     fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
         let mut idle = Idle::default();
         self.clock.renew_coarsely();
+        self.begin_wait();
         loop {
             self.progress_or_wait(&mut idle, &Awaited::Request(request), None);
             if let Some(outcome) = self.mtl.test(request) {
+                self.end_wait();
                 return outcome;
             }
         }
@@ -73,6 +75,14 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
             self.progress_or_wait(&mut idle, &Awaited::Requests(requests), None);
         }
     }
+
+    /// This thread begins to wait for the outcome of a request.
+    #[inline]
+    fn begin_wait(&mut self) {}
+
+    /// This thread has the outcome.
+    #[inline]
+    fn end_wait(&mut self) {}
 
     /// As [`wait`](Self::wait), but until `deadline`. `None`: the request is still in progress.
     fn wait_until(&mut self, request: Request, deadline: Instant) -> Option<Result<Status, Failure>> {
@@ -101,6 +111,8 @@ pub(crate) enum Awaited<'a> {
     Message(Pattern),
     /// The completion of a further one-sided operation, after this many.
     RmaOps(u64),
+    /// That many free requests, or that no request can become free any more.
+    FreeRequests(u32),
     /// Anything that comes.
     Anything,
     /// The waker of a future.

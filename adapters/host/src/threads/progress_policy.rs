@@ -1,10 +1,11 @@
 //! Whether a context has a progress thread, and why.
 
-use towline_settings::entries;
+use towline_settings::{InvalidSetting, entries};
 
-use crate::errors::setup::SetupError;
 use crate::settings::config::Config;
 use crate::transports::rails::AnyRail;
+
+const VARIABLE: &str = "TOWLINE_PROGRESS_THREAD";
 
 /// Whether to start a progress thread: see [`Config::progress_thread`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,14 +20,23 @@ pub(crate) enum ProgressThreadPolicy {
 
 impl ProgressThreadPolicy {
     /// As configured. `bound`: the context has a rail of the program's own that cannot leave its thread.
-    pub fn new(config: &Config, bound: bool) -> Result<Self, SetupError> {
+    pub fn new(config: &Config, bound: bool) -> Result<Self, InvalidSetting> {
+        let invalid = |value: &str, why, possible| InvalidSetting::new(VARIABLE, value, why, possible);
         let policy = match config.progress_thread.as_str() {
             "auto" => Self::Auto,
             "always" => Self::Always,
             "never" => Self::Never,
-            other => return Err(SetupError::Variable { variable: "TOWLINE_PROGRESS_THREAD", value: other.into() }),
+            other => return Err(invalid(other, "is not a known value", "always, never or auto")),
         };
-        Ok(if bound && policy != Self::Never { Self::Unavailable } else { policy })
+        match policy {
+            Self::Always if bound => {
+                let why = "is impossible: a rail of the program's own is bound to its thread";
+                let possible = "never or auto; or the program adds its rail by `Builder::rail_per_context`";
+                Err(invalid("always", why, possible))
+            }
+            Self::Auto if bound => Ok(Self::Unavailable),
+            _ => Ok(policy),
+        }
     }
 
     /// Whether the rails can rely on a progress thread. This is asked before they are opened.

@@ -29,6 +29,8 @@ pub(crate) struct SharedGuard<'a> {
     locked: MutexGuard<'a, Locked>,
     /// The next operation follows at once, so frames need not be flushed when this guard is dropped.
     more_follows: bool,
+    /// This thread waits for the outcome of a request.
+    waits: bool,
     /// The progress thread holds the lock.
     is_progress_thread: bool,
     /// A panic of users' code. It is resumed when the lock is free, and so after the operation of this thread is complete.
@@ -85,7 +87,7 @@ impl EngineGuard for SharedGuard<'_> {
                 self.note_busy();
                 self.notify_waiters();
                 self.yield_lock();
-            } else if idle.count() {
+            } else if idle.count(&self.idle_policy) {
                 self.idle_or_sleep(idle, awaited, until);
             } else {
                 self.yield_lock();
@@ -97,13 +99,30 @@ impl EngineGuard for SharedGuard<'_> {
     fn more_follows(&mut self) {
         self.more_follows = true;
     }
+
+    fn begin_wait(&mut self) {
+        self.waits = true;
+        self.awaited_requests += 1;
+    }
+
+    fn end_wait(&mut self) {
+        self.waits = false;
+        self.awaited_requests -= 1;
+    }
 }
 
 /// Taking the lock, and releasing it for a while.
 impl<'a> SharedGuard<'a> {
     #[inline]
     pub fn new(shared: &'a SharedState) -> Self {
-        Self { shared, locked: shared.locked.lock(), more_follows: false, is_progress_thread: false, panic: None }
+        Self {
+            shared,
+            locked: shared.locked.lock(),
+            more_follows: false,
+            waits: false,
+            is_progress_thread: false,
+            panic: None,
+        }
     }
 
     /// As `new`, for the progress thread.
@@ -139,8 +158,12 @@ impl<'a> SharedGuard<'a> {
         if self.is_progress_thread {
             self.locked.coordinator.set_progress_thread(None);
         }
+        // The code may wait for a free request. The request of this thread does not become free before the code returns.
+        let waits = u32::from(self.waits);
+        self.awaited_requests -= waits;
         self.before_unlock();
         let result = MutexGuard::unlocked(&mut self.locked, || catch_unwind(AssertUnwindSafe(f)));
+        self.awaited_requests += waits;
         if self.is_progress_thread {
             self.locked.coordinator.set_progress_thread(progress_thread);
         }
@@ -161,6 +184,7 @@ impl<'a> SharedGuard<'a> {
         match self.locked.coordinator.handoff() {
             Handoff::Nothing => {}
             Handoff::Arm(until) => {
+                self.watch_spares();
                 // Such a short sleep waits for room on a rail. Then it is enough to arm the rails, although frames wait to be
                 // sent.
                 let short = until.since(self.clock.now()) <= MAX_BLOCKED_SLEEP;
@@ -181,12 +205,24 @@ impl SharedGuard<'_> {
     #[cold]
     fn idle_or_sleep(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         self.release_retired_windows();
-        let (now, policy) = (self.clock.renew(), self.idle_policy);
+        let now = self.clock.renew();
         if idle.restart_if_sent(self.frames_sent()) {
             return self.yield_lock();
         }
-        if self.pause(|| idle.step(&policy, now)) != Step::Sleep {
-            return;
+        match idle.step(&self.idle_policy, now) {
+            Step::Poll => return self.yield_lock(),
+            Step::Yield => {
+                self.pause(rustix::thread::sched_yield);
+                let after = self.clock.renew();
+                let came = self.mtl.progress(after) != 0;
+                self.idle_policy.note_yield(now, after, came);
+                if came {
+                    idle.reset();
+                    self.notify_waiters();
+                }
+                return;
+            }
+            Step::Sleep => {}
         }
         if self.locked.coordinator.is_polling() || !self.locked.coordinator.may_sleep() {
             return self.park(awaited, until);
@@ -215,11 +251,20 @@ impl SharedGuard<'_> {
 
     /// Sleeps on the wait set without the lock, until a moment or a wake-up. The rails are armed.
     pub fn sleep_on_wait_set(&mut self, now: Instant, until: Instant) {
+        self.watch_spares();
         let shared = self.shared;
         self.locked.coordinator.begin_sleep(until);
         MutexGuard::unlocked(&mut self.locked, || shared.wait_set.sleep_for(until.since(now).as_nanos()));
         self.locked.coordinator.end_sleep();
         shared.wakeup.clear();
+    }
+
+    /// Has the wait set wait for spare rails, too, once some peer uses one.
+    fn watch_spares(&mut self) {
+        let rails = self.mtl.rails();
+        if rails.uses_spares() {
+            self.shared.wait_set.watch_spares(&rails.0);
+        }
     }
 
     /// The end of a sleep of at most `most` nanoseconds: earlier where a timer of a rail is due or `until` comes.
@@ -268,6 +313,7 @@ impl SharedGuard<'_> {
                 self.locked.waiters.rma_seen = *completed;
                 self.locked.waiters.rma.push(notifier);
             }
+            Awaited::FreeRequests(count) => self.locked.waiters.requests.push((*count, notifier)),
             Awaited::Anything => {}
             Awaited::Task(waker) => waker.begin_sleep(),
         }
@@ -300,6 +346,7 @@ impl SharedGuard<'_> {
             }
             Awaited::Message(_) => self.locked.waiters.probes.retain(|(_, notifier)| !notifier.is_for(parker)),
             Awaited::RmaOps(_) => self.locked.waiters.rma.retain(|notifier| !notifier.is_for(parker)),
+            Awaited::FreeRequests(_) => self.locked.waiters.requests.retain(|(_, notifier)| !notifier.is_for(parker)),
             Awaited::Anything => {}
             Awaited::Task(waker) => waker.end_sleep(),
         }
@@ -318,6 +365,9 @@ impl SharedGuard<'_> {
         }
         if !self.locked.waiters.rma.is_empty() {
             self.notify_rma_waiters();
+        }
+        if !self.locked.waiters.requests.is_empty() {
+            self.notify_request_waiters();
         }
         ran
     }
@@ -364,6 +414,20 @@ impl SharedGuard<'_> {
         let waiters = &mut self.locked.waiters;
         if std::mem::replace(&mut waiters.rma_seen, completed) != completed {
             waiters.rma.iter().for_each(Notifier::notify);
+        }
+    }
+}
+
+/// Notifying threads that wait for a free request.
+impl SharedGuard<'_> {
+    #[cold]
+    fn notify_request_waiters(&mut self) {
+        let Locked { engine, waiters, .. } = &mut *self.locked;
+        let (free, none_ends) = (engine.mtl.pml().free_requests(), !engine.may_free_requests());
+        for (count, notifier) in &waiters.requests {
+            if free >= *count || none_ends {
+                notifier.notify();
+            }
         }
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Waiters {
     pub probes: Vec<(Pattern, Notifier)>,
     /// How many peers were lost when those threads were last notified.
     pub lost_seen: u64,
+    /// Threads that wait for this many free requests.
+    pub requests: Vec<(u32, Notifier)>,
     /// Threads that wait for the completion of one-sided operations.
     pub rma: Vec<Notifier>,
     /// How many one-sided operations were complete when those threads were last notified.

@@ -53,9 +53,11 @@ pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result
 }
 
 /// Bytes of a payload unit: as configured, but at most as many as can come in one frame, and more than [`SHORT_UNIT_BYTES`] only
-/// while all units together stay within [`UNITS_BYTES`]. If the number of units is configured, that budget does not apply.
+/// while all units together stay within [`UNITS_BYTES`]. If the number or the length of units is configured, that budget does not
+/// apply.
 fn unit_bytes(config: &Config, units: u32, at_once: u32) -> u32 {
-    let share = if config.units == 0 { (UNITS_BYTES / units.max(1)).max(SHORT_UNIT_BYTES) } else { u32::MAX };
+    let configured = config.units != 0 || config.unit_bytes != Config::default().unit_bytes;
+    let share = if !configured { (UNITS_BYTES / units.max(1)).max(SHORT_UNIT_BYTES) } else { u32::MAX };
     config.unit_bytes.min(at_once).min(share).clamp(64, 1 << 20)
 }
 
@@ -84,5 +86,6 @@ mod tests {
         assert_eq!(of(|_| {}, 2, 8224), (1024, 8224), "no longer message can come");
         assert_eq!(of(|config| config.unit_bytes = 512, 2, tcp), (1024, 512));
         assert_eq!(of(|config| config.units = 5000, 2, tcp), (5000, 64 << 10));
+        assert_eq!(of(|config| config.unit_bytes = 60_000, 1000, tcp), (32_000, 60_000), "as configured");
     }
 }

@@ -4,7 +4,7 @@
 use towline_checksum::Native;
 use towline_core::link::{Config as LinkConfig, Counters, Link};
 use towline_core::rail::{
-    Capabilities, DeviceMemory, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy,
+    Capabilities, DeviceMemory, Endpoint, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy,
 };
 use towline_core::time;
 
@@ -20,6 +20,10 @@ const CARD_BYTES: u32 = 512;
 pub struct Linked<R: FullRail> {
     // Dropped before the memory.
     link: Link<'static, R, Native>,
+    /// How many peers the link may have.
+    peers: u32,
+    /// The end of this link is a failure for its peers.
+    fails_at_end: bool,
     _memory: Mapping,
 }
 
@@ -50,7 +54,7 @@ impl<R: FullRail> Linked<R> {
         // SAFETY: called once; the link is in a field that is dropped before the memory is.
         let mut arena = unsafe { memory.arena() };
         let link = Link::new(raw, Native, settings, &mut arena).map_err(std::io::Error::other)?;
-        Ok(Self { link, _memory: memory })
+        Ok(Self { link, peers: settings.peers, fails_at_end: false, _memory: memory })
     }
 
     /// The rail in the link.
@@ -58,9 +62,24 @@ impl<R: FullRail> Linked<R> {
         self.link.raw()
     }
 
+    /// Makes the end of this link a failure for its peers.
+    pub(crate) fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
+    }
+
     /// The link's counts of events so far.
     pub const fn counters(&self) -> &Counters {
         self.link.counters()
+    }
+}
+
+impl<R: FullRail> Drop for Linked<R> {
+    /// Sends goodbyes, so that no peer takes this end for a failure. A thread that panics has not ended normally.
+    fn drop(&mut self) {
+        if !self.fails_at_end && !std::thread::panicking() {
+            (0..self.peers).for_each(|peer| self.link.del_peer(Endpoint(peer)));
+            self.link.flush();
+        }
     }
 }
 

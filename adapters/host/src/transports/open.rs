@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use towline_bootstrap::Job;
-use towline_net::Encrypt;
-use towline_settings::entries;
+use towline_settings::{InvalidSetting, Origin, Setting, entries};
 
 use crate::errors::setup::SetupError;
 use crate::settings::config::{Config, TRANSPORTS};
@@ -13,16 +12,51 @@ use crate::transports::local::{is_oversubscribed, local_contexts};
 use crate::transports::rails::AnyRail;
 use crate::values::address::Grid;
 
+/// The variables of the lists of interfaces.
+const TCP_LISTS: [&str; 2] = ["TOWLINE_TCP_INCLUDE", "TOWLINE_TCP_EXCLUDE"];
+const UDP_LISTS: [&str; 2] = ["TOWLINE_UDP_INCLUDE", "TOWLINE_UDP_EXCLUDE"];
+
 /// The opened rails of a context, and the transports that do not work here, with the reasons.
 pub(crate) struct OpenedRails {
     pub rails: Vec<AnyRail>,
     pub failures: Vec<(String, String)>,
 }
 
+/// Why a transport does not work here.
+enum Failure {
+    /// A setting cannot be kept.
+    Setting(InvalidSetting),
+    /// Another reason, and the variables whose settings may be the cause.
+    Other(String, &'static [&'static str]),
+}
+
+impl Failure {
+    /// A failure that no setting causes.
+    fn other(why: impl ToString) -> Self {
+        Self::Other(why.to_string(), &[])
+    }
+}
+
+impl From<InvalidSetting> for Failure {
+    fn from(why: InvalidSetting) -> Self {
+        Self::Setting(why)
+    }
+}
+
 /// Opens the transports that are asked for. Their rails identify the context by its number in the job. `progress_thread`: the
-/// context will have a progress thread.
-pub(crate) fn open(config: &Config, job: &Job, grid: Grid, progress_thread: bool) -> Result<OpenedRails, SetupError> {
+/// context will have a progress thread. A transport that nobody has asked for may fail; then it is left out. It is an error if a
+/// user has given a setting that causes the failure.
+pub(crate) fn open(
+    config: &Config,
+    settings: &[Setting],
+    job: &Job,
+    grid: Grid,
+    progress_thread: bool,
+) -> Result<OpenedRails, SetupError> {
     let asked = entries(&config.transports);
+    let given = |variable: &&str| {
+        settings.iter().any(|setting| setting.variable == *variable && setting.origin != Origin::Default)
+    };
     let mut opened = OpenedRails { rails: Vec::new(), failures: Vec::new() };
     for name in TRANSPORTS {
         let wanted = asked.iter().any(|asked| asked == name);
@@ -39,29 +73,48 @@ pub(crate) fn open(config: &Config, job: &Job, grid: Grid, progress_thread: bool
                 "tcp" => open_tcp(config, job, grid, link as u8, number, progress_thread),
                 "udp" => open_udp(config, job, grid, link as u8, number, progress_thread),
                 "verbs" => open_verbs(config, job, grid, link as u8, number, progress_thread),
-                other => Err(format!("no function opens the transport {other}")),
+                other => Err(Failure::other(format!("no function opens the transport {other}"))),
             };
-            match rail {
-                Ok(rail) => opened.rails.push(rail),
-                Err(why) if wanted => return Err(SetupError::Transport { name: name.into(), why }),
-                Err(why) => {
-                    log::warn!("transport {name} does not work here: {why}");
-                    opened.failures.push((name.into(), why));
+            let (why, causes) = match rail {
+                Ok(rail) => {
+                    opened.rails.push(rail);
+                    continue;
                 }
+                Err(Failure::Setting(why)) => {
+                    let setting = settings.iter().find(|setting| setting.variable == why.variable);
+                    return Err(why.with_origin(setting.map_or(Origin::Program, |setting| setting.origin)).into());
+                }
+                Err(Failure::Other(why, causes)) => (why, causes),
+            };
+            let why = if link == 0 { why } else { format!("link {link} of {links}: {why}") };
+            let causes: Vec<_> = causes.iter().filter(|variable| given(variable)).copied().collect();
+            let why = match &causes[..] {
+                [] => why,
+                causes => format!("{why}; correct or unset {}, or choose other transports", causes.join(" or ")),
+            };
+            // A number of links above 1 is a setting that was given.
+            if wanted || link != 0 || !causes.is_empty() {
+                return Err(SetupError::Transport { name: name.into(), why });
             }
+            opened.failures.push((name.into(), why));
+            break; // the other links would fail for the same reason
         }
     }
     Ok(opened)
 }
 
-fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRail, String> {
+fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRail, Failure> {
     let mut sm = towline_sm::Config::new(job.job_id(), grid.own_number(), grid.total());
     sm.progress_thread = thread;
     sm.apply(&config.sm);
     if config.sm.bulk_ring_bytes == 0 {
         sm.bulk_ring_bytes = bulk_ring(&sm.directory, sm.bulk_ring_bytes, local_contexts(job, grid));
     }
-    towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| why.to_string())
+    sm.fit(local_contexts(job, grid));
+    towline_sm::Rail::open(sm).map(AnyRail::Sm).map_err(|why| match why {
+        towline_sm::OpenError::System { .. } => Failure::Other(why.to_string(), &["TOWLINE_SM_DIRECTORY"]),
+        why => Failure::other(why),
+    })
 }
 
 /// Bytes of the ring for long messages: `least`, or up to 4 MiB where there are more contexts than processors, so that there are
@@ -77,38 +130,47 @@ fn bulk_ring(directory: &std::path::Path, least: u32, contexts: usize) -> u32 {
     1 << bytes.ilog2()
 }
 
-fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
+fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, Failure> {
     let mut tcp = towline_tcp::Config::new(job.job_id(), grid.own_number(), job.key().clone());
     tcp.link = link;
     tcp.progress_thread = thread;
     tcp.encrypt = config.encrypt;
     tcp.dead_host_timeout = Duration::from_millis(config.peer_timeout_ms.into());
-    tcp.apply(&config.tcp).map_err(|why| why.to_string())?;
-    let rail = towline_tcp::Rail::new(tcp).map_err(|why| why.to_string())?;
+    tcp.apply(&config.tcp)?;
+    config.tcp.check_host()?;
+    let rail = towline_tcp::Rail::new(tcp).map_err(|why| net_failure(why, &TCP_LISTS, &["TOWLINE_TCP_PORTS"]))?;
     if config.links == 1 && !config.checksum {
         return Ok(AnyRail::Tcp(rail)); // without other links and checksums it needs no link layer
     }
-    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedTcp).map_err(|why| why.to_string())
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedTcp).map_err(Failure::other)
 }
 
-fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
+fn open_udp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, Failure> {
     let mut udp = towline_udp::Config::new(job.job_id(), grid.own_number(), job.key().clone());
     udp.link = link;
     udp.progress_thread = thread;
     udp.encrypt = config.encrypt;
     udp.within_host = job.local_ranks().is_some_and(|local| local.len() == job.size() as usize);
-    udp.apply(&config.udp).map_err(|why| why.to_string())?;
-    let rail = towline_udp::Rail::new(udp).map_err(|why| why.to_string())?;
-    Linked::new(rail, number, config, grid, thread).map(AnyRail::Udp).map_err(|why| why.to_string())
+    udp.apply(&config.udp)?;
+    config.udp.check_host()?;
+    let rail = towline_udp::Rail::new(udp).map_err(|why| net_failure(why, &UDP_LISTS, &["TOWLINE_UDP_PORTS"]))?;
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::Udp).map_err(Failure::other)
 }
 
-fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, String> {
-    if config.encrypt == Encrypt::Always {
-        return Err(
-            "TOWLINE_ENCRYPT is `always`, but RDMA devices cannot encrypt: use another transport, or another value"
-                .into(),
-        );
+/// The failure of tcp or udp. `lists` and `ports` are the variables of the lists of interfaces, and of the ports.
+fn net_failure(
+    why: towline_net::SetupError,
+    lists: &'static [&'static str],
+    ports: &'static [&'static str],
+) -> Failure {
+    match why {
+        towline_net::SetupError::Setting(why) => why.into(),
+        towline_net::SetupError::NoInterface => Failure::Other(why.to_string(), lists),
+        why => Failure::Other(why.to_string(), ports),
     }
+}
+
+fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread: bool) -> Result<AnyRail, Failure> {
     let key = job.key().clone();
     let mut verbs = towline_verbs::Config::new(job.job_id(), grid.own_number(), key);
     verbs.link = link;
@@ -116,16 +178,19 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
     let before = job.local_ranks().and_then(|local| local.iter().position(|rank| *rank == job.rank()));
     verbs.turn = before.unwrap_or(0) as u32 * config.links + u32::from(link);
     verbs.progress_thread = thread;
-    verbs.apply(&config.verbs).map_err(|why| why.to_string())?;
+    verbs.apply(&config.verbs)?;
     verbs.peer_timeout = Duration::from_millis(config.peer_timeout_ms.into());
     if config.peer_timeout_ms == 0 {
         verbs.heartbeat = Duration::ZERO;
     }
-    let rail = towline_verbs::Rail::new(verbs).map_err(|why| why.to_string())?;
+    let rail = towline_verbs::Rail::new(verbs).map_err(|why| match why {
+        towline_verbs::SetupError::Setting(why) => why.into(),
+        why => Failure::other(why),
+    })?;
     if config.links == 1 && !config.checksum {
         return Ok(AnyRail::Verbs(rail)); // as for tcp
     }
-    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedVerbs).map_err(|why| why.to_string())
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedVerbs).map_err(Failure::other)
 }
 
 #[cfg(test)]

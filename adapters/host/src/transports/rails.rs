@@ -43,6 +43,21 @@ impl std::fmt::Debug for DynRail {
     }
 }
 
+impl AnyRail {
+    /// Makes the end of this rail a failure for its peers, where the rail can tell them. Others end without a goodbye.
+    pub(crate) fn end_as_failure(&mut self) {
+        match self {
+            Self::Sm(rail) => rail.end_as_failure(),
+            Self::Tcp(rail) => rail.end_as_failure(),
+            // The peers' links do not take a goodbye of the rail below for one of the link.
+            Self::LinkedTcp(rail) => rail.end_as_failure(),
+            Self::Udp(rail) => rail.end_as_failure(),
+            Self::LinkedVerbs(rail) => rail.end_as_failure(),
+            Self::Loopback(_) | Self::Verbs(_) | Self::Dyn(_) => {}
+        }
+    }
+}
+
 /// Calls the rail. The quickest rail, shared memory, is compared first, and only its code is placed beside the comparison. With
 /// one match over all rails, each call of shared memory saved the registers, and took the jumps, that the longest arm needs.
 macro_rules! each {
@@ -104,11 +119,44 @@ impl Liveness for AnyRail {
     towline_core::forward_rail!(Liveness: each);
 }
 
-/// The rails that an engine uses, in the order in which it polls them.
+/// The rails that an engine uses, in the order in which it polls them. The last ones may be spares, for peers to which shared
+/// memory has no room.
 #[derive(Debug, Default)]
-pub(crate) struct RailSet(pub Vec<AnyRail>);
+pub(crate) struct RailSet(pub Vec<AnyRail>, Polled);
+
+/// Which rails are polled.
+#[derive(Debug, Default)]
+struct Polled {
+    /// How many: the first ones.
+    count: usize,
+    /// Whether some peer uses a spare.
+    spares: bool,
+}
 
 impl RailSet {
+    /// These rails, of which the first `polled` are polled.
+    pub fn new(rails: Vec<AnyRail>, polled: usize) -> Self {
+        Self(rails, Polled { count: polled, spares: false })
+    }
+
+    /// The rails that are polled.
+    pub fn polled_mut(&mut self) -> &mut [AnyRail] {
+        self.0.get_mut(..self.1.count).unwrap_or_default()
+    }
+
+    /// Whether some peer uses a spare.
+    pub fn uses_spares(&self) -> bool {
+        self.1.spares
+    }
+
+    /// Why shared memory is used no more to some peer, if that is so.
+    pub fn warning(&self) -> Option<&str> {
+        self.0.iter().find_map(|rail| match rail {
+            AnyRail::Sm(rail) => rail.warning(),
+            _ => None,
+        })
+    }
+
     /// Allocates memory for a window. Peers can map it where a rail supports that.
     pub fn window_memory(&mut self, bytes: usize) -> std::io::Result<WindowMemory> {
         let log =
@@ -145,6 +193,16 @@ impl Rails for RailSet {
     #[inline]
     fn count(&self) -> usize {
         self.0.len()
+    }
+
+    #[inline]
+    fn polled(&self) -> usize {
+        self.1.count
+    }
+
+    #[cold]
+    fn poll_spares(&mut self) {
+        self.1 = Polled { count: self.0.len(), spares: true };
     }
 
     #[inline]

@@ -1,43 +1,82 @@
-//! When a waiting thread polls, when it yields the processor, and when it sleeps.
+//! When a waiting thread polls, yields the processor, or sleeps.
 
 use towline_core::time::{Duration, Instant};
 
 use crate::settings::config::Config;
-use crate::transports::local::is_oversubscribed;
 
-/// Idle polls between two readings of the clock. A power of two.
+/// Idle polls between two readings of the clock.
 const POLLS_PER_READING: u32 = 32;
+/// The same where ranks share processors: a thread that polls keeps the awaited rank from running.
+const POLLS_PER_READING_IF_SHARED: u32 = 2;
+
+/// A yield that lasts longer, in nanoseconds, gave a whole time slice to another program.
+const LONG_YIELD: u64 = 1_000_000;
+/// Nanoseconds without yields after the first long one. They double with each further one.
+const FIRST_BREAK: u64 = 100_000_000;
+/// How many yields must have helped since the last long one, so that a further long one is worth it.
+const ENOUGH_HELP: u32 = 16;
+/// The longest time without yields, in nanoseconds.
+const LONGEST_BREAK: u64 = 6_400_000_000;
 
 /// How long a waiting thread polls and yields before it sleeps.
+///
+/// A thread polls first where each rank of this host can have a processor of its own. Then it yields, since the awaited peer may run on
+/// this processor nevertheless. A yield costs little if only that peer, or no other task, is runnable. If another program is, it
+/// keeps the processor for a time slice of a few milliseconds. A thread that sleeps, in contrast, gets the processor back as soon as it
+/// is woken. So a thread yields while it polls only if the last yield helped. After a long yield, it does not yield for a while and
+/// sleeps earlier, unless many yields have helped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdlePolicy {
-    /// Nanoseconds of polling. The thread yields once in [`POLLS_PER_READING`] polls.
+    /// Idle polls between two calls of [`Idle::step`].
+    polls: u32,
+    /// Nanoseconds of polling.
     spin: u64,
     /// Nanoseconds, from the beginning, after which the thread sleeps.
     awake: u64,
     /// The longest sleep, in nanoseconds.
     max_sleep: u64,
+    /// Whether the last yield brought an event at once, so a peer shares this processor.
+    yields_help: bool,
+    /// How many yields have helped since the last long one.
+    helped: u32,
+    /// Until when the thread does not yield.
+    no_yield_until: Instant,
+    /// Nanoseconds without yields after the next long one.
+    next_break: u64,
 }
 
 impl IdlePolicy {
-    /// As configured. Where this host has more ranks than processors, polling would only keep other ranks from running.
-    pub fn new(config: &Config, local_ranks: usize) -> Self {
+    /// As configured. Where ranks have to share processors, polling would only keep other ranks from running.
+    pub fn new(config: &Config, share_processors: bool) -> Self {
         let (spin, yields) = (u64::from(config.spin_us) * 1000, u64::from(config.yield_us) * 1000);
         // The engine checks a peer for progress four times within the stall time-out. A sleep is at most a quarter of that
         // interval, so a check is not much late.
         let look = if config.stall_timeout_ms == 0 { u32::MAX } else { config.stall_timeout_ms / 16 };
         let max_sleep = u64::from(config.idle_sleep_ms.min(look)).max(1) * 1_000_000;
-        if is_oversubscribed(local_ranks) {
-            // A thread that sleeps is given a processor soon after it is woken; a thread that yields waits for its turn.
-            Self { spin: 0, awake: yields / 10, max_sleep }
-        } else {
-            Self { spin, awake: spin + yields, max_sleep }
-        }
+        let (polls, spin) = if share_processors { (POLLS_PER_READING_IF_SHARED, 0) } else { (POLLS_PER_READING, spin) };
+        let no_yield_until = Instant::from_nanos(0);
+        let (yields_help, helped, next_break) = (false, 0, FIRST_BREAK);
+        Self { polls, spin, awake: spin + yields, max_sleep, yields_help, helped, no_yield_until, next_break }
     }
 
     /// The longest sleep, in nanoseconds.
     pub const fn max_sleep(&self) -> u64 {
         self.max_sleep
+    }
+
+    /// A yield began at `before` and ended at `after`. `helped`: there was an event right after it.
+    pub fn note_yield(&mut self, before: Instant, after: Instant, helped: bool) {
+        self.yields_help = helped;
+        if after.since(before).as_nanos() < LONG_YIELD {
+            self.helped = self.helped.saturating_add(helped.into());
+            if before.since(self.no_yield_until).as_nanos() >= self.next_break {
+                // Yields have been short for as long as they were avoided before.
+                self.next_break = FIRST_BREAK;
+            }
+        } else if std::mem::take(&mut self.helped) < ENOUGH_HELP {
+            self.no_yield_until = after + Duration::from_nanos(self.next_break);
+            self.next_break = (2 * self.next_break).min(LONGEST_BREAK);
+        }
     }
 }
 
@@ -65,6 +104,8 @@ pub(crate) struct Idle {
 pub(crate) enum Step {
     /// Poll again.
     Poll,
+    /// Yield the processor, poll again, and tell [`IdlePolicy::note_yield`].
+    Yield,
     /// Sleep until something comes.
     Sleep,
 }
@@ -78,10 +119,10 @@ impl Idle {
 
     /// Nothing came this time. Returns whether it is time to read the clock and ask [`step`](Self::step).
     #[inline]
-    pub fn count(&mut self) -> bool {
+    pub fn count(&mut self, policy: &IdlePolicy) -> bool {
         std::hint::spin_loop();
         self.polls = self.polls.wrapping_add(1);
-        self.polls.is_multiple_of(POLLS_PER_READING)
+        self.polls >= policy.polls
     }
 
     /// Starts over if frames were sent since the last call, since a thread that sends is not idle. `sent` counts all frames so
@@ -104,16 +145,14 @@ impl Idle {
     pub fn step(&mut self, policy: &IdlePolicy, now: Instant) -> Step {
         let since = *self.since.get_or_insert(now);
         let idle = now.since(since).as_nanos();
-        if idle >= policy.spin {
-            // From now on `count` asks for this function after each poll.
-            self.polls = POLLS_PER_READING - 1;
-        }
-        if idle >= policy.awake {
+        let yields = now >= policy.no_yield_until;
+        if idle >= if yields { policy.awake } else { policy.spin } {
+            self.polls = policy.polls;
             return Step::Sleep;
         }
-        // Also in the phase of polling: the awaited peer may be waiting for this processor.
-        rustix::thread::sched_yield();
-        Step::Poll
+        // After the phase of polling, `count` asks for this function after each poll.
+        self.polls = if idle >= policy.spin { policy.polls } else { 0 };
+        if yields && (idle >= policy.spin || policy.yields_help) { Step::Yield } else { Step::Poll }
     }
 }
 
@@ -121,31 +160,111 @@ impl Idle {
 mod tests {
     use super::*;
 
-    #[test]
-    fn polls_then_yields_then_sleeps_and_starts_over() {
-        let policy = IdlePolicy { spin: 1000, awake: 2000, max_sleep: 1 };
+    const SPINNING: IdlePolicy = IdlePolicy {
+        polls: POLLS_PER_READING,
+        spin: 1000,
+        awake: 2000,
+        max_sleep: 1,
+        yields_help: false,
+        helped: 0,
+        no_yield_until: Instant::from_nanos(0),
+        next_break: FIRST_BREAK,
+    };
+
+    /// The polls of 20 ns after which a thread takes a step, up to the first sleep.
+    fn steps(policy: &IdlePolicy) -> Vec<(u32, Step)> {
         let (mut idle, mut steps) = (Idle::default(), Vec::new());
-        for poll in 0..=POLLS_PER_READING * 3 {
-            if idle.count() {
-                let now = Instant::from_nanos(u64::from(poll) * 20);
-                steps.push((poll, idle.step(&policy, now)));
+        for poll in 1..1000 {
+            if idle.count(policy) {
+                steps.push((poll, idle.step(policy, Instant::from_nanos(u64::from(poll) * 20))));
+                if steps.last().is_some_and(|(_, step)| *step == Step::Sleep) {
+                    break;
+                }
             }
         }
-        // Once in a round while polling, then each time; asleep 2000 ns after the first look.
-        assert_eq!(steps[0], (POLLS_PER_READING - 1, Step::Poll));
-        assert_eq!(steps[1].0, 2 * POLLS_PER_READING - 1);
-        assert_eq!(steps[2].0, 3 * POLLS_PER_READING - 1);
-        assert!(steps[3..].iter().all(|(poll, _)| *poll >= 3 * POLLS_PER_READING));
-        let now = Instant::from_nanos(10_000);
-        assert_eq!(idle.step(&policy, now), Step::Sleep);
-        idle.reset();
-        assert_eq!(idle.step(&policy, now), Step::Poll);
+        steps
     }
 
     #[test]
-    fn more_ranks_than_processors_do_not_spin() {
+    fn polls_then_yields_then_sleeps() {
+        // It reads the clock once in a round while it polls, then each time; it sleeps 2000 ns after the first reading.
+        let polling = [(32, Step::Poll), (64, Step::Poll)];
+        let yielding = (96..132).map(|poll| (poll, Step::Yield)).chain([(132, Step::Sleep)]);
+        let expected: Vec<_> = polling.into_iter().chain(yielding).collect();
+        assert_eq!(steps(&SPINNING), expected);
+    }
+
+    #[test]
+    fn yields_while_it_polls_if_that_helps() {
+        let mut policy = SPINNING;
+        policy.note_yield(Instant::from_nanos(10), Instant::from_nanos(20), true);
+        assert_eq!(steps(&policy)[..3], [(32, Step::Yield), (64, Step::Yield), (96, Step::Yield)]);
+        policy.note_yield(Instant::from_nanos(10), Instant::from_nanos(20), false);
+        assert_eq!(steps(&policy), steps(&SPINNING));
+    }
+
+    #[test]
+    fn a_thread_that_shares_its_processor_yields_at_once() {
+        let policy = IdlePolicy { polls: POLLS_PER_READING_IF_SHARED, spin: 0, awake: 100, ..SPINNING };
+        let expected: Vec<_> = (2..7).map(|poll| (poll, Step::Yield)).chain([(7, Step::Sleep)]).collect();
+        assert_eq!(steps(&policy), expected);
+    }
+
+    #[test]
+    fn starts_over_when_something_came() {
+        let mut idle = Idle::default();
+        assert_eq!(idle.step(&SPINNING, Instant::from_nanos(10)), Step::Poll);
+        assert_eq!(idle.step(&SPINNING, Instant::from_nanos(2010)), Step::Sleep);
+        idle.reset();
+        assert_eq!(idle.step(&SPINNING, Instant::from_nanos(9000)), Step::Poll);
+    }
+
+    #[test]
+    fn after_a_yield_of_a_time_slice_a_thread_sleeps_instead() {
+        let mut policy = SPINNING;
+        let at = Instant::from_nanos;
+        policy.note_yield(at(5), at(5 + LONG_YIELD - 1), false);
+        assert_eq!(steps(&policy), steps(&SPINNING), "a shorter one changes nothing");
+        policy.note_yield(at(0), at(LONG_YIELD), true);
+        // It sleeps at the end of the phase of polling.
+        assert_eq!(steps(&policy), [(32, Step::Poll), (64, Step::Poll), (96, Step::Sleep)]);
+
+        let mut idle = Idle::default();
+        let end = LONG_YIELD + FIRST_BREAK;
+        assert_eq!(idle.step(&policy, at(end - 1)), Step::Poll);
+        assert_eq!(idle.step(&policy, at(end)), Step::Yield);
+        // A further long yield doubles the break, up to a limit.
+        policy.note_yield(at(end), at(end + LONG_YIELD), true);
+        assert_eq!(policy.no_yield_until, at(end + LONG_YIELD + 2 * FIRST_BREAK));
+        for _ in 0..20 {
+            policy.note_yield(at(end), at(end + LONG_YIELD), true);
+        }
+        assert_eq!(policy.no_yield_until, at(end + LONG_YIELD + LONGEST_BREAK));
+        // Short yields for as long as the break end that.
+        let later = end + LONG_YIELD + 2 * LONGEST_BREAK;
+        policy.note_yield(at(later - 1), at(later), true);
+        assert_eq!(policy.next_break, LONGEST_BREAK);
+        policy.note_yield(at(later), at(later), true);
+        assert_eq!(policy.next_break, FIRST_BREAK);
+    }
+
+    #[test]
+    fn a_long_yield_among_many_that_helped_changes_nothing() {
+        let at = Instant::from_nanos;
+        for (helped, step) in [(ENOUGH_HELP - 1, Step::Poll), (ENOUGH_HELP, Step::Yield)] {
+            let mut policy = SPINNING;
+            for _ in 0..helped {
+                policy.note_yield(at(0), at(1), true);
+            }
+            policy.note_yield(at(0), at(LONG_YIELD), true);
+            assert_eq!(steps(&policy)[0].1, step, "after {helped} that helped");
+        }
+    }
+
+    #[test]
+    fn ranks_that_share_processors_do_not_spin() {
         let config = Config::default();
-        assert_eq!(IdlePolicy::new(&config, usize::MAX).spin, 0);
-        assert_eq!(IdlePolicy::new(&config, 1).spin, 50_000);
+        assert_eq!(IdlePolicy::new(&config, true).spin, 0);
+        assert_eq!(IdlePolicy::new(&config, false).spin, 50_000);
     }
 }

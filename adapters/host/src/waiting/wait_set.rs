@@ -22,15 +22,15 @@ pub(crate) enum WaitSet {
 }
 
 impl WaitSet {
-    /// For the rails of a context that one thread uses.
-    pub fn new(rails: &mut [AnyRail]) -> std::io::Result<Self> {
+    /// For the rails of a context that one thread uses, of which the first `polled` are polled.
+    pub fn new(rails: &mut [AnyRail], polled: usize) -> std::io::Result<Self> {
         let outward = |rail: &AnyRail| !matches!(rail, AnyRail::Loopback(_));
-        let mut others = rails.iter().enumerate().filter(|(_, rail)| outward(rail));
+        let mut others = rails.iter().take(polled).enumerate().filter(|(_, rail)| outward(rail));
         match (others.next(), others.next()) {
             (Some((index, AnyRail::Sm(_))), None) => Ok(Self::Futex(index)),
             (None, _) => Ok(Self::Timer),
             _ if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) => Ok(Self::Timer),
-            _ => Self::epoll(rails, None),
+            _ => Self::epoll(rails.get_mut(..polled).unwrap_or_default(), None),
         }
     }
 
@@ -43,31 +43,21 @@ impl WaitSet {
         }
     }
 
-    /// For rails that have wait handles, and for `wakeup`.
+    /// For rails that have wait handles, and for `wakeup`. If shared memory is so full that its handle finds no room, threads sleep
+    /// for short times instead.
     pub fn epoll(rails: &mut [AnyRail], wakeup: Option<&WakeupFd>) -> std::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |fd: BorrowedFd<'_>| epoll::add(&set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         for rail in rails {
             match rail {
-                AnyRail::Sm(rail) => {
-                    watch(rail.wait_fd().map_err(std::io::Error::other)?)?;
-                }
-                AnyRail::Tcp(rail) => {
-                    watch(rail.as_fd())?;
-                }
-                AnyRail::LinkedTcp(rail) => {
-                    watch(rail.raw().as_fd())?;
-                }
-                AnyRail::Udp(rail) => {
-                    watch(rail.raw().as_fd())?;
-                }
-                AnyRail::Verbs(rail) => {
-                    watch(rail.as_fd())?;
-                }
-                AnyRail::LinkedVerbs(rail) => {
-                    watch(rail.raw().as_fd())?;
-                }
-                AnyRail::Loopback(_) | AnyRail::Dyn(_) => {}
+                AnyRail::Sm(rail) => match rail.wait_fd() {
+                    Ok(fd) => watch(fd)?,
+                    Err(why) => {
+                        log::warn!("waiting threads sleep for short times only, since a wait handle is missing: {why}");
+                        return Ok(Self::Timer);
+                    }
+                },
+                rail => network_fd(rail).map_or(Ok(()), watch)?,
             }
         }
         if let Some(wakeup) = wakeup {
@@ -76,9 +66,19 @@ impl WaitSet {
         Ok(Self::Epoll(set))
     }
 
+    /// Waits for the spares among these rails as well. They were not watched before they were used: until then, callers that are
+    /// none of the job would keep waiting threads awake.
+    pub fn watch_spares(&self, rails: &[AnyRail]) {
+        let Self::Epoll(set) = self else { return };
+        for fd in rails.iter().filter_map(network_fd) {
+            // It fails for those that are watched already.
+            let _ = epoll::add(set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        }
+    }
+
     /// Sleeps for at most `most` nanoseconds, or until a timer of a rail is due. The rails must be armed. May return early.
     pub fn sleep(&self, rails: &mut impl Rails<Rail = AnyRail>, most: u64, now: Instant) {
-        let due = (0..rails.count()).filter_map(|index| {
+        let due = (0..rails.polled()).filter_map(|index| {
             use towline_core::rail::Rail as _;
             rails.rail(index)?.poll_at()
         });
@@ -105,5 +105,17 @@ impl WaitSet {
                 let _ = epoll::wait(set, &mut event, Some(&timeout));
             }
         }
+    }
+}
+
+/// The wait handle of a rail over a network.
+fn network_fd(rail: &AnyRail) -> Option<BorrowedFd<'_>> {
+    match rail {
+        AnyRail::Tcp(rail) => Some(rail.as_fd()),
+        AnyRail::LinkedTcp(rail) => Some(rail.raw().as_fd()),
+        AnyRail::Udp(rail) => Some(rail.raw().as_fd()),
+        AnyRail::Verbs(rail) => Some(rail.as_fd()),
+        AnyRail::LinkedVerbs(rail) => Some(rail.raw().as_fd()),
+        AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Dyn(_) => None,
     }
 }

@@ -207,7 +207,7 @@ impl<B, L: Threads> Drop for OwnedWindow<B, L> {
             && let Some(buffer) = self.buffer.take()
         {
             let context = self.window.context();
-            context.engine.lock().retire_window(registration, memory, Some(buffer.detach()));
+            context.engine.lock().retire_window(registration, memory, Some(buffer.detach(false)));
             context.run_callbacks();
         }
     }

@@ -7,7 +7,8 @@ use std::sync::atomic::{Ordering, fence};
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
 use towline_core::rma::{
-    Access, Atomic, AtomicOp, BeginError, Failure, HANDLE_BYTES, Operation, Registration, RemoteMemory, Transfer,
+    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, Failure, HANDLE_BYTES, Operation, Registration,
+    RemoteMemory, Transfer,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -243,12 +244,13 @@ impl<L: Threads> Window<L> {
     /// one that failed may have been changed.
     ///
     /// # Errors
-    /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, or the offset is not a
-    /// multiple of their size.
+    /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, and
+    /// [`Error::Unaligned`] if the offset is not a multiple of their size.
     pub fn accumulate<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operands: &[W]) -> Result<(), Error> {
         for (index, operand) in (0..).zip(operands) {
             let what = Self::atomic::<W>(op, *operand)?;
-            let at = offset.checked_add(index * size_of::<W>() as u64).ok_or(Error::OutOfWindow { rank })?;
+            let at = offset.checked_add(index * size_of::<W>() as u64);
+            let at = at.ok_or_else(|| self.out_of_window(rank, offset, size_of_val(operands) as u64))?;
             self.begin_detached(rank, |_| what, at, &[])?;
         }
         Ok(())
@@ -370,12 +372,38 @@ impl<L: Threads> Window<L> {
     /// The address of bytes of this rank's own part.
     fn own(&self, offset: usize, bytes: usize) -> Result<*mut u8, Error> {
         let memory = self.memory.as_ref().filter(|_| offset <= self.len && bytes <= self.len - offset);
-        memory.map(|memory| memory.base().wrapping_add(offset)).ok_or(Error::OutOfWindow { rank: self.comm.rank() })
+        let out = || self.out_of_window(self.comm.rank(), offset as u64, bytes as u64);
+        memory.map(|memory| memory.base().wrapping_add(offset)).ok_or_else(out)
     }
 
     fn atomic<W: Word>(op: AtomicOp, operand: W) -> Result<Transfer, Error> {
         let what = Transfer::Atomic(Atomic::Op(op, operand.to_word()), W::FLAGS);
-        if W::has(op) { Ok(what) } else { Err(Error::NoSuchOperation) }
+        if W::has(op) { Ok(what) } else { Err(no_such_operation(Atomic::Op(op, 0), std::any::type_name::<W>())) }
+    }
+
+    #[cold]
+    fn out_of_window(&self, rank: u32, offset: u64, bytes: u64) -> Error {
+        let len = self.part(rank).map_or(0, |(_, remote)| remote.len());
+        Error::OutOfWindow { rank, offset, bytes, len }
+    }
+
+    /// The error for an operation that was not begun because of its arguments.
+    #[cold]
+    fn bad_arguments(&self, rank: u32, what: Transfer, offset: u64, why: BeginError) -> Error {
+        let bytes = match &what {
+            Transfer::Put(local) | Transfer::Get(local) => local.len(),
+            Transfer::Atomic(_, flags) => flags.word_bytes(),
+        };
+        match what {
+            _ if why == BeginError::OutOfBounds => self.out_of_window(rank, offset, bytes),
+            Transfer::Atomic(atomic, flags) if atomic.takes(flags) => {
+                let len = self.part(rank).map_or(0, |(_, remote)| remote.len());
+                Error::Unaligned { rank, offset, word: bytes, len }
+            }
+            Transfer::Atomic(atomic, flags) => no_such_operation(atomic, word_name(flags)),
+            // Puts and gets of any length and offset exist.
+            _ => Error::Refused { rank, why: Denied::NotAvailable },
+        }
     }
 
     /// Makes progress until `look` finds something. `look` is called again whenever an operation has completed.
@@ -424,9 +452,8 @@ impl<L: Threads> Window<L> {
         match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
             Ok(operation) => Some(Ok(operation)),
             Err(BeginError::Full) => None,
-            Err(BeginError::OutOfBounds) => Some(Err(Error::OutOfWindow { rank })),
-            Err(BeginError::Unreachable) => Some(Err(Error::PeerFailed { rank })),
-            Err(_) => Some(Err(Error::NoSuchOperation)),
+            Err(BeginError::Unreachable) => Some(Err(handle.failed(engine, peer))),
+            Err(why) => Some(Err(self.bad_arguments(rank, what, offset, why))),
         }
     }
 
@@ -534,8 +561,41 @@ impl<L: Threads> Window<L> {
     fn failure(&self, rank: u32, failure: Failure) -> Error {
         match failure {
             Failure::Denied(why) => Error::Refused { rank, why },
-            _ => Error::PeerFailed { rank },
+            _ => match self.part(rank) {
+                Ok((peer, _)) => self.comm.handle.peer_lost(&self.comm.handle.context.engine.lock(), peer),
+                Err(error) => error,
+            },
         }
+    }
+}
+
+/// The error for an atomic operation that words of this type do not have.
+fn no_such_operation(atomic: Atomic, word: &'static str) -> Error {
+    let operation = match atomic {
+        Atomic::CompareSwap(..) => "CompareAndSwap",
+        Atomic::Op(op, _) => match op {
+            AtomicOp::Add => "Add",
+            AtomicOp::And => "And",
+            AtomicOp::Or => "Or",
+            AtomicOp::Xor => "Xor",
+            AtomicOp::LogicalAnd => "LogicalAnd",
+            AtomicOp::LogicalOr => "LogicalOr",
+            AtomicOp::LogicalXor => "LogicalXor",
+            AtomicOp::Swap => "Swap",
+            AtomicOp::Min => "Min",
+            AtomicOp::Max => "Max",
+        },
+    };
+    Error::NoSuchOperation { operation, word }
+}
+
+/// The type of words with these flags.
+fn word_name(flags: AtomicFlags) -> &'static str {
+    match (flags.contains(AtomicFlags::FLOAT), flags.word_bytes()) {
+        (true, 4) => "f32",
+        (true, _) => "f64",
+        (false, 4) => "u32",
+        (false, _) => "u64",
     }
 }
 

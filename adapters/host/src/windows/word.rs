@@ -14,7 +14,8 @@ use towline_core::rma::{AtomicFlags, AtomicOp};
 /// let window = world.window(8)?;
 /// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Min, -5i32)?, 0);
 /// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Swap, 0.5f32)?.to_bits(), (-5i32) as u32);
-/// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Xor, 1f64), Err(Error::NoSuchOperation));
+/// let none = Error::NoSuchOperation { operation: "Xor", word: "f64" };
+/// assert_eq!(window.fetch_and_op(0, 0, AtomicOp::Xor, 1f64), Err(none));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Word: sealed::Word + Copy {}

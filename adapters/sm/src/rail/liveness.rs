@@ -85,6 +85,15 @@ impl Rail {
         })
     }
 
+    /// A peer is lost, as another rail has noticed. Returns whether this rail will report that.
+    pub(super) fn end_after_frames_of(&mut self, endpoint: u32, why: Lost) -> bool {
+        if self.peers.get(endpoint as usize).is_none_or(|peer| !peer.status.receives()) {
+            return false;
+        }
+        self.lose(endpoint, why);
+        true
+    }
+
     /// Notes that a peer has closed or died. Before that, it maps the rings that the peer announced last, so that all frames of
     /// the peer are read.
     fn lose(&mut self, endpoint: u32, lost: Lost) {
@@ -92,27 +101,40 @@ impl Rail {
         self.fail(endpoint, lost);
     }
 
-    /// Notes that a peer is lost; [`report_loss`](Self::report_loss) reports it.
+    /// Notes that a peer is lost; [`report`](Self::report) reports it.
     pub(super) fn fail(&mut self, endpoint: u32, lost: Lost) {
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
-        match peer.status {
-            PeerStatus::Connected => self.failing += 1,
-            PeerStatus::Failing(_) => {}
-            _ => return,
+        // A peer that says why it departs may end before that is reported. The first reason counts.
+        let is_known = matches!(peer.status, PeerStatus::Failing(_)) && lost != Lost::Misbehaved;
+        if is_known || !peer.status.receives() {
+            return;
         }
+        self.to_report += u32::from(!peer.status.is_to_be_reported());
         peer.status = PeerStatus::Failing(lost);
+        self.close_outgoing(endpoint);
+        (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
+    }
+
+    /// Makes all further frames to a peer take the slow path, which refuses them.
+    pub(super) fn close_outgoing(&mut self, endpoint: u32) {
         for ring in [endpoint * 2, endpoint * 2 + 1] {
             if let Some(outgoing) = self.rings.get_mut(ring as usize).map(|ring| &mut ring.outgoing) {
                 outgoing.len_bound = 0;
             }
         }
-        (self.schedule.polls_left, self.schedule.turns_left) = (0, 0);
     }
 
-    /// Reports one lost peer. A peer that violated the protocol is reported at once, any other when all its frames were read.
-    pub(super) fn report_loss(&mut self) -> Option<Event> {
+    /// Reports one peer that was left or lost. A peer that was lost is reported when all its frames were read, or at once if it
+    /// violated the protocol.
+    pub(super) fn report(&mut self) -> Option<Event> {
         for endpoint in 0..self.peers.len() as u32 {
             let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };
+            if let PeerStatus::Left { reported } = &mut peer.status
+                && !std::mem::replace(reported, true)
+            {
+                self.to_report -= 1;
+                return Some(Event::Down(peer.peer, Lost::NoRoom));
+            }
             let PeerStatus::Failing(lost) = peer.status else { continue };
             let rings = [endpoint * 2, endpoint * 2 + 1];
             let has_frame =
@@ -122,7 +144,7 @@ impl Rail {
             }
             peer.status = PeerStatus::LossReported;
             let event = Event::Lost(peer.peer, lost);
-            self.failing -= 1;
+            self.to_report -= 1;
             self.close_rings(endpoint);
             return Some(event);
         }
@@ -131,7 +153,7 @@ impl Rail {
 
     /// Whether any peer's process has to be looked at from time to time.
     pub(super) fn has_peers_to_watch(&self) -> bool {
-        self.failing != 0
+        self.to_report != 0
             || self.peers.iter().any(|peer| peer.status == PeerStatus::Connected && self.can_watch(&peer.process))
     }
 }
@@ -142,7 +164,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
-    use towline_core::rail::{Peer, Rail as _};
+    use towline_core::rail::{Lane, Peer, Rail as _, Shape};
     use towline_core::time::Instant;
 
     use super::*;
@@ -171,6 +193,7 @@ mod tests {
                 }
             }
             "watcher" => watcher(job),
+            "waker" => waker(job),
             other => panic!("no role {other}"),
         }
     }
@@ -235,6 +258,38 @@ mod tests {
         exhaust_descriptors();
         assert!(process.has_ended(&rail.identity.process));
         assert!(!rail.identity.process.has_ended(&rail.identity.process));
+    }
+
+    /// Wakes a peer that sleeps on its descriptor, without a descriptor to open the peer's pipe.
+    fn waker(job: u64) {
+        let [mut left, mut right] = [0, 1].map(|rank| Rail::open(Config::new(job, rank, 2)).unwrap());
+        let to = left.add_peer(Peer(1), right.card()).unwrap();
+        right.add_peer(Peer(0), left.card()).unwrap();
+        let send = |left: &mut Rail| {
+            let shape = Shape { tag: 1, lane: Lane::Eager, header: 0, len: 8 };
+            let ticket = left.reserve(to, shape).unwrap().finish();
+            left.commit(ticket);
+        };
+        send(&mut left);
+        let mut now = Instant::ZERO;
+        assert!(matches!(poll(&mut right, &mut now, 10), Some(Event::Frame(_))));
+        right.wait_fd().unwrap();
+        assert!(right.arm());
+        let before = exhaust_descriptors();
+        send(&mut left);
+        let sleeps = right.control.sleep().load(crate::atomics::Ordering::Relaxed);
+        assert_eq!((sleeps, left.waiting.owes_wakes), (crate::sleep::ON_FD, true), "it still sleeps");
+        setrlimit(Resource::Nofile, before).unwrap();
+        assert!(poll(&mut left, &mut now, 1).is_none() && !left.waiting.owes_wakes);
+        let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let pipe = right.wait_fd().unwrap();
+        assert_eq!(rustix::event::poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&at_once)), Ok(1));
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_woken_for_lack_of_descriptors_is_woken_later() {
+        let job = 0x0A4E_0000_0000 | u64::from(std::process::id());
+        assert!(process("waker", job).wait().unwrap().success());
     }
 
     #[test]

@@ -35,15 +35,18 @@ impl Rail {
         if due {
             self.unmap_withdrawn_regions();
         }
+        if self.waiting.owes_wakes {
+            self.wake_again();
+        }
         if self.ring_locks.held != 0 {
             self.unlock_rings();
         }
         self.sort_rings();
-        if self.failing == 0 {
+        if self.to_report == 0 {
             return None;
         }
         self.schedule.turns_left = 0;
-        self.report_loss()
+        self.report()
     }
 
     /// Moves rings that have frames to the active list, and quiet ones off it.

@@ -1,5 +1,6 @@
 //! The rail: its state, the message path (`transport`), and the rare parts of sending, receiving, waiting and peers.
 
+mod departure;
 mod held_frames;
 mod incoming;
 mod liveness;

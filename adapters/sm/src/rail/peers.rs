@@ -49,6 +49,7 @@ impl Rail {
             control: Some(control),
             pidfd,
             pipe: None,
+            is_to_be_woken: false,
             needs_fence,
             over_lock_limit: false,
             regions: PeerRegions::default(),
@@ -71,6 +72,8 @@ impl Rail {
         if let Some(entry) = self.endpoints.get_mut(card.rank as usize) {
             *entry = endpoint + 1;
         }
+        // A departure from an earlier process of this rank, or from an earlier use of the pair, is over.
+        self.control.return_to(card.rank);
         self.poll_peer(endpoint, peer);
         Ok(Endpoint(endpoint))
     }
@@ -105,6 +108,7 @@ impl Rail {
         if let Some(state) = self.peers.get_mut(endpoint as usize) {
             state.status = PeerStatus::Connected;
             state.peer = peer;
+            self.control.return_to(state.rank);
         }
         let limits = [self.config.eager_limit_bytes, self.config.bulk_limit_bytes];
         for (class, limit) in limits.into_iter().enumerate() {
@@ -138,10 +142,12 @@ impl Rail {
         if matches!(status, PeerStatus::Deleted | PeerStatus::Vacant) {
             return;
         }
-        if matches!(status, PeerStatus::Failing(_)) {
-            self.failing -= 1;
+        if status.is_to_be_reported() {
+            self.to_report -= 1;
         }
-        if status != PeerStatus::Connected {
+        // A peer that was left may not have mapped a ring yet that has frames for it.
+        if !matches!(status, PeerStatus::Connected | PeerStatus::Left { .. }) {
+            peer.status = PeerStatus::LossReported;
             return self.forget(endpoint.0);
         }
         peer.status = PeerStatus::Deleted;
@@ -203,8 +209,8 @@ impl Rail {
             }
         }
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return };
-        if matches!(peer.status, PeerStatus::Failing(_)) {
-            self.failing = self.failing.saturating_sub(1);
+        if peer.status.is_to_be_reported() {
+            self.to_report = self.to_report.saturating_sub(1);
         }
         (peer.status, peer.control, peer.pidfd, peer.pipe) = (PeerStatus::Vacant, None, None, None);
         if let Some(entry) = self.endpoints.get_mut(peer.rank as usize) {
@@ -213,9 +219,16 @@ impl Rail {
     }
 }
 
+impl Rail {
+    /// Makes the end of this rail a failure for its peers, as if this thread panicked.
+    pub fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
+    }
+}
+
 impl Drop for Rail {
     fn drop(&mut self) {
-        self.control.close(!std::thread::panicking());
+        self.control.close(!self.fails_at_end && !std::thread::panicking());
         // Files of rings that were announced to us and never mapped.
         self.take_doorbell_bits();
         for bit in 0..doorbell_words(self.config.ranks) * 64 {

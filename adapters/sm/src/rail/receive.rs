@@ -4,7 +4,7 @@ use towline_core::rail::{Event, FrameId, Lost};
 use towline_core::time::Instant;
 
 use super::incoming::Incoming;
-use super::peer::PeerStatus;
+use super::peer::{PeerState, is_out_of_descriptors};
 use super::ring_pair::EAGER;
 use super::state::{NO_RING, Rail};
 use crate::doorbell;
@@ -32,7 +32,7 @@ impl Rail {
     pub(super) fn protocol_violation(&mut self, ring: u32) -> Option<Event> {
         log::error!("rank {} violated the protocol: it wrote an impossible frame", self.rank_of(ring / 2));
         self.fail(ring / 2, Lost::Misbehaved);
-        self.report_loss()
+        self.report()
     }
 
     /// Looks at the active rings, beginning with `next_active`, and then at the doorbell and the quiet rings.
@@ -133,10 +133,14 @@ impl Rail {
         }
     }
 
-    /// Maps the ring that bit `bit` announced, unless it has to wait until its sender is added.
+    /// Maps the ring that bit `bit` announced, unless it has to wait until its sender is added. Before that, it looks whether the
+    /// sender has departed, which the bit for short frames announces, too.
     fn map_ring(&mut self, endpoint: u32, class: usize, bit: usize) {
+        if class == EAGER {
+            self.follow_departure(endpoint);
+        }
         let Some(peer) = self.peers.get(endpoint as usize) else { return };
-        if !matches!(peer.status, PeerStatus::Connected | PeerStatus::Failing(_)) {
+        if !peer.status.receives() {
             return;
         }
         let ring = endpoint as usize * 2 + class;
@@ -144,7 +148,15 @@ impl Rail {
         let path = self.identity.names.ring(peer.rank, self.identity.card.rank, class);
         let holder =
             (class == EAGER && !exists && self.config.single_copy_bytes != 0).then(|| single_copy::holder(&path));
-        let opened = Incoming::open(&path, peer.nonce, self.identity.card.nonce, peer.peer);
+        let (from, number) = (peer.nonce, peer.peer);
+        let open = || Incoming::open(&path, from, self.identity.card.nonce, number);
+        let mut opened = open();
+        if is_out_of_descriptors(&opened)
+            && self.peers.get_mut(endpoint as usize).is_some_and(PeerState::free_descriptor)
+        {
+            opened = open();
+        }
+        let Some(peer) = self.peers.get(endpoint as usize) else { return };
         match opened {
             Ok(None) => return, // the ring is of another incarnation, whose card is still to come
             Ok(Some(mut opened)) => {
@@ -168,7 +180,8 @@ impl Rail {
                 log::debug!("rank {} announced a ring that does not exist", peer.rank);
             }
             Err(error) => {
-                log::error!("rank {} cannot be reached through shared memory: {error}", peer.rank);
+                // Frames of the peer may be in the ring already, so no other rail can take over.
+                log::error!("frames of rank {} in shared memory cannot be read: {error}", peer.rank);
                 let lost = if matches!(error, OpenError::Malformed(_)) { Lost::Misbehaved } else { Lost::Broken };
                 self.fail(endpoint, lost);
             }

@@ -1,18 +1,20 @@
 //! The rare parts of sending: the first frame to a peer, padding, lack of credit, waking.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use rustix::thread::futex;
 use towline_core::rail::{Endpoint, Grant, HEAD, Lane, Lost, Rail as _, SendError, Shape};
 
 use super::outgoing::{Ends, Outgoing};
-use super::peer::PeerStatus;
+use super::peer::{PeerState, PeerStatus, is_out_of_descriptors};
 use super::ring_pair::EAGER;
 use super::state::Rail;
+use crate::config::can_hold;
 use crate::doorbell;
-use crate::error::OpenError;
+use crate::error::{OpenError, system_error};
 use crate::ring::slots_for;
 use crate::sleep;
 
@@ -32,8 +34,7 @@ impl Rail {
         if self.rings.get(ring).map(|ring| &ring.outgoing).is_some_and(|outgoing| !outgoing.exists())
             && let Err(error) = self.make_ring(to.0, class)
         {
-            log::error!("rank {} cannot be reached through shared memory: {error}", self.rank_of(to.0));
-            self.fail(to.0, Lost::Broken);
+            self.leave(to.0, &error);
             return Err(SendError::Unreachable);
         }
         let Some(outgoing) = self.rings.get_mut(ring).map(|ring| &mut ring.outgoing) else {
@@ -64,11 +65,22 @@ impl Rail {
         };
         let me = (self.identity.process, self.identity.card.nonce);
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return Ok(()) };
-        let Some(control) = &peer.control else { return Ok(()) };
         let path = self.identity.names.ring(self.identity.card.rank, peer.rank, class);
         let ends = Ends { from: me, to: (peer.process, peer.nonce) };
-        let mut made = Outgoing::create(&path, ends, bytes, limit, reserved)?;
-        if !peer.needs_fence {
+        let mut made = Outgoing::create(&path, ends, bytes, limit, reserved);
+        if is_out_of_descriptors(&made) && peer.free_descriptor() {
+            made = Outgoing::create(&path, ends, bytes, limit, reserved);
+        }
+        // A shorter ring for long messages carries the same frames, with more waits.
+        let mut shorter = bytes / 2;
+        while matches!(made, Err(OpenError::NoRoom { .. } | OpenError::FileLimit { .. }))
+            && can_hold(shorter, limit, reserved)
+        {
+            made = Outgoing::create(&path, ends, shorter, limit, reserved);
+            shorter /= 2;
+        }
+        let mut made = made?;
+        if let Some(control) = peer.control.as_ref().filter(|_| !peer.needs_fence) {
             // SAFETY: the control segment is unmapped only together with the rings to that peer, in `forget`, or with the rail.
             unsafe { made.set_sleep_word(control.sleep()) };
         }
@@ -109,14 +121,28 @@ impl Rail {
             Some(sleep::ON_FUTEX) => {
                 let _ = futex::wake(control.sleep(), futex::Flags::empty(), i32::MAX as u32);
             }
-            Some(_) => {
-                if peer.pipe.is_none() {
-                    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
-                    let path = self.identity.names.pipe(peer.rank);
-                    peer.pipe = OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open(path).ok();
+            Some(how) => {
+                if write_to_pipe(peer, &self.identity.names.pipe(peer.rank)) {
+                    return;
                 }
-                // A full pipe is readable, so it wakes as well.
-                let _ = peer.pipe.as_mut().map(|pipe| pipe.write(&[1]));
+                // No descriptor is left to open the pipe. The peer sleeps on, and maintenance tries again.
+                peer.is_to_be_woken = true;
+                self.waiting.owes_wakes = true;
+                if let Some(control) = &peer.control {
+                    sleep::restore(control.sleep(), how);
+                }
+            }
+        }
+    }
+
+    /// Wakes the peers that could not be woken before.
+    #[cold]
+    pub(super) fn wake_again(&mut self) {
+        self.waiting.owes_wakes = false;
+        for endpoint in 0..self.peers.len() as u32 {
+            let peer = self.peers.get_mut(endpoint as usize);
+            if peer.is_some_and(|peer| std::mem::take(&mut peer.is_to_be_woken)) {
+                self.wake(endpoint);
             }
         }
     }
@@ -132,4 +158,28 @@ impl Rail {
             self.wake(ring / 2);
         }
     }
+}
+
+/// Writes to the pipe of a peer that sleeps, and opens the pipe before that if it is not open. `false`: there is no descriptor for
+/// it.
+fn write_to_pipe(peer: &mut PeerState, path: &Path) -> bool {
+    if peer.pipe.is_none() {
+        let mut opened = open_pipe(path);
+        if is_out_of_descriptors(&opened) && peer.free_descriptor() {
+            opened = open_pipe(path);
+        }
+        if is_out_of_descriptors(&opened) {
+            return false;
+        }
+        peer.pipe = opened.ok(); // a peer that has no pipe, or does not read it, has ended
+    }
+    // A full pipe is readable, so it wakes as well.
+    let _ = peer.pipe.as_mut().map(|pipe| pipe.write(&[1]));
+    true
+}
+
+fn open_pipe(path: &Path) -> Result<File, OpenError> {
+    let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW;
+    let opened = OpenOptions::new().write(true).custom_flags(flags.bits() as i32).open(path);
+    opened.map_err(|error| system_error("open", path, error))
 }

@@ -17,8 +17,9 @@ use crate::host::{self, HostId, Process};
 use crate::membarrier;
 use crate::rma::{ALL_OPERATIONS, OwnRegions};
 use crate::segment::control::ControlSegment;
-use crate::segment::layout::doorbell_words;
+use crate::segment::layout::{PAGE, doorbell_words};
 use crate::segment::names::SegmentNames;
+use crate::segment::room::file_limit;
 use crate::segment::stale::remove_stale;
 
 /// In [`PollSchedule::fast_ring`]: no ring. There are fewer rings than that.
@@ -58,8 +59,10 @@ pub struct Rail {
     pub(super) peers: Vec<PeerState>,
     /// Endpoint of each rank, plus one; 0 for a rank that is not known.
     pub(super) endpoints: Box<[u32]>,
-    /// Number of peers whose loss is still to be reported.
-    pub(super) failing: u32,
+    /// Number of peers about which an event is still to be reported: that they were left, or lost.
+    pub(super) to_report: u32,
+    /// Why shared memory is used no more to some peer: the first reason.
+    pub(super) warning: Option<String>,
     pub(super) ring_locks: RingLocks,
     pub(super) waiting: WaitState,
     /// Whether frames wake a peer only on demand, by `signal`.
@@ -67,6 +70,8 @@ pub struct Rail {
     /// Our memory that peers may map.
     pub(super) regions: OwnRegions,
     pub(super) next_liveness_check: Instant,
+    /// The end of this rail is a failure for its peers.
+    pub(super) fails_at_end: bool,
     pub(super) identity: Identity,
     pub(super) config: Config,
     pub(super) attributes: Attributes,
@@ -130,6 +135,8 @@ pub(super) struct RingLocks {
 pub(super) struct WaitState {
     /// Whether any outgoing ring wants credit.
     pub wants_credit: bool,
+    /// Whether some peer could not be woken for lack of a descriptor.
+    pub owes_wakes: bool,
     /// Whether sleep may be announced in the control segment.
     pub armed: bool,
     /// Whether this process is registered for the barriers of receivers that go to sleep.
@@ -157,6 +164,7 @@ impl Rail {
     /// [`OpenError`]: an impossible setting, no room in the file system, a rank that runs already, or a refusal of the system.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         config.check()?;
+        check_file_limit(&config)?;
         let process = Process::current();
         remove_stale(&config.directory, &process);
         let host = HostId::of(&config.directory).map_err(|error| system_error("look at", &config.directory, error))?;
@@ -174,10 +182,12 @@ impl Rail {
             doorbell: DoorbellState { seen: 0, announced: vec![0; doorbell_words(config.ranks)].into() },
             peers: Vec::new(),
             endpoints: vec![0; config.ranks as usize].into(),
-            failing: 0,
+            to_report: 0,
+            warning: None,
             ring_locks: RingLocks::default(),
-            waiting: WaitState { wants_credit: false, armed: false, has_membarrier, pipe: None },
+            waiting: WaitState { wants_credit: false, owes_wakes: false, armed: false, has_membarrier, pipe: None },
             wake_on_demand: false,
+            fails_at_end: false,
             regions: OwnRegions::default(),
             next_liveness_check: Instant::ZERO,
             identity: Identity { process, card, card_bytes: card.encode(), names },
@@ -191,9 +201,23 @@ impl Rail {
         &self.config
     }
 
+    /// Why shared memory is used no more to some peer, as a text for people: the first reason. `None` where there is none.
+    pub fn warning(&self) -> Option<&str> {
+        self.warning.as_deref()
+    }
+
     /// The rank of an endpoint, for logs; `u32::MAX` where there is no such endpoint.
     pub(super) fn rank_of(&self, endpoint: u32) -> u32 {
         self.peers.get(endpoint as usize).map_or(u32::MAX, |peer| peer.rank)
+    }
+}
+
+/// Checks that this process may make the rings.
+fn check_file_limit(config: &Config) -> Result<(), OpenError> {
+    let bytes = u64::from(config.eager_ring_bytes.max(config.bulk_ring_bytes)) + PAGE as u64;
+    match file_limit().filter(|limit| *limit < bytes) {
+        Some(limit) => Err(OpenError::FileLimit { path: config.directory.join("ring"), bytes, limit }),
+        None => Ok(()),
     }
 }
 

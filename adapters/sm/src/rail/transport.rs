@@ -3,9 +3,9 @@
 use towline_core::convertor::Span;
 use towline_core::rail::native::{Key, Native, NativeError, Region};
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, Grant, HEAD, Lane,
-    Liveness, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short, SingleCopy, Ticket,
-    Unreachable,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, GiveUp, Grant,
+    HEAD, Lane, Liveness, Lost, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short,
+    SingleCopy, Ticket, Unreachable,
 };
 use towline_core::rma::Access;
 use towline_core::time::Instant;
@@ -147,7 +147,7 @@ impl RailTrait for Rail {
     }
 
     fn poll_at(&self) -> Option<Instant> {
-        self.has_peers_to_watch().then_some(self.next_liveness_check)
+        (self.has_peers_to_watch() || self.waiting.owes_wakes).then_some(self.next_liveness_check)
     }
 
     fn wake_on_demand(&mut self, on: bool) {
@@ -258,4 +258,16 @@ impl DeviceMemory for Rail {
 
 impl RequestCache for Rail {}
 impl Failover for Rail {}
-impl Liveness for Rail {}
+impl Liveness for Rail {
+    fn give_up(&mut self, to: Endpoint, what: GiveUp) -> bool {
+        if what == GiveUp::Peer {
+            self.give_up_peer(to.0);
+            self.del_peer(to);
+        }
+        what == GiveUp::Peer
+    }
+
+    fn end_after_frames(&mut self, of: Endpoint, why: Lost) -> bool {
+        self.end_after_frames_of(of.0, why)
+    }
+}

@@ -83,7 +83,7 @@ impl Rail {
         let frames = !self.held.is_full()
             && (self.schedule.active.iter().any(has_frame) || self.schedule.quiet.iter().any(has_frame));
         frames
-            || self.failing != 0
+            || self.to_report != 0
             || doorbell::has_rung(self.control.doorbell(), self.doorbell.seen)
             || (self.waiting.wants_credit && self.credit_came())
     }

@@ -7,7 +7,7 @@ use towline_core::rail::Lost;
 use super::file::Segment;
 use super::layout::{
     BARRIER, CLOSED, DOORBELL, DOORBELL_BITS, MAGIC, MAGIC_AT, NONCE, PID, PID_NAMESPACE, RANKS, SLEEP, START_TIME,
-    control_bytes, doorbell_words,
+    control_bytes, departures, doorbell_words,
 };
 use crate::atomics::{AtomicU32, AtomicU64, Ordering};
 use crate::error::OpenError;
@@ -100,5 +100,28 @@ impl ControlSegment {
     /// The doorbell's bits.
     pub fn doorbell_bits(&self) -> &[AtomicU64] {
         self.segment.words(DOORBELL_BITS, doorbell_words(self.ranks))
+    }
+
+    /// The owner's departures from a rank: [`LEFT`](super::layout::LEFT), [`GIVEN_UP`](super::layout::GIVEN_UP), both, or 0.
+    pub fn departure(&self, rank: u32) -> u64 {
+        self.departure_word(rank).map_or(0, |word| word.load(Ordering::Acquire) >> (rank % 32 * 2) & 3)
+    }
+
+    /// Adds to the owner's departures from a rank. The rank's doorbell is rung afterwards.
+    pub fn depart(&self, rank: u32, how: u64) {
+        if let Some(word) = self.departure_word(rank) {
+            word.fetch_or((how & 3) << (rank % 32 * 2), Ordering::Release);
+        }
+    }
+
+    /// Withdraws the owner's departures from a rank.
+    pub fn return_to(&self, rank: u32) {
+        if let Some(word) = self.departure_word(rank) {
+            word.fetch_and(!(3 << (rank % 32 * 2)), Ordering::Release);
+        }
+    }
+
+    fn departure_word(&self, rank: u32) -> Option<&AtomicU64> {
+        self.segment.words(departures(self.ranks), doorbell_words(self.ranks)).get(rank as usize / 32)
     }
 }

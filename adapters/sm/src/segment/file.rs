@@ -19,6 +19,7 @@ use std::path::Path;
 use rustix::fs::FallocateFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use super::room::{Room, file_limit};
 use crate::atomics::{AtomicU32, AtomicU64};
 use crate::error::{OpenError, system_error};
 
@@ -37,6 +38,9 @@ unsafe impl Send for Segment {}
 impl Segment {
     /// Makes a segment of `len` bytes, all zero, its memory reserved.
     pub fn create(path: &Path, len: usize) -> Result<Self, OpenError> {
+        if let Some(limit) = file_limit().filter(|limit| *limit < len as u64) {
+            return Err(OpenError::FileLimit { path: path.to_owned(), bytes: len as u64, limit });
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -46,6 +50,7 @@ impl Segment {
             .open(path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => OpenError::Taken(path.to_owned()),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => no_room(path, len),
                 _ => system_error("create", path, error),
             })?;
         let made = Self::reserve(&file, path, len).and_then(|()| Self::map(&file, path, len));
@@ -60,9 +65,7 @@ impl Segment {
             return match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len as u64) {
                 Ok(()) => Ok(()),
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
-                    Err(OpenError::NoRoom { path: path.to_owned(), bytes: len as u64 })
-                }
+                Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Err(no_room(path, len)),
                 Err(error) => Err(system_error("reserve memory for", path, error.into())),
             };
         }
@@ -143,6 +146,12 @@ impl Segment {
         // there, which atomics allow.
         unsafe { core::slice::from_raw_parts(self.base.as_ptr().cast::<AtomicU64>().add(index), count) }
     }
+}
+
+/// The error for a segment of `len` bytes that does not fit into its file system.
+fn no_room(path: &Path, len: usize) -> OpenError {
+    let Room { bytes: free_bytes, files: free_files } = path.parent().map(Room::of).unwrap_or_default();
+    OpenError::NoRoom { path: path.to_owned(), bytes: len as u64, free_bytes, free_files }
 }
 
 impl Drop for Segment {

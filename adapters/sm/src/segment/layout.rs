@@ -1,13 +1,14 @@
-//! The layout of a segment, counted in words of 8 bytes. Version 1.
+//! The layout of a segment, counted in words of 8 bytes. Version 2.
 //!
 //! Both kinds of segment begin with the same cache line about their maker. A control segment continues with the word that its
-//! owner sleeps on, the doorbell and its bits, each on a pair of cache lines of its own (processors fetch lines by twos). A ring
-//! continues with its receiver's identity, its size, and the receiver's credit; its slots begin at the second page.
+//! owner sleeps on, the doorbell and its bits, each on a pair of cache lines of its own (processors fetch lines by twos), and ends
+//! with the departures. A ring continues with its receiver's identity, its size, and the receiver's credit; its slots begin at the
+//! second page.
 
 /// Bytes of a page, and of a ring segment's header.
 pub const PAGE: usize = 4096;
 /// Value of the first word of a finished segment: "towline" and the version.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"towline\x01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"towline\x02");
 
 /// Marks a segment as complete; written last.
 pub const MAGIC_AT: usize = 0;
@@ -52,6 +53,18 @@ pub const PROBE: usize = 24;
 /// Ring: the receiver's credit.
 pub const CREDIT: usize = 32;
 
+/// In the departures of a control segment: its owner sends no more frames to the rank by shared memory.
+pub const LEFT: u64 = 1;
+/// In the departures of a control segment: its owner takes the rank for lost.
+pub const GIVEN_UP: u64 = 2;
+
+/// Word of a control segment at which the departures begin, two bits for each rank: [`LEFT`] and [`GIVEN_UP`]. A rank that is to
+/// look at its bits is told so by the doorbell, as for a ring for short frames. So bits for an earlier process of the rank, whose
+/// doorbell was another one, mean nothing.
+pub const fn departures(ranks: u32) -> usize {
+    DOORBELL_BITS + doorbell_words(ranks)
+}
+
 /// Words of the doorbell's bits for `ranks` ranks.
 pub const fn doorbell_words(ranks: u32) -> usize {
     (ranks as usize * 2).div_ceil(64)
@@ -59,5 +72,5 @@ pub const fn doorbell_words(ranks: u32) -> usize {
 
 /// Bytes of a control segment for `ranks` ranks.
 pub const fn control_bytes(ranks: u32) -> usize {
-    ((DOORBELL_BITS + doorbell_words(ranks)) * 8).next_multiple_of(PAGE)
+    ((departures(ranks) + doorbell_words(ranks)) * 8).next_multiple_of(PAGE)
 }

@@ -93,6 +93,13 @@ impl Rail {
     }
 }
 
+impl Rail {
+    /// Makes the end of this rail a failure for its peers. What was sent arrives before.
+    pub fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
+    }
+}
+
 impl Drop for Rail {
     fn drop(&mut self) {
         // A thread that panics has not ended normally: peers are to take the end for a failure.
@@ -100,7 +107,7 @@ impl Drop for Rail {
             return;
         }
         for endpoint in 0..self.peers.endpoints() {
-            self.send_goodbye(endpoint);
+            if self.fails_at_end { self.shut_down(endpoint) } else { self.send_goodbye(endpoint) }
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Rail {
     listeners: Vec<Socket>,
     /// Whether epoll reports callers of the listeners.
     listening: bool,
+    /// The end of this rail is a failure for its peers.
+    fails_at_end: bool,
     /// When the listeners are tried again after the process ran out of descriptors.
     listen_retry_at: Option<Instant>,
     /// When a caller in the middle of a hello may lose its place to one that waits.

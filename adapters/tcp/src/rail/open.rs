@@ -63,6 +63,7 @@ impl Rail {
             epoll,
             listeners,
             listening: true,
+            fails_at_end: false,
             listen_retry_at: None,
             replace_caller_at: None,
             peers: PeerTable::new(u32::MAX),

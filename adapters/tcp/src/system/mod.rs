@@ -2,4 +2,5 @@
 
 pub(crate) mod epoll;
 pub(crate) mod options;
+mod possible;
 pub(crate) mod socket;

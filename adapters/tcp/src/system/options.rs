@@ -32,6 +32,11 @@ pub(crate) fn set_up(config: &Config, socket: &Socket) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the kernel has a congestion control of this name that this user may choose.
+pub(crate) fn check_congestion(name: &str) -> io::Result<()> {
+    Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?.set_tcp_congestion(name.as_bytes())
+}
+
 /// Lets the kernel find out that a host has failed: after `silence` while no data is in flight to the host. While data is in
 /// flight, the kernel retransmits instead, and `rail::dead_hosts` looks at the result.
 ///

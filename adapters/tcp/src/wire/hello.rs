@@ -79,7 +79,7 @@ pub struct Hello {
 }
 
 /// Why bytes are not a hello.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadHello {
     /// They do not start with [`MAGIC`]: the remote end is not a Towline process.
@@ -105,6 +105,8 @@ impl fmt::Display for BadHello {
 }
 
 impl std::error::Error for BadHello {}
+
+towline_core::debug_as_display!(BadHello);
 
 /// The decision of the acceptor about a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -39,7 +39,7 @@ impl Rail {
         socket.set_send_buffer_size(config.socket_send_buffer_bytes as usize).map_err(set_up)?;
         socket.set_recv_buffer_size(config.socket_receive_buffer_bytes as usize).map_err(set_up)?;
         let mtu = sys::mtu(&socket, &own.name).map_err(set_up)?;
-        let datagram = config.max_datagram(mtu, own.address.is_ipv4());
+        let datagram = config.max_datagram(mtu, own.address.is_ipv4()).map_err(SetupError::Setting)?;
         let segmentation = config.segmentation && segmentation::enable(&socket, own.address);
         let instance = random::instance().map_err(failed("draw random bytes"))?;
         let host = interfaces::host_id();

@@ -12,7 +12,7 @@ pub const HELLO: usize = 108 + MESSAGE;
 pub(crate) const KIND_HELLO: u8 = b'H';
 
 /// Why bytes are not a datagram of this protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadDatagram {
     /// The first bytes are wrong: the sender is not a Towline process.
@@ -38,3 +38,5 @@ impl fmt::Display for BadDatagram {
 }
 
 impl std::error::Error for BadDatagram {}
+
+towline_core::debug_as_display!(BadDatagram);

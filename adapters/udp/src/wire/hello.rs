@@ -108,7 +108,7 @@ pub struct Hello {
 }
 
 /// Why a hello is not accepted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadHello {
     /// The bytes are not a hello of this version.
@@ -127,6 +127,8 @@ impl fmt::Display for BadHello {
 }
 
 impl std::error::Error for BadHello {}
+
+towline_core::debug_as_display!(BadHello);
 
 impl Hello {
     /// The hello as it travels, with its code.

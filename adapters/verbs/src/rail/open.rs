@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use towline_core::time::Instant;
-use towline_net::random;
+use towline_net::{JobKey, random};
+use towline_settings::InvalidSetting;
 
 use super::endpoint_lists::{EndpointLists, Timers};
 use super::hello_channel::HelloChannel;
@@ -14,7 +15,7 @@ use super::queues::Queues;
 use super::receive::ReceiveState;
 use super::send::{SendState, UserMemory};
 use super::state::{Health, Rail};
-use crate::address::Mtu;
+use crate::address::{GidKind, Mtu};
 use crate::bookkeeping::closing::ClosingQueuePairs;
 use crate::bookkeeping::round_robin::RoundRobin;
 use crate::bookkeeping::send_resources::SendResources;
@@ -24,6 +25,9 @@ use crate::device::{Device, MAX_POSTS, Port, open};
 use crate::error::SetupError;
 use crate::sizes::{CONTROL_FRAMES, MAX_MARKERS, MAX_OPS};
 use crate::wire::card::Card;
+
+/// The highest service level of InfiniBand, which has 4 bits for it.
+const MAX_SERVICE_LEVEL: u8 = 15;
 
 impl Rail {
     /// Opens a port. Contacts no peer.
@@ -76,6 +80,7 @@ impl Rail {
 fn open_port(config: Config) -> Result<(Config, Arc<Device>, Port), SetupError> {
     let asked = config.peer_timeout;
     let (device, port) = open(&config)?;
+    check_device(&config, &port).map_err(SetupError::Setting)?;
     let mut config = config.normalized(if port.is_soft_roce { SOFT_ROCE_PIPELINE } else { HARDWARE_PIPELINE });
     if asked.is_zero() || asked > config.peer_timeout {
         let most = config.peer_timeout.as_secs();
@@ -89,6 +94,27 @@ fn open_port(config: Config) -> Result<(Config, Arc<Device>, Port), SetupError> 
     config.send_queue_frames = config.send_queue_frames.min(most_frames);
     config.signal_every = config.signal_every.min(config.send_queue_frames / 2);
     Ok((config, device, port))
+}
+
+/// Checks the settings that the device of a port restricts. A setting with its default value adapts to the device.
+fn check_device(config: &Config, port: &Port) -> Result<(), InvalidSetting> {
+    let default = Config::new(0, 0, JobKey::new([0; 32]));
+    let (buffers, most) = (config.receive_buffers, port.max_shared_receives.max(4));
+    if buffers > most && buffers != default.receive_buffers {
+        let why = format!("is above the limit of {}, {most}", port.name);
+        return Err(InvalidSetting::new("TOWLINE_VERBS_RECEIVE_BUFFERS", buffers, why, format!("4 to {most}")));
+    }
+    let (mtu, most) = (config.path_mtu_bytes, port.mtu.bytes());
+    if mtu > most {
+        let why = format!("is above the MTU of {}, {most}", port.name);
+        return Err(InvalidSetting::new("TOWLINE_VERBS_PATH_MTU", mtu, why, format!("0, or 256 to {most} B")));
+    }
+    if port.address.entry.kind == GidKind::InfiniBand && config.traffic_class > MAX_SERVICE_LEVEL {
+        let (class, most) = (config.traffic_class, MAX_SERVICE_LEVEL);
+        let why = format!("is above {most}, the highest service level of InfiniBand, which {} uses", port.name);
+        return Err(InvalidSetting::new("TOWLINE_VERBS_TRAFFIC_CLASS", class, why, format!("0 to {most}")));
+    }
+    Ok(())
 }
 
 /// A random instance, and a random Q_Key.

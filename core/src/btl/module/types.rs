@@ -131,7 +131,7 @@ impl<C> RmaContext<C> {
 }
 
 /// Why memory was not registered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum RegisterMemoryError {
@@ -166,3 +166,5 @@ impl fmt::Display for RegisterMemoryError {
 }
 
 impl core::error::Error for RegisterMemoryError {}
+
+crate::debug_as_display!(RegisterMemoryError);

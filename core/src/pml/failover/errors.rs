@@ -5,7 +5,7 @@ use core::fmt;
 use crate::error::Blame;
 
 /// Why a rail was neither enabled nor disabled.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum EnableError {
@@ -31,3 +31,5 @@ impl fmt::Display for EnableError {
 }
 
 impl core::error::Error for EnableError {}
+
+crate::debug_as_display!(EnableError);

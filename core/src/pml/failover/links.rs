@@ -2,7 +2,7 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::{LINKED, MIGRATING};
-use crate::pml::peers::link::{DOWN, PeerLink};
+use crate::pml::peers::link::{DOWN, PeerLink, SPARE};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::stall::liveness::HEARD;
@@ -22,7 +22,8 @@ impl<R: Rails> Pml<'_, R> {
             rail.is_some_and(|rail| !rail.is_connected(Endpoint(link.endpoint)))
         };
         let alone = self.peer_links(peer.0).all(|link| link.is_of(rail) || link.suspended & DOWN != 0 || ended(link));
-        if alone || !state.has(LINKED) {
+        // A rail that only lacks room for more frames delivers those that it has taken, so none has to migrate.
+        if alone || !(state.has(LINKED) || why == Lost::NoRoom) {
             return self.lost(peer, why);
         }
         warn!("peer {}: rail {} is down: {}", peer.0, rail, why as u8);
@@ -30,6 +31,7 @@ impl<R: Rails> Pml<'_, R> {
         let link = self.peer_links(peer.0).find(|link| link.is_of(rail)).map(|link| Endpoint(link.endpoint));
         let unacked = link.and_then(|link| self.rails.rail(rail)?.next_unacked(link));
         self.set_suspended(peer.0, rail, DOWN, true);
+        self.use_spare(peer.0);
         self.lose_device(rail, peer);
         self.drop_pieces(rail, peer);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
@@ -39,6 +41,33 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         self.migrating = true;
+    }
+
+    /// Takes a spare link of a peer into use if no other link is.
+    fn use_spare(&mut self, peer: u32) {
+        if self.peers.get(peer as usize).is_none_or(|state| state.route.links != 0) {
+            return;
+        }
+        for place in 0..self.rails.count() {
+            let Some(link) = self.peer_links(peer).nth(place).copied() else { break };
+            if link.suspended & SPARE != 0 {
+                self.rails.poll_spares();
+                return self.set_suspended(peer, link.rail.into(), SPARE, false);
+            }
+        }
+    }
+
+    /// Handles the report of a rail that it has lost a peer. If another rail to the peer still has frames of it, that rail reports
+    /// the loss when these were polled.
+    pub(in crate::pml) fn rail_lost(&mut self, rail: usize, peer: Peer, why: Lost) {
+        for place in 0..self.rails.count() {
+            let Some(link) = self.peer_links(peer.0).nth(place).copied() else { break };
+            let other = self.rails.rail_mut(link.rail as usize).filter(|_| !link.is_of(rail));
+            if other.is_some_and(|other| other.end_after_frames(Endpoint(link.endpoint), why)) {
+                return self.set_suspended(peer.0, rail, DOWN, true);
+            }
+        }
+        self.lost(peer, why);
     }
 
     /// Handles the report of a rail that it receives only answers of the peer's host, although the peer itself should have

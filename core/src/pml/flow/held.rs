@@ -2,10 +2,10 @@
 
 use crate::list::{List, OptSlot};
 use crate::pml::engine::Pml;
-use crate::pml::matching::{ANY, Key, Pattern};
+use crate::pml::matching::{Key, Pattern};
 use crate::pml::peers::flags::{ANNOUNCED, ASK_EMPTY, ASKED, ASKED_PROBE};
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::{ANSWERING, Phase};
+use crate::pml::requests::state::{ANSWERING, Phase, RequestState};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -33,23 +33,16 @@ impl<R: Rails> Pml<'_, R> {
         if !peer.has(ASKED) || peer.asked.answering.is_some() {
             return;
         }
-        let pattern = Pattern { context: peer.asked.context, source: ANY, tag: peer.asked.tag };
-        let mut next = peer.held.first();
-        while let Some(slot) = next.get() {
-            next = List::after(&self.requests, slot);
-            let fits = self.requests.at(slot).is_some_and(|state| {
-                state.phase == Phase::Held
-                    && pattern.accepts(&Key { context: state.context, source: 0, tag: state.tag })
-            });
-            if fits {
-                if self.try_first_links(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
-                    && let Some(peer) = self.peers.get_mut(index as usize)
-                {
-                    peer.clear(ASKED | ASKED_PROBE);
-                }
-                return;
+        let pattern = Pattern { context: peer.asked.context, source: index, tag: peer.asked.tag };
+        if let Some(slot) = self.first_held(index, &pattern) {
+            if self.try_first_links(index, |engine| engine.send_first(index, slot, true, None)).is_ok()
+                && let Some(peer) = self.peers.get_mut(index as usize)
+            {
+                peer.clear(ASKED | ASKED_PROBE);
             }
+            return;
         }
+        let Some(peer) = self.peers.get(index as usize) else { return };
         let mut header = wire::Nothing::new(peer.credit.notice_out.into());
         if peer.held.is_empty() {
             header.common.flags = wire::FLAG_NONE_HELD;
@@ -61,6 +54,27 @@ impl<R: Rails> Pml<'_, R> {
             peer.set(ASK_EMPTY);
             self.counters.nothings_sent = self.counters.nothings_sent.wrapping_add(1);
         }
+    }
+
+    /// The first held-back send to a peer that an ask accepts. No answer is out, so none of these sends has left.
+    fn first_held(&mut self, to: u32, pattern: &Pattern) -> Option<u32> {
+        let mut steps = 0u32;
+        let found = if self.held_table.is_used() {
+            self.held_table.find(pattern, &mut steps)
+        } else {
+            let mut at = self.peers.get(to as usize).map_or(OptSlot::NONE, |peer| peer.held.first());
+            let accepts =
+                |state: &RequestState| pattern.accepts(&Key { context: state.context, source: to, tag: state.tag });
+            while let Some(slot) = at.get()
+                && !self.requests.at(slot).is_some_and(accepts)
+            {
+                steps = steps.wrapping_add(1);
+                at = List::after(&self.requests, slot);
+            }
+            at.get()
+        };
+        self.counters.answer_steps = self.counters.answer_steps.wrapping_add(steps.into());
+        found
     }
 
     /// Handles the ask of a peer for a message that is held back here.
@@ -87,7 +101,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(peer) = self.peers.get_mut(to as usize) else { return };
         peer.asked.answering = OptSlot::NONE;
         if taken {
-            peer.release_held(&mut self.requests, slot);
+            peer.release_held(&mut self.requests, &mut self.held_table, slot);
         } else {
             self.forget_early_offer(slot);
         }

@@ -6,7 +6,7 @@ use crate::arena::OutOfMemory;
 use crate::error::Blame;
 
 /// A limit is below the least value with which an engine works. Raise the limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct TooFew {
     /// The limit: the name of its field in [`Config`](crate::pml::Config).
@@ -25,8 +25,10 @@ impl fmt::Display for TooFew {
 
 impl core::error::Error for TooFew {}
 
+crate::debug_as_display!(TooFew);
+
 /// Why an engine was not set up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum SetUpError {
     /// The arena has too little memory.
@@ -52,6 +54,8 @@ impl fmt::Display for SetUpError {
 }
 
 impl core::error::Error for SetUpError {}
+
+crate::debug_as_display!(SetUpError);
 
 impl From<OutOfMemory> for SetUpError {
     fn from(why: OutOfMemory) -> Self {

@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::pml::limits::config::Config;
-use crate::pml::matching::Matcher;
+use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
@@ -34,6 +34,7 @@ impl Config {
             .saturating_add(Pool::<()>::cost(self.units))
             .saturating_add(Arena::cost::<u64>(words.saturating_mul(self.units as usize)))
             .saturating_add(Matcher::cost(self.requests, self.envelopes()))
+            .saturating_add(HeldTable::cost(self.requests))
             .saturating_add(self.rma.bytes(self.peers))
             .saturating_add(Rdma::cost(&self.rdma))
     }

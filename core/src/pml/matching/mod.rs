@@ -28,6 +28,7 @@
 //! ```
 
 mod hash;
+mod held_table;
 mod key;
 mod matcher;
 mod meter;
@@ -37,6 +38,7 @@ mod table;
 mod tests;
 mod unexpected_table;
 
+pub(super) use held_table::HeldTable;
 pub use key::{ANY, INTERNAL_TAGS, Key, Pattern};
 pub use matcher::Matcher;
 pub use meter::Counters;

@@ -68,6 +68,11 @@ impl Place {
 }
 
 impl<'m, O: FromZeros> Table<'m, O> {
+    /// A table without slots, which needs no memory.
+    pub(super) const fn empty() -> Self {
+        Self { entries: &mut [], buckets: &mut [] }
+    }
+
     pub(super) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { entries: arena.table(entries(slots))?, buckets: arena.table(buckets(slots))? })
     }

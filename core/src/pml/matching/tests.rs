@@ -4,6 +4,7 @@ use std::{vec, vec::Vec};
 
 use proptest::prelude::*;
 
+use super::held_table::LEAST_REQUESTS;
 use super::*;
 use crate::arena::Arena;
 
@@ -167,6 +168,40 @@ proptest! {
             }
             Ok::<(), TestCaseError>(())
         })?;
+    }
+}
+
+proptest! {
+    /// The table of held-back sends against a plain list: asks for a tag and for any tag, among several receivers and contexts.
+    #[test]
+    fn m10_p27_held_back_sends_are_found_like_in_a_plain_list(
+        seed: u64,
+        ops in prop::collection::vec((0..3u8, 0..LEAST_REQUESTS + 1, 0..2u32, 0..2u32, tag()), 0..300),
+    ) {
+        let mut block = vec![0u8; HeldTable::cost(LEAST_REQUESTS)];
+        let mut table = HeldTable::new(&mut Arena::new(&mut block), LEAST_REQUESTS, seed).unwrap();
+        let mut model: Vec<(u32, Key)> = Vec::new();
+        for (op, slot, context, source, tag) in ops {
+            match op {
+                0 => {
+                    table.add(slot, Key { context, source, tag });
+                    let known = model.iter().any(|(held, _)| *held == slot);
+                    if slot < LEAST_REQUESTS && !known && tag != ANY {
+                        model.push((slot, Key { context, source, tag }));
+                    }
+                }
+                1 => {
+                    table.remove(slot);
+                    model.retain(|(held, _)| *held != slot);
+                }
+                _ => {
+                    let pattern = Pattern { context, source, tag };
+                    let expected = model.iter().find(|(_, key)| pattern.accepts(key)).map(|(slot, _)| *slot);
+                    let mut steps = 0;
+                    prop_assert_eq!(table.find(&pattern, &mut steps), expected);
+                }
+            }
+        }
     }
 }
 

@@ -30,16 +30,15 @@ impl<R: Rails> Pml<'_, R> {
         self.unreported_failures != 0
     }
 
-    /// Notes a failure for [`next_failed`](Self::next_failed).
-    pub(in crate::pml) fn note_failed(&mut self, peer: Peer) {
-        if let Some(state) = self.peers.get_mut(peer.0 as usize) {
+    /// Notes a loss for [`next_failed`](Self::next_failed).
+    pub(crate) fn note_failed(&mut self, peer: Peer) {
+        if let Some(state) = self.peers.get_mut(peer.0 as usize).filter(|state| !state.has(FAILURE_UNREPORTED)) {
             state.set(FAILURE_UNREPORTED);
             self.unreported_failures = self.unreported_failures.wrapping_add(1);
         }
     }
 
-    /// The next peer that failed and was not reported yet. Each failure is reported once. A peer that ended normally has not
-    /// failed.
+    /// The next peer that failed or ended normally, and was not reported yet. Each loss is reported once.
     #[cold]
     pub(crate) fn next_failed(&mut self) -> Option<Peer> {
         let news = (0u32..).zip(self.peers.iter_mut()).find(|(_, state)| state.has(FAILURE_UNREPORTED));
@@ -55,7 +54,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends a receive that has not matched, with the failure of `peer`. `back`: the peer was added again since. Returns whether
     /// the receive was ended; a receive that has matched goes on.
     pub(crate) fn interrupt(&mut self, request: Request, peer: Peer, back: bool) -> bool {
-        let outcome = if back { Outcome::Restarted } else { Outcome::PeerFailed };
+        let outcome = if back { Outcome::Restarted } else { self.outcome_of_lost(peer.0) };
         self.requests.get(request.0).is_some() && self.interrupt_slot(request.0.slot(), peer, outcome)
     }
 
@@ -75,7 +74,7 @@ impl<R: Rails> Pml<'_, R> {
         for slot in 0..self.requests.touched() {
             let wide = |pattern: Pattern| pattern.context == context && pattern.source == ANY;
             if self.matcher.posted(slot).is_some_and(wide) {
-                self.interrupt_slot(slot, peer, Outcome::PeerFailed);
+                self.interrupt_slot(slot, peer, self.outcome_of_lost(peer.0));
             }
         }
     }

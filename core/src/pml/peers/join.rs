@@ -7,10 +7,11 @@ use crate::pml::failover::enable::is_disabled;
 use crate::pml::limits::params::Params;
 use crate::pml::peers::credit::SendCredit;
 use crate::pml::peers::flags::LINKED;
-use crate::pml::peers::link::{DISABLED, PeerLink};
+use crate::pml::peers::link::{DISABLED, PeerLink, SPARE};
 use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
-use crate::rail::{Capabilities, Peer, Rail, Unreachable};
+use crate::pml::requests::state::Outcome;
+use crate::rail::{Capabilities, Endpoint, Peer, Rail, Unreachable};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -73,7 +74,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let header = size_of::<wire::Match>() as u32;
         if state.status == PeerStatus::Lost {
-            self.drop_peer(peer.0, true); // the messages that the lost peer left must not use the new credit
+            self.drop_peer(peer.0, true, Outcome::PeerFailed); // the messages that the lost peer left must not use the new credit
         }
         let state = self.peers.get_mut(peer.0 as usize).ok_or(Unreachable::Full)?;
         // Of an earlier peer with this number, the place in the work list and the counts of used credit stay.
@@ -91,6 +92,37 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.sort_links(peer.0);
         debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
+        Ok(())
+    }
+
+    /// Adds a spare rail to a peer that was added: `endpoint` is the peer on the rail of this index. The rail carries nothing to
+    /// the peer until the peer's other rails have reported that they take no more frames
+    /// ([`Event::Down`](crate::rail::Event::Down)). A rail that is a spare of all its peers is not polled until then
+    /// ([`Rails::polled`]). Both ends of a pair must have the same spare, and at most one.
+    ///
+    /// # Errors
+    /// [`Unreachable::Full`]: the peer is not present, the peer uses this rail already, or there is no such rail.
+    pub fn add_spare(&mut self, peer: Peer, index: usize, endpoint: Endpoint) -> Result<(), Unreachable> {
+        let rail = self.rails.rail(index).ok_or(Unreachable::Full)?;
+        let attributes = *rail.attributes();
+        let is_used = self.peer_links(peer.0).any(|link| link.is_of(index));
+        let state = self.peers.get_mut(peer.0 as usize).filter(|state| state.status == PeerStatus::Up && !is_used);
+        let state = state.ok_or(Unreachable::Full)?;
+        // Messages that are held back now may leave by the spare rail later.
+        let eager = attributes.eager_limit.saturating_sub(size_of::<wire::Match>() as u32);
+        state.eager_body = state.eager_body.min(eager);
+        let link = PeerLink {
+            endpoint: endpoint.0,
+            rail: index as u8,
+            suspended: SPARE | if is_disabled(&self.disabled, index) { DISABLED } else { 0 },
+            busy_in: 0,
+            bandwidth: attributes.bandwidth.max(1),
+            latency: attributes.latency,
+            share: 0,
+        };
+        let place = self.peer_links_mut(peer.0).iter_mut().find(|link| link.bandwidth == 0);
+        *place.ok_or(Unreachable::Full)? = link;
+        self.sort_links(peer.0);
         Ok(())
     }
 }

@@ -3,7 +3,8 @@
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pml::requests::errors::Refusal;
+use crate::pml::requests::state::{ANSWERING, Outcome, Phase, RECEIVE};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
@@ -14,7 +15,7 @@ impl<R: Rails> Pml<'_, R> {
     pub fn del_peer(&mut self, peer: Peer) {
         self.forget_links(peer.0, false);
         self.end_one_sided(peer, rma::Failure::Removed);
-        self.drop_peer(peer.0, true);
+        self.drop_peer(peer.0, true, Outcome::PeerFailed);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.status = PeerStatus::Unknown;
         }
@@ -45,23 +46,21 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.forget_links(peer.0, why != Lost::Closed);
         self.end_one_sided(peer, rma::Failure::Lost);
-        self.drop_peer(peer.0, false);
+        let outcome = if why == Lost::Closed { Outcome::PeerClosed } else { Outcome::PeerFailed };
+        self.drop_peer(peer.0, false, outcome);
         if let Some(state) = self.peers.get_mut(peer.0 as usize) {
             state.set_lost(lost_code(why));
         }
-        // A peer that ended normally has sent everything before. Its end is no failure.
-        if why != Lost::Closed {
-            self.note_failed(peer);
-        }
+        self.note_failed(peer);
     }
 
     /// Ends the requests with a peer and drops its messages. To be called when its rails do not access memory for it any more.
-    /// Messages that are complete stay, unless `all`.
-    pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool) {
+    /// Messages that are complete stay, unless `all`. `outcome`: that of the requests.
+    pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool, outcome: Outcome) {
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         let next_in = peer.next_in;
         *peer = peer.reset();
-        self.drop_requests(index, all);
+        self.drop_requests(index, all, outcome);
         self.drop_envelopes(index, next_in, all);
         self.run_refused(); // at once: after the peer is added again, these messages must not give it credit
         if let Some(peer) = self.peers.get_mut(index as usize) {
@@ -70,14 +69,14 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Ends the requests with a peer. A message that a matched probe took stays, unless `all`: its receive reports the failure.
-    fn drop_requests(&mut self, index: u32, all: bool) {
+    fn drop_requests(&mut self, index: u32, all: bool, outcome: Outcome) {
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
             if state.peer != index || state.phase == Phase::Done {
                 continue;
             }
             if state.phase == Phase::Taken {
-                state.outcome = Outcome::PeerFailed;
+                state.outcome = outcome;
                 if all && let Some(handle) = self.requests.handle(slot) {
                     self.requests.free(handle);
                 }
@@ -85,12 +84,15 @@ impl<R: Rails> Pml<'_, R> {
             }
             state.inflight = 0;
             let (phase, flags) = (state.phase, state.flags);
+            if phase == Phase::Held || flags & ANSWERING != 0 {
+                self.held_table.remove(slot);
+            }
             if flags & RECEIVE != 0 && phase == Phase::Posted {
                 self.matcher.unpost(slot);
             }
             self.deactivate(slot);
             self.release_piece(slot);
-            self.complete(slot, Outcome::PeerFailed);
+            self.complete(slot, outcome);
         }
     }
 
@@ -144,6 +146,17 @@ impl<R: Rails> Pml<'_, R> {
         envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0)
     }
 
+    /// The outcome of an operation with a peer that is lost.
+    pub(in crate::pml) fn outcome_of_lost(&self, peer: u32) -> Outcome {
+        if self.why_lost(Peer(peer)) == Some(Lost::Closed) { Outcome::PeerClosed } else { Outcome::PeerFailed }
+    }
+
+    /// The refusal of an operation with a peer that is lost.
+    #[cold]
+    pub(in crate::pml) fn refusal_of_lost(&self, peer: Peer) -> Refusal {
+        if self.why_lost(peer) == Some(Lost::Closed) { Refusal::PeerClosed(peer) } else { Refusal::PeerFailed(peer) }
+    }
+
     /// The reason why a peer was lost. `None` if it was not lost.
     pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
         let code = self.peers.get(peer.0 as usize)?.lost_code()?;
@@ -152,6 +165,7 @@ impl<R: Rails> Pml<'_, R> {
             2 => Lost::TimedOut,
             3 => Lost::Misbehaved,
             4 => Lost::Stalled,
+            5 => Lost::NoRoom,
             _ => Lost::Broken,
         })
     }
@@ -165,5 +179,6 @@ const fn lost_code(why: Lost) -> u8 {
         Lost::TimedOut => 2,
         Lost::Misbehaved => 3,
         Lost::Stalled => 4,
+        Lost::NoRoom => 5,
     }
 }

@@ -6,6 +6,8 @@ use zerocopy::FromZeros;
 pub(crate) const DOWN: u8 = 0x01;
 /// The link gets no new frames: its rail is disabled.
 pub(crate) const DISABLED: u8 = 0x02;
+/// The link gets no frames so far: it is a spare, for the time when no other link to the peer takes frames.
+pub(crate) const SPARE: u8 = 0x04;
 
 /// A link: one rail to one peer.
 #[derive(Clone, Copy, Debug, FromZeros)]
@@ -14,7 +16,7 @@ pub(crate) struct PeerLink {
     pub endpoint: u32,
     /// Index of the rail.
     pub rail: u8,
-    /// Why the link is suspended: [`DOWN`], [`DISABLED`] or both. 0 while it is in use.
+    /// Why the link is suspended: [`DOWN`], [`DISABLED`], [`SPARE`] or several of them. 0 while it is in use.
     pub suspended: u8,
     /// The round of the active list in which the rail had no room for this peer: the link is not tried again in this round.
     /// Round numbers repeat after 2^16 - 1 rounds; a link that was busy exactly so long ago is left out of one round.

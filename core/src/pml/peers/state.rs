@@ -6,7 +6,8 @@ use super::asks::{Asks, PeerAsk};
 use super::credit::{Granted, SendCredit};
 use super::flags::{ANNOUNCED, ASK_EMPTY, CREDIT_DUE, PROBE, QUEUED, REJECT_DUE};
 use crate::list::{List, OptSlot};
-use crate::pml::requests::state::RequestState;
+use crate::pml::matching::HeldTable;
+use crate::pml::requests::state::{Remote, RequestState};
 use crate::pml::stall::liveness::{OUT_OF_ROOM, PeerLiveness};
 use crate::pool::Pool;
 use crate::wire::Common;
@@ -180,8 +181,12 @@ impl PeerState {
     }
 
     /// Takes a send out of the held-back ones.
-    pub fn release_held(&mut self, pool: &mut Pool<'_, RequestState>, slot: u32) {
+    pub fn release_held(&mut self, pool: &mut Pool<'_, RequestState>, table: &mut HeldTable<'_>, slot: u32) {
         self.held.remove(pool, slot);
+        if let Some(state) = pool.at_mut(slot).filter(|state| state.remote.has(Remote::IN_TABLE)) {
+            state.remote.clear(Remote::IN_TABLE);
+            table.remove(slot);
+        }
         self.reopen();
     }
 

@@ -59,7 +59,7 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     fn ends_at_once(&mut self, slot: u32, source: u32) -> bool {
         if self.peers.get(source as usize).is_some_and(|peer| peer.status == PeerStatus::Lost) {
-            self.complete(slot, Outcome::PeerFailed);
+            self.complete(slot, self.outcome_of_lost(source));
             return true;
         }
         if self.posting_order.drop_if_idle(&mut self.requests) {
@@ -79,7 +79,8 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// Cancels a receive that has not matched: its outcome is [`Failure::Cancelled`](crate::pml::Failure::Cancelled). Returns
-    /// whether it was cancelled. All other operations, including sends, are not affected (promise M14 of CONTRACTS.md).
+    /// whether it was cancelled. All other operations are not affected (promise M14 of CONTRACTS.md); for sends there is
+    /// [`cancel_send`](Self::cancel_send).
     pub fn cancel(&mut self, request: Request) -> bool {
         let posted = self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Posted);
         let cancelled = posted && self.matcher.unpost(request.0.slot());
@@ -87,6 +88,28 @@ impl<R: Rails> Pml<'_, R> {
             self.complete(request.0.slot(), Outcome::Cancelled);
         }
         cancelled
+    }
+
+    /// Refuses all messages that no receive has taken, and from now on all that find no posted receive: their sender is told if it
+    /// waits for the match, and does not wait for credit. Messages with a tag in `except` are kept as before. For a caller that
+    /// posts no further receives but goes on to make progress.
+    pub fn refuse_unexpected(&mut self, except: core::ops::Range<u32>) {
+        self.kept_tags = except;
+        for slot in 0..self.envelopes.touched() {
+            let Some(envelope) = self.envelopes.at(slot).filter(|envelope| envelope.stage == EnvelopeStage::Queued)
+            else {
+                continue;
+            };
+            if self.refuses(envelope.tag) && self.matcher.remove_unexpected(slot) {
+                self.refuse_further(slot);
+            }
+        }
+    }
+
+    /// Whether a message with this tag is refused if no receive is posted for it.
+    #[inline]
+    pub(in crate::pml) fn refuses(&self, tag: u32) -> bool {
+        !self.kept_tags.contains(&tag)
     }
 
     /// Drops all messages of a context that no receive has taken, and tells the senders that wait for their match. Posted

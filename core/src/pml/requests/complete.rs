@@ -33,6 +33,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & DETACHED != 0 {
+            self.detached = self.detached.saturating_sub(1);
             self.requests.free(handle);
         } else if state.flags & NOTIFY != 0 {
             self.completed.push(&mut self.requests, slot);
@@ -68,9 +69,12 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::Success => Ok(status),
             Outcome::Cancelled => Err(Failure::Cancelled),
             Outcome::PeerFailed => Err(Failure::PeerFailed(peer)),
+            Outcome::PeerClosed => {
+                Err(Failure::PeerClosed { peer, tag: state.tag, bytes: (!receive).then_some(state.total) })
+            }
             Outcome::Restarted => Err(Failure::Restarted(peer)),
             Outcome::NotReady => Err(Failure::NotReady(peer)),
-            Outcome::NoCommunicator => Err(Failure::NoCommunicator(peer)),
+            Outcome::NoCommunicator => Err(Failure::NoCommunicator(status)),
         })
     }
 
@@ -104,6 +108,7 @@ impl<R: Rails> Pml<'_, R> {
             let _ = self.take_outcome(request);
         } else {
             state.flags |= DETACHED;
+            self.detached = self.detached.wrapping_add(1);
         }
     }
 
@@ -111,6 +116,23 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub fn is_over(&self, request: Request) -> bool {
         self.requests.get(request.0).is_none_or(|state| state.phase == Phase::Done)
+    }
+
+    /// The number of requests in progress that were [detached](Self::detach). Each is free when it ends.
+    pub fn detached(&self) -> u32 {
+        self.detached
+    }
+
+    /// The number of requests that are free.
+    pub fn free_requests(&self) -> u32 {
+        self.requests.capacity().saturating_sub(self.requests.used())
+    }
+
+    /// The other side of a request: the receiver of a send, the sender of a receive that has matched. `None` if the request is
+    /// stale, or a receive without a match.
+    pub fn peer_of(&self, request: Request) -> Option<Peer> {
+        let state = self.requests.get(request.0)?;
+        (state.phase != Phase::Posted).then_some(Peer(state.peer))
     }
 
     /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None`

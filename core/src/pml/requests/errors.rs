@@ -7,22 +7,32 @@ use crate::pml::requests::request::Status;
 use crate::rail::Peer;
 
 /// Why an operation ended without success.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Failure {
     /// The message was longer than the memory of the receive. The bytes that fit were delivered. Post a larger receive.
     Truncated(Status),
-    /// The receive was cancelled before it matched.
+    /// The receive was cancelled before it matched, or the send before it left.
     Cancelled,
     /// The peer was lost.
     PeerFailed(Peer),
+    /// The peer ended normally before the operation was complete.
+    PeerClosed {
+        /// Which peer.
+        peer: Peer,
+        /// The tag of the message, or the tag that the receive asked for, [`ANY`](crate::pml::matching::ANY) included.
+        tag: u32,
+        /// Bytes of the message that was to be sent. `None` for a receive.
+        bytes: Option<u64>,
+    },
     /// The peer was lost and was added again since the communicator was made. The new peer is not in the communicator.
     Restarted(Peer),
     /// A ready send found no posted receive.
     NotReady(Peer),
-    /// The receiver deleted the communicator before it received the message.
-    NoCommunicator(Peer),
+    /// The receiver deleted the communicator, or [refuses](crate::pml::Pml::refuse_unexpected) all messages, and had not received
+    /// this one. The status names the receiver, the tag and the length.
+    NoCommunicator(Status),
     /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
 }
@@ -31,7 +41,7 @@ impl Failure {
     /// The party that has to act.
     pub const fn blame(self) -> Blame {
         match self {
-            Self::PeerFailed(_) | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
+            Self::PeerFailed(_) | Self::PeerClosed { .. } | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
             _ => Blame::Caller,
         }
     }
@@ -45,8 +55,28 @@ impl fmt::Display for Failure {
                 "the message from peer {} with tag {} has {} bytes, the receive took {}: post a larger one",
                 status.peer.0, status.tag, status.received, status.delivered
             ),
-            Self::Cancelled => f.write_str("the receive was cancelled before it matched"),
-            Self::PeerFailed(peer) => write!(f, "peer {} was lost before the operation was complete", peer.0),
+            Self::Cancelled => f.write_str(
+                "the operation was cancelled by the caller: a receive before it matched, a send before it left",
+            ),
+            Self::PeerFailed(peer) => write!(
+                f,
+                "peer {} was lost before the operation was complete: go on without it, or wait for its replacement",
+                peer.0
+            ),
+            Self::PeerClosed { peer, tag, bytes: None } => {
+                write!(
+                    f,
+                    "peer {} ended, and sent no message with tag {tag}: have it send one before it ends, or do not wait for it",
+                    peer.0
+                )
+            }
+            Self::PeerClosed { peer, tag, bytes: Some(bytes) } => {
+                write!(
+                    f,
+                    "peer {} ended before it received the message of {bytes} bytes with tag {tag}: have it receive all messages first",
+                    peer.0
+                )
+            }
             Self::Restarted(peer) => say_restarted(f, *peer),
             Self::NotReady(peer) => {
                 write!(
@@ -55,18 +85,25 @@ impl fmt::Display for Failure {
                     peer.0
                 )
             }
-            Self::NoCommunicator(peer) => {
-                write!(f, "peer {} deleted the communicator before it received the message", peer.0)
-            }
-            Self::NoRequest => f.write_str("no such request: its outcome was taken already, or it never existed"),
+            Self::NoCommunicator(status) => write!(
+                f,
+                "peer {} deleted the communicator before it received the message of {} bytes with tag {}: have it receive all messages \
+                 first",
+                status.peer.0, status.received, status.tag
+            ),
+            Self::NoRequest => f.write_str(
+                "no such request: its outcome was taken already, or it never existed; take each outcome once",
+            ),
         }
     }
 }
 
 impl core::error::Error for Failure {}
 
+crate::debug_as_display!(Failure);
+
 /// Why an operation was not accepted. Nothing was begun, and the memory still belongs to the caller.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum Refusal {
@@ -76,6 +113,8 @@ pub enum Refusal {
     NoPeer(Peer),
     /// The peer was lost.
     PeerFailed(Peer),
+    /// The peer has ended normally.
+    PeerClosed(Peer),
     /// The peer was lost and was added again since the communicator was made. The new peer is not in the communicator.
     Restarted(Peer),
     /// The rank, the tag, the communicator or the matched message is not valid.
@@ -87,7 +126,7 @@ impl Refusal {
     pub const fn blame(self) -> Blame {
         match self {
             Self::Busy => Blame::Resource,
-            Self::PeerFailed(_) | Self::Restarted(_) => Blame::Peer,
+            Self::PeerFailed(_) | Self::PeerClosed(_) | Self::Restarted(_) => Blame::Peer,
             Self::NoPeer(_) | Self::Invalid => Blame::Caller,
         }
     }
@@ -98,14 +137,17 @@ impl fmt::Display for Refusal {
         match self {
             Self::Busy => f.write_str("all requests are in use: take outcomes first, or set up with more requests"),
             Self::NoPeer(peer) => write!(f, "peer {} was never added, or was deleted: add it first", peer.0),
-            Self::PeerFailed(peer) => write!(f, "peer {} was lost", peer.0),
+            Self::PeerFailed(peer) => write!(f, "peer {} was lost: go on without it, or wait for its replacement", peer.0),
+            Self::PeerClosed(peer) => write!(f, "peer {} has ended: go on without it", peer.0),
             Self::Restarted(peer) => say_restarted(f, *peer),
-            Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid"),
+            Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid: pass those of an existing communicator"),
         }
     }
 }
 
 impl core::error::Error for Refusal {}
+
+crate::debug_as_display!(Refusal);
 
 /// Writes the message of both `Restarted` errors.
 pub(in crate::pml) fn say_restarted(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {

@@ -38,6 +38,7 @@ pub(crate) enum Outcome {
     Success,
     Cancelled,
     PeerFailed,
+    PeerClosed,
     Restarted,
     NotReady,
     NoCommunicator,
@@ -74,7 +75,7 @@ const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as
 /// |---|---|---|
 /// | receive | `Posted` | its number in posting order |
 /// | receive | `Taken`, `Receiving`, `Responding` | the sender's handle |
-/// | send | `Held`, `Waiting` | marks: [`EXPOSED`](Self::EXPOSED), [`DECLINES_DEVICE`](Self::DECLINES_DEVICE) |
+/// | send | `Held`, `Waiting` | marks: [`EXPOSED`](Self::EXPOSED), [`DECLINES_DEVICE`](Self::DECLINES_DEVICE), [`IN_TABLE`](Self::IN_TABLE) |
 /// | send | `Streaming` | the receiver's handle |
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, FromZeros)]
 #[repr(transparent)]
@@ -85,6 +86,8 @@ impl Remote {
     pub const EXPOSED: u64 = 1;
     /// The peer offered memory to a waiting send, and there was no slot for the offer: no device moves this message.
     pub const DECLINES_DEVICE: u64 = 2;
+    /// A send that is in the table of held-back sends.
+    pub const IN_TABLE: u64 = 4;
 
     #[inline(always)]
     pub const fn posting(number: u64) -> Self {

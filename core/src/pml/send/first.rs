@@ -38,7 +38,7 @@ impl<R: Rails> Pml<'_, R> {
         if sent == Sent::InPlace {
             state.inflight = state.inflight.saturating_add(1);
         }
-        peer.release_held(&mut self.requests, slot);
+        peer.release_held(&mut self.requests, &mut self.held_table, slot);
         self.end_send(slot, Outcome::Success);
         Ok(())
     }
@@ -93,7 +93,7 @@ impl<R: Rails> Pml<'_, R> {
         } else {
             peer.sent_message(!body.is_empty());
             advance_turn(peer, self.links, to, self.rails.count());
-            peer.release_held(&mut self.requests, slot);
+            peer.release_held(&mut self.requests, &mut self.held_table, slot);
             self.counters.rendezvous_sent = self.counters.rendezvous_sent.wrapping_add(1);
             if buffer.is_some() {
                 self.note_exposed(slot);

@@ -2,11 +2,12 @@
 
 use crate::convertor::{Parts, Span};
 use crate::pml::engine::Pml;
+use crate::pml::matching::Key;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::{Mode, Request, Sending};
-use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, RequestState, SYNCHRONOUS};
+use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, Remote, RequestState, SYNCHRONOUS};
 use crate::pml::send::schedule::advance_turn;
 use crate::rail::{COPIED, Endpoint, Peer};
 use crate::{ptl, wire};
@@ -68,7 +69,7 @@ impl<R: Rails> Pml<'_, R> {
         match peer.status {
             PeerStatus::Up => {}
             PeerStatus::Unknown => return Err(Refusal::NoPeer(to)),
-            PeerStatus::Lost => return Err(Refusal::PeerFailed(to)),
+            PeerStatus::Lost => return Err(self.refusal_of_lost(to)),
         }
         let flags = match mode {
             Mode::Standard | Mode::Buffered => 0,
@@ -91,12 +92,18 @@ impl<R: Rails> Pml<'_, R> {
         self.take_cached(to.0, handle.slot());
         self.queue_work(to.0);
         self.push_held(to.0);
-        match self.requests.get(handle) {
+        match self.requests.get_mut(handle) {
             Some(state) if state.phase == Phase::Done && state.outcome == Outcome::Success => {
                 self.requests.free(handle);
-                Ok(Sending::Complete)
+                return Ok(Sending::Complete);
             }
-            _ => Ok(Sending::Pending(Request(handle))),
+            // Only a send that stays is entered into the table, since most leave at once.
+            Some(state) if state.phase == Phase::Held => {
+                state.remote.set(Remote::IN_TABLE);
+                self.held_table.add(handle.slot(), Key { context, source: to.0, tag });
+            }
+            _ => {}
         }
+        Ok(Sending::Pending(Request(handle)))
     }
 }

@@ -5,7 +5,9 @@ use std::vec::Vec;
 use super::basic::{Engine, WIDE, bytes, engines, finish, from, pending, recv, send, settle};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
+use crate::pml::requests::state::Outcome;
 use crate::pml::*;
+use crate::rail::Peer;
 use crate::time::Instant;
 
 /// No peer has credit for an envelope, so every message is held back.
@@ -316,7 +318,7 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
         let data = bytes(10, 1);
         let _ = send(&mut engines[0], 1, 5, Mode::Standard, &data);
         let message = take(&mut engines, 1, 5);
-        engines[1].drop_peer(0, deleted);
+        engines[1].drop_peer(0, deleted, Outcome::PeerFailed);
         let receive = recv_taken(&mut engines[1], message, &mut [0; 10]);
         if deleted {
             assert!(matches!(receive, Err((Refusal::Invalid, _))));
@@ -369,6 +371,79 @@ fn p27_the_next_ask_is_found_in_few_steps() {
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
 }
 
+/// An order in which `count` messages are taken: that of the sends, the reverse, or a random one.
+fn orders(count: u32) -> [Vec<u32>; 3] {
+    let mut random: Vec<u32> = (0..count).collect();
+    let mut state = 7u32;
+    for at in (1..count as usize).rev() {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        random.swap(at, (state >> 8) as usize % (at + 1));
+    }
+    [(0..count).collect(), (0..count).rev().collect(), random]
+}
+
+/// All entries that two engines have looked at in searches.
+fn steps(engines: &[Engine]) -> u64 {
+    engines
+        .iter()
+        .map(|engine| {
+            let counters = engine.counters();
+            counters.ask_steps + counters.answer_steps + engine.matcher().counters().steps
+        })
+        .sum()
+}
+
+/// Sends that are held back are found in constant time, whatever the order in which their receives are posted: one after the
+/// other, or all before the first is complete; by tag, or by communicator with any tag.
+#[test]
+fn m10_p27_held_back_messages_are_found_in_few_steps_in_any_order() {
+    for (config, mode) in [(NONE, Mode::Standard), (NONE, Mode::Synchronous), (WIDE, Mode::Standard)] {
+        for (at_once, by_tag) in [(false, true), (true, true), (false, false)] {
+            let most = |count: u32| {
+                let steps = orders(count).map(|order| {
+                    let mut engines = engines(2, Config { requests: count + 2, ..config }, 64, 512);
+                    let data = bytes(10, 1);
+                    let pattern = |one: u32| Pattern { context: one, source: 0, tag: if by_tag { 5 } else { ANY } };
+                    let mut sends: Vec<_> = Vec::new();
+                    for context in 0..count {
+                        // SAFETY: the data stays until the end.
+                        let sent = unsafe { engines[0].isend(Peer(1), context, 5, mode, Span::of(&data)) };
+                        sends.extend(match sent.unwrap() {
+                            Sending::Pending(request) => Some(request),
+                            Sending::Complete => None,
+                        });
+                    }
+                    settle(&mut engines);
+                    let before = steps(&engines);
+                    let mut into = std::vec![[0; 10]; count as usize];
+                    let mut receives = Vec::new();
+                    for (context, into) in order.into_iter().zip(&mut into) {
+                        let receive = recv(&mut engines[1], pattern(context), into);
+                        if at_once {
+                            receives.push(receive);
+                        } else {
+                            finish(&mut engines, 1, receive).unwrap();
+                        }
+                    }
+                    for receive in receives {
+                        finish(&mut engines, 1, receive).unwrap();
+                    }
+                    for request in sends {
+                        finish(&mut engines, 0, request).unwrap();
+                    }
+                    assert!(into.iter().all(|into| *into == data[..]));
+                    settle(&mut engines);
+                    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+                    steps(&engines) - before
+                });
+                steps.into_iter().max().unwrap() as f64 / f64::from(count)
+            };
+            let (few, many) = (most(100), most(3000));
+            assert!(many <= 2.0 * few.max(4.0), "{mode:?} {at_once} {by_tag}: {few} and {many} steps for each message");
+        }
+    }
+}
+
 /// Refusals to a peer whose rail has no room must not delay the refusals to another peer.
 #[test]
 fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
@@ -387,7 +462,8 @@ fn p27_refusals_for_a_peer_that_does_not_poll_delay_no_other_peer() {
         engines[2].progress(Instant::ZERO);
     }
     for (at, request) in sends.into_iter().filter(|(at, _)| *at == 2) {
-        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(crate::rail::Peer(1)))));
+        let refused = Status { peer: crate::rail::Peer(1), tag: 4, received: 10, delivered: 10 };
+        assert_eq!(engines[at].test(request), Some(Err(Failure::NoCommunicator(refused))));
     }
     settle(&mut engines);
     assert_eq!(engines[1].used(), [0; 3]);
@@ -435,5 +511,126 @@ fn p27_units_are_for_messages_with_payload() {
         assert_eq!(into[..len], data[..len]);
     }
     finish(&mut engines, 0, without_unit).unwrap();
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// A receiver that takes no further messages refuses those that nobody has received, and those that come: their senders learn
+/// it, do not wait for credit, and are told which message it was. Messages that are excepted, or whose receive is posted, arrive.
+#[test]
+fn m6_an_engine_that_takes_no_further_messages_refuses_them() {
+    let mut engines = engines(2, Config { requests: 64, ..WIDE }, 4, 512);
+    let (long, short) = (bytes(5000, 1), bytes(10, 2));
+    let early = pending(send(&mut engines[0], 1, 4, Mode::Standard, &long));
+    let _ = send(&mut engines[0], 1, 5, Mode::Standard, &short);
+    let mut into = bytes(10, 0);
+    let posted = recv(&mut engines[1], from(0, 6), &mut into);
+    settle(&mut engines);
+    engines[1].refuse_unexpected(100..200);
+    let late = pending(send(&mut engines[0], 1, 7, Mode::Synchronous, &short));
+    let matched = pending(send(&mut engines[0], 1, 6, Mode::Synchronous, &short));
+    // More than the credit.
+    let many: Vec<_> = (0..40).map(|_| send(&mut engines[0], 1, 8, Mode::Standard, &short)).collect();
+    settle(&mut engines);
+    for (request, tag, bytes) in [(early, 4, 5000), (late, 7, 10)] {
+        let status = Status { peer: crate::rail::Peer(1), tag, received: bytes, delivered: bytes };
+        assert_eq!(engines[0].test(request), Some(Err(Failure::NoCommunicator(status))));
+    }
+    assert!(matches!(engines[0].test(matched), Some(Ok(_))));
+    assert!(matches!(engines[1].test(posted), Some(Ok(status)) if status.tag == 6));
+    for sent in many {
+        if let Sending::Pending(request) = sent {
+            assert!(matches!(engines[0].test(request), Some(Ok(_))), "a sender waits for credit");
+        }
+    }
+    assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+    let largest = RefusedMessages { count: 43, largest: 5000, peer: crate::rail::Peer(0), tag: 4 };
+    assert_eq!(engines[1].refused_messages(), Some(largest));
+    let kept = pending(send(&mut engines[0], 1, 100, Mode::Synchronous, &short));
+    settle(&mut engines);
+    assert_eq!(engines[0].test(kept), None);
+    let receive = recv(&mut engines[1], from(0, 100), &mut into);
+    settle(&mut engines);
+    assert!(matches!((engines[0].test(kept), engines[1].test(receive)), (Some(Ok(_)), Some(Ok(_)))));
+}
+
+/// A send that is held back can be cancelled: the first of several, one in the middle and the last, also the one for which the
+/// peer asks next. The peer never gets it, and the others arrive in order. A send that has left, or is announced, goes on.
+#[test]
+fn m14_a_send_is_cancelled_until_it_leaves() {
+    for mode in [Mode::Standard, Mode::Synchronous, Mode::Complete] {
+        for asked in [false, true] {
+            let mut engines = engines(2, Config { requests: 256, ..NONE }, 8, 512);
+            let data: Vec<_> = (0..6).map(|seed| bytes(10, seed)).collect();
+            let sends: Vec<_> = data.iter().map(|data| pending(send(&mut engines[0], 1, 5, mode, data))).collect();
+            let mut early = [0; 10];
+            let other = recv(&mut engines[1], from(0, 9), &mut early);
+            if asked {
+                settle(&mut engines);
+            }
+            for at in [0, 3, 5] {
+                assert!(engines[0].cancel_send(sends[at]));
+                assert!(!engines[0].cancel_send(sends[at]), "twice");
+                assert_eq!(engines[0].test(sends[at]), Some(Err(Failure::Cancelled)));
+                assert!(!engines[0].cancel_send(sends[at]), "a request that is over");
+            }
+            assert!(!engines[1].cancel_send(other), "a receive");
+            for at in [1, 2, 4] {
+                let mut into = [0; 10];
+                let receive = recv(&mut engines[1], from(0, if at == 2 { ANY } else { 5 }), &mut into);
+                finish(&mut engines, 1, receive).unwrap();
+                assert_eq!(into, data[at][..]);
+                finish(&mut engines, 0, sends[at]).unwrap();
+            }
+            assert!(engines[1].iprobe(from(0, ANY)).is_none());
+            settle(&mut engines);
+            assert!(engines[1].iprobe(from(0, ANY)).is_none());
+            assert!(engines[1].cancel(other));
+            let _ = engines[1].test(other);
+            settle(&mut engines);
+            assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+            // All held-back sends were cancelled, so the next message is not behind any.
+            let last = pending(send(&mut engines[0], 1, 7, mode, &data[0]));
+            assert!(engines[0].cancel_send(last));
+            let _ = engines[0].test(last);
+            let mut into = [0; 10];
+            let receive = recv(&mut engines[1], from(0, 8), &mut into);
+            let next = pending(send(&mut engines[0], 1, 8, mode, &data[1]));
+            finish(&mut engines, 1, receive).unwrap();
+            finish(&mut engines, 0, next).unwrap();
+        }
+    }
+    // With credit: announced at once.
+    let mut engines = engines(2, WIDE, 8, 512);
+    let data = bytes(3000, 1);
+    for mode in [Mode::Standard, Mode::Synchronous, Mode::Ready] {
+        let mut into = std::vec![0; 3000];
+        let receive = recv(&mut engines[1], from(0, 1), &mut into);
+        let announced = pending(send(&mut engines[0], 1, 1, mode, &data));
+        assert!(!engines[0].cancel_send(announced));
+        finish(&mut engines, 1, receive).unwrap();
+        finish(&mut engines, 0, announced).unwrap();
+        assert_eq!(into, data);
+    }
+}
+
+/// The answer to an ask cannot be cancelled while the peer decides. If the peer sends it back, it can.
+#[test]
+fn m14_an_answer_that_was_sent_back_can_be_cancelled() {
+    let mut engines = engines(2, NONE, 8, 512);
+    let (data, mut into) = (bytes(10, 1), [0; 10]);
+    let held = pending(send(&mut engines[0], 1, 5, Mode::Standard, &data));
+    let receive = recv(&mut engines[1], from(0, 5), &mut into);
+    // Until the answer is out and the receiver has not seen it.
+    while engines[0].counters().answers_sent == 0 {
+        engines[1].progress(Instant::ZERO);
+        engines[0].progress(Instant::ZERO);
+    }
+    assert!(!engines[0].cancel_send(held));
+    assert!(engines[1].cancel(receive)); // so the answer goes back
+    let _ = engines[1].test(receive);
+    settle(&mut engines);
+    assert!(engines[0].cancel_send(held));
+    assert_eq!(engines[0].test(held), Some(Err(Failure::Cancelled)));
+    settle(&mut engines);
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
 }

@@ -14,6 +14,7 @@ mod pools;
 mod rails;
 mod rdma;
 mod single_copy;
+mod spares;
 mod stall;
 mod stall_rails;
 mod stalled_links;

@@ -270,7 +270,7 @@ fn m10_p7_no_message_takes_the_place_of_one_that_was_lost() {
 
 #[test]
 fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_rejoins() {
-    for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled] {
+    for why in [Lost::Closed, Lost::Broken, Lost::TimedOut, Lost::Misbehaved, Lost::Stalled, Lost::NoRoom] {
         let mut engines = pair(WIDE, |_, _, _| {});
         let params = engines[1].params();
         assert_eq!(engines[0].why_lost(Peer(1)), None);
@@ -282,4 +282,25 @@ fn p7_b10_the_reason_of_a_loss_is_known_until_the_peer_rejoins() {
         add(&mut engines[0], 1, &params);
         assert_eq!(engines[0].why_lost(Peer(1)), None);
     }
+}
+
+#[test]
+fn p7_operations_with_a_peer_that_ended_normally_say_so_with_tag_and_length() {
+    let mut engines = pair(WIDE, |_, _, _| {});
+    let params = engines[1].params();
+    let held = send(&mut engines[0], 1, 5, Mode::Synchronous, data(3000));
+    let Sending::Pending(held) = held else { panic!("{held:?}") };
+    let mut into = [0; 10];
+    let receive = recv_from(&mut engines[0], 1, 6, &mut into);
+    engines[0].lose_peer(Peer(1), Lost::Closed);
+    let closed = |tag, bytes| Some(Err(Failure::PeerClosed { peer: Peer(1), tag, bytes }));
+    assert_eq!(engines[0].test(held), closed(5, Some(3000)));
+    assert_eq!(engines[0].test(receive), closed(6, None));
+    let late = recv_from(&mut engines[0], 1, 7, &mut into);
+    assert_eq!(engines[0].test(late), closed(7, None));
+    // SAFETY: an empty span stands for no memory.
+    let mut late = || unsafe { engines[0].isend(Peer(1), 1, 8, Mode::Standard, Span::EMPTY) };
+    assert_eq!(late(), Err(Refusal::PeerClosed(Peer(1))));
+    add(&mut engines[0], 1, &params);
+    let _ = send(&mut engines[0], 1, 8, Mode::Standard, data(1));
 }

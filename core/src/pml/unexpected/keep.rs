@@ -94,10 +94,14 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Puts a kept message into the matcher. A ready send without a receive is refused.
     pub(in crate::pml) fn enqueue(&mut self, slot: u32) {
-        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
+        let Some(envelope) = self.envelopes.at(slot) else { return };
         if envelope.flags & wire::FLAG_READY != 0 {
             return self.refuse(slot, Reason::NotReady);
         }
+        if self.refuses(envelope.tag) {
+            return self.refuse_further(slot);
+        }
+        let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         envelope.stage = EnvelopeStage::Queued;
         let key = Key { context: envelope.context, source: envelope.peer, tag: envelope.tag };
         self.matcher.add_unexpected(slot, key);

@@ -4,4 +4,5 @@ pub(super) mod claim;
 pub(super) mod keep;
 pub(super) mod message;
 pub(super) mod refuse;
+pub(crate) mod refused_messages;
 pub(super) mod state;

@@ -3,12 +3,31 @@
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
-use crate::pml::unexpected::state::EnvelopeStage;
-use crate::rail::SendError;
+use crate::pml::unexpected::refused_messages::RefusedMessages;
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
+use crate::rail::{Peer, SendError};
 use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
+    /// The messages that were refused since [`refuse_unexpected`](Self::refuse_unexpected). `None` if there were none.
+    pub fn refused_messages(&self) -> Option<RefusedMessages> {
+        Some(self.refused_messages).filter(|refused| refused.count != 0)
+    }
+
+    /// Refuses a message because this engine takes no further ones.
+    #[cold]
+    pub(in crate::pml) fn refuse_further(&mut self, slot: u32) {
+        if let Some(&Unexpected { peer, tag, total, .. }) = self.envelopes.at(slot) {
+            let refused = &mut self.refused_messages;
+            refused.count = refused.count.saturating_add(1);
+            if refused.count == 1 || total > refused.largest {
+                (refused.largest, refused.peer, refused.tag) = (total, Peer(peer), tag);
+            }
+        }
+        self.refuse(slot, Reason::NoCommunicator);
+    }
+
     /// Refuses a kept message: tells its sender and frees the envelope, now or when there is room. The message is in no queue.
     pub(in crate::pml) fn refuse(&mut self, slot: u32, reason: Reason) {
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };

@@ -48,6 +48,9 @@ pub struct Script {
     pub overtaken: u32,
     /// Frames arrive as migrated ones, which did not arrive by their first link.
     pub moved: bool,
+    /// Whether the rail reports the loss of a peer that another rail has lost, and the reasons that it was given.
+    pub ends_after_frames: bool,
+    pub ends: Vec<Lost>,
     /// The handshake is not over: `is_connected` returns `false`.
     pub unmet: bool,
     pub events: VecDeque<Event>,
@@ -456,6 +459,12 @@ impl Failover for Scripted {
 }
 
 impl Liveness for Scripted {
+    fn end_after_frames(&mut self, _: Endpoint, why: Lost) -> bool {
+        let mut script = self.script.borrow_mut();
+        script.ends.push(why);
+        script.ends_after_frames
+    }
+
     fn is_connected(&self, _: Endpoint) -> bool {
         !self.script.borrow().unmet
     }

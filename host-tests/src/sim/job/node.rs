@@ -12,7 +12,7 @@ use super::rails::NodeRails;
 use super::report::JobError;
 use super::window_state::NodeWindows;
 use crate::sim::buffer::Buffer;
-use crate::sim::history::{History, Mode, Receive, Record, digest};
+use crate::sim::history::{History, Message, Mode, Receive, Record, digest};
 use crate::sim::plan::{Plan, Step};
 
 /// The step number of a receive that belongs to no step of the plan. It is not posted again.
@@ -31,7 +31,7 @@ pub(super) struct PendingOp {
 
 #[derive(Clone, Copy)]
 pub(super) enum OpKind {
-    Send { to: u32 },
+    Send { message: Message },
     Recv { receive: Receive, planned: u32, cancel: Option<u32>, found: Option<Envelope> },
 }
 

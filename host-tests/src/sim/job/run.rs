@@ -1,6 +1,6 @@
 //! Runs a job to its end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use towline_core::pml::{Config, Counters};
 use towline_core::time::Instant;
@@ -53,6 +53,7 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
         toggles,
         stall_timeout,
         faults_end_at,
+        cancels_sends,
         plan,
         windows,
         pace,
@@ -83,6 +84,8 @@ pub fn run(setting: Setting) -> Result<Report, JobError> {
         toggles,
         disabled_rails: vec![],
         stall_timeout,
+        cancels_sends,
+        latest_sends: BTreeMap::new(),
         silent_nodes: vec![],
         stalled_pairs,
         died: BTreeSet::new(),

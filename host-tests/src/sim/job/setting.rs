@@ -60,6 +60,8 @@ pub struct Setting {
     pub stall_timeout: Option<u64>,
     /// When all faults end. The remaining work must then complete soon.
     pub faults_end_at: Option<u64>,
+    /// Sends are cancelled and then begun again.
+    pub cancels_sends: bool,
     /// The programs.
     pub plan: Plan,
     /// One-sided operations in addition to messages.

@@ -153,7 +153,7 @@ impl Job<'_> {
 /// The sends and receives for which a node waits for another, by number. `true` means a send.
 fn waiting_ops(node: &Node<'_>, of: u32) -> Vec<(bool, u32)> {
     let ops = node.ops.iter().filter_map(|op| match op.kind {
-        OpKind::Send { to } => (to == of).then_some((true, op.number)),
+        OpKind::Send { message } => (message.to == of).then_some((true, op.number)),
         OpKind::Recv { receive, cancel: None, .. } => (receive.source == Some(of)).then_some((false, op.number)),
         OpKind::Recv { .. } => None,
     });

@@ -1,6 +1,6 @@
 //! The state of a running job.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use towline_core::convertor::Span;
 use towline_core::mtl::{Mode, Refusal};
@@ -50,6 +50,9 @@ pub(super) struct Job<'m> {
     /// Disabled rails: the node, the rail, and until when.
     pub disabled_rails: Vec<(u32, u32, u64)>,
     pub stall_timeout: Option<u64>,
+    pub cancels_sends: bool,
+    /// The number of the last send from a node to another.
+    pub latest_sends: BTreeMap<(u32, u32), u32>,
     /// Nodes that are stalled or lost.
     pub silent_nodes: Vec<SilentNode>,
     pub stalled_pairs: BTreeSet<(u32, u32)>,

@@ -1,13 +1,14 @@
 //! The steps of a program, and their completion.
 
 use towline_core::mtl::{Envelope, Failure, Refusal, Sending, Source, Status, Tag};
+use towline_core::rail::Peer;
 
 use super::node::{OpKind, PendingOp, Taken, UNPLANNED, mode_of, rank, source_of, tag_of};
 use super::report::JobError;
 use super::state::Job;
 use crate::pattern::patterned;
 use crate::sim::buffer::Buffer;
-use crate::sim::history::{Mode, Outcome, Receive, Record, SendFailure, digest};
+use crate::sim::history::{Message, Mode, Outcome, Receive, Record, SendFailure, digest};
 use crate::sim::network::faults::PlantedBug;
 use crate::sim::plan::{Cancel, NEVER, Step};
 
@@ -106,6 +107,7 @@ impl Job<'_> {
         match sent {
             Ok(sending) => {
                 let number = self.history.send(message);
+                self.latest_sends.insert((node.me, message.to), number);
                 self.net.trace(at as u32, || format!("isend {number} {message:?}: {sending:?}"));
                 match sending {
                     Sending::Complete => {
@@ -114,14 +116,16 @@ impl Job<'_> {
                         node.finished_sends.push(buffer);
                     }
                     Sending::Pending(request) => {
-                        let kind = OpKind::Send { to: message.to };
+                        let kind = OpKind::Send { message };
                         node.ops.push(PendingOp { number, request, buffer, kind });
                     }
                 }
                 Ok(Progress::Advanced)
             }
             Err(Refusal::Busy) => Ok(Progress::Retry),
-            Err(Refusal::PeerFailed(peer) | Refusal::NoPeer(peer)) if self.failures_expected => {
+            Err(Refusal::PeerFailed(peer) | Refusal::PeerClosed(peer) | Refusal::NoPeer(peer))
+                if self.failures_expected =>
+            {
                 self.net.trace(at as u32, || format!("isend {message:?} refused"));
                 self.history.note(Record::Refused { node: node.me, peer: peer.0 });
                 Ok(Progress::Advanced)
@@ -255,7 +259,15 @@ impl Job<'_> {
                     node.engine.cancel(op.request);
                 }
             }
-            let Some(outcome) = node.engine.test(op.request) else {
+            let (kind, mut outcome) = (op.kind, None);
+            if let OpKind::Send { message } = kind
+                && self.cancels_sends
+                && self.random.below(8) == 0
+            {
+                outcome = self.cancel_send(at, place, message)?;
+            }
+            let node = &mut self.nodes[at];
+            let Some(outcome) = outcome.or_else(|| node.engine.test(node.ops[place].request)) else {
                 place += 1;
                 continue;
             };
@@ -292,11 +304,51 @@ impl Job<'_> {
         Ok(any)
     }
 
+    /// Cancels a send, if no later one goes to the same node, and begins it again: to the programs it is the same send. Returns
+    /// its outcome, if it is complete then.
+    fn cancel_send(
+        &mut self,
+        at: usize,
+        place: usize,
+        message: Message,
+    ) -> Result<Option<Result<Status, Failure>>, JobError> {
+        let node = &mut self.nodes[at];
+        let comm = node.comm(message.comm);
+        let op = &mut node.ops[place];
+        if self.latest_sends.get(&(node.me, message.to)) != Some(&op.number) {
+            return Ok(None);
+        }
+        if !node.engine.cancel_send(op.request) {
+            self.net.count(|counts| counts.uncancelled_sends += 1);
+            return Ok(None);
+        }
+        self.net.count(|counts| counts.cancelled_sends += 1);
+        let outcome = node.engine.test(op.request);
+        if outcome != Some(Err(Failure::Cancelled)) {
+            return Err(JobError::Refused(node.me, format!("a cancelled send ended with {outcome:?}")));
+        }
+        let span = op.buffer.span();
+        let dest = rank(self.plan, message.comm, message.to);
+        // SAFETY: as in `send`.
+        match unsafe { node.engine.isend(comm, dest, message.tag, mode_of(message.mode), span) } {
+            Ok(Sending::Pending(request)) => {
+                self.net.trace(at as u32, || format!("send {} is cancelled and begun again: {request:?}", op.number));
+                op.request = request;
+                Ok(None)
+            }
+            Ok(Sending::Complete) => {
+                let sent = message.len;
+                Ok(Some(Ok(Status { peer: Peer(message.to), tag: message.tag, received: sent, delivered: sent })))
+            }
+            other => Err(JobError::Refused(node.me, format!("a cancelled send was begun again: {other:?}"))),
+        }
+    }
+
     pub fn end_send(&mut self, at: usize, mut op: PendingOp, outcome: Result<Status, Failure>) {
         self.net.trace(at as u32, || format!("send {} is over: {outcome:?}", op.number));
         self.ended += 1;
         let failed = outcome.err().map(|failure| match failure {
-            Failure::PeerFailed(peer) => SendFailure::Peer(peer.0),
+            Failure::PeerFailed(peer) | Failure::PeerClosed { peer, .. } => SendFailure::Peer(peer.0),
             failure => SendFailure::Other(failure.to_string()),
         });
         self.history.note(Record::Sent(op.number, failed));
@@ -314,7 +366,7 @@ impl Job<'_> {
         found: Option<Envelope>,
     ) -> Result<bool, JobError> {
         self.net.trace(at as u32, || format!("receive {} is over: {outcome:?}", op.number));
-        let counts = !matches!(outcome, Err(Failure::Cancelled | Failure::PeerFailed(_)));
+        let counts = !matches!(outcome, Err(Failure::Cancelled | Failure::PeerFailed(_) | Failure::PeerClosed { .. }));
         self.ended += u64::from(counts);
         let (status, truncated) = match outcome {
             Ok(status) => (status, false),
@@ -324,7 +376,7 @@ impl Job<'_> {
                 self.nodes[at].finished_receives.push((op.number, op.buffer, 0));
                 return Ok(true);
             }
-            Err(Failure::PeerFailed(peer)) if self.failures_expected => {
+            Err(Failure::PeerFailed(peer) | Failure::PeerClosed { peer, .. }) if self.failures_expected => {
                 self.history.note(Record::Received(op.number, Outcome::PeerFailed(peer.0)));
                 self.nodes[at].finished_sends.push(op.buffer);
                 return Ok(false);

@@ -326,6 +326,10 @@ counts! {
     false_refusals,
     /// Pairs that could not be introduced, since they have no common rail.
     unlinked,
+    /// Sends that were cancelled and begun again.
+    cancelled_sends,
+    /// Sends that could not be cancelled.
+    uncancelled_sends,
     /// Missing rails of pairs that have other common rails.
     fewer_rails,
     /// Rails that died.

@@ -114,6 +114,7 @@ pub(super) fn fault_free(
         toggles,
         stall_timeout,
         faults_end_at,
+        cancels_sends: false,
         plan,
         windows,
         pace,
