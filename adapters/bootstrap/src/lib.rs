@@ -47,7 +47,7 @@
 //!
 //! # The wire between rank and server
 //!
-//! All numbers are little-endian. The rank opens with 64 bytes: `TOWLBOOT`, version (2 bytes, 1), 2 zero bytes, rank
+//! All numbers are little-endian. The rank opens with 64 bytes: `TOWLBOOT`, version (2 bytes, 2), 2 zero bytes, rank
 //! (4), size (4), 4 zero bytes, job (8), a random nonce (32). The server answers with 68 bytes: status (4; 0 to go on,
 //! any other value is the reason for a refusal), its nonce (32), its proof (32). The rank answers with its proof (32).
 //! A proof is HMAC-SHA-256 under the job key over `towline server 1` or `towline rank 1`, the opening and the server's
@@ -67,10 +67,12 @@ pub mod fuzzing;
 pub mod launch;
 mod protocol;
 mod rank;
+pub mod report;
 pub mod server;
 
 pub use address::Address;
 pub use environment::{Environment, RANKS_MAX, VARIABLES, format_ranks};
 pub use error::{EnvironmentError, Error};
 pub use rank::{End, Job};
+
 pub use towline_net::JobKey;

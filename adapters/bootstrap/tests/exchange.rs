@@ -398,7 +398,7 @@ fn a_rank_with_another_key_notices_and_is_refused() {
 
 /// An opening as a rank writes it.
 fn opening(environment: &Environment) -> Vec<u8> {
-    let mut bytes = b"TOWLBOOT\x01\0\0\0".to_vec();
+    let mut bytes = b"TOWLBOOT\x02\0\0\0".to_vec();
     bytes.extend(environment.rank.to_le_bytes());
     bytes.extend(environment.size.to_le_bytes());
     bytes.extend([0; 4]);

@@ -32,7 +32,7 @@ fn flood(at: &str) {
             _ => drips.push_back((stream, 0)),
         }
         if let Some((mut stream, sent)) = drips.pop_front() {
-            let opening = b"TOWLBOOT\x01\0\0\0";
+            let opening = b"TOWLBOOT\x02\0\0\0";
             if stream.write_all(&opening[sent % 12..=sent % 12]).is_ok() && sent < 60 {
                 drips.push_back((stream, sent + 1));
             }

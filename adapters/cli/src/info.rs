@@ -72,7 +72,7 @@ pub fn rank() -> ExitCode {
             eprintln!("towline: {why}");
         }
         if world.rank() == 0 {
-            world.report().iter().for_each(|line| println!("{line}"));
+            world.transport_report().iter().for_each(|line| println!("{line}"));
         }
         world.finish()
     };

@@ -68,6 +68,14 @@ pub struct Arguments {
     #[arg(long, visible_alias = "max-restarts", value_name = "N", default_value_t = 0)]
     restart: u32,
 
+    /// How long ranks have to report what they wait for, on SIGQUIT and at the time limit, in seconds
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "3")]
+    report_wait: Duration,
+
+    /// Append each report of what ranks wait for to this file, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    report_file: Option<PathBuf>,
+
     /// Print output unchanged, without the rank before each line
     ///
     /// With and without this option, a line is printed as a whole, so that lines of different ranks do not mix. A line
@@ -169,6 +177,8 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     launch.input = arguments.stdin.unwrap_or_default();
     launch.mapping = arguments.map_by.unwrap_or_default();
     launch.binding = arguments.bind_to.unwrap_or_default();
+    launch.report_wait = arguments.report_wait;
+    launch.report_file = arguments.report_file;
     launch.shell = arguments.rsh.split_whitespace().map(Into::into).collect();
     launch.address = arguments.address;
     if let (Some(path), Some(first)) = (arguments.remote_path, launch.agent.first_mut()) {

@@ -62,6 +62,7 @@ mod waiting;
 mod windows;
 
 pub use towline_bootstrap as bootstrap;
+pub use towline_bootstrap::report;
 pub use towline_core::convertor::{BoundsError, Layout, LayoutError, Overlap, Piece};
 pub use towline_core::error::Blame;
 pub use towline_core::mtl::CommError;
@@ -86,6 +87,7 @@ pub use operations::persistent::{PersistentRecv, PersistentSend};
 pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};
+pub use report::{Report, UnmatchedPolicy};
 pub use settings::config::Config;
 pub use settings::variables::UnknownVariable;
 pub use setup::builder::{Builder, init};

@@ -36,7 +36,7 @@ fn p3_there_is_no_progress_thread_unless_it_is_needed_or_asked_for() {
     let contexts = || of(Builder::new()).contexts(2).unwrap();
     let lossy = contexts();
     assert_eq!(tasks(), before + 2, "one for each context");
-    let reports: Vec<_> = lossy.into_iter().map(|context| context.enter().report()).collect();
+    let reports: Vec<_> = lossy.into_iter().map(|context| context.enter().transport_report()).collect();
     assert!(
         reports.iter().all(|report| report.iter().any(|line| line.contains("thread: yes: udp loses"))),
         "{reports:?}"

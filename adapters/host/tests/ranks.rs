@@ -640,7 +640,7 @@ fn exposed_messages_fail_in_both_directions_if_a_rank_is_lost() {
             world.barrier().unwrap();
         }
         let other = 1 - world.rank();
-        assert!(world.report()[other as usize].contains("in a single copy"));
+        assert!(world.transport_report()[other as usize].contains("in a single copy"));
         let sending = world.isend(other, 1, pattern(300_000, world.rank())).unwrap();
         if world.rank() == 1 {
             let vanished = catch_unwind(AssertUnwindSafe(move || {
@@ -665,9 +665,9 @@ fn exposed_messages_fail_in_both_directions_if_a_rank_is_lost() {
 fn p5_transports_are_chosen_by_rank_and_reported() {
     ranks(2, "", |world| {
         assert_eq!(world.rails(), ["sm", "loopback"]); // tcp reaches no rank better
-        let other = &world.report()[1 - world.rank() as usize];
+        let other = &world.transport_report()[1 - world.rank() as usize];
         assert!(other.contains("sm taken") && other.contains("tcp spare"), "{other}");
-        let own = &world.report()[world.rank() as usize];
+        let own = &world.transport_report()[world.rank() as usize];
         assert!(own.contains("loopback taken"), "{own}");
     });
     for (bytes, says) in [(8192, "in a single copy"), (0, "copied through memory")] {
@@ -683,7 +683,7 @@ fn p5_transports_are_chosen_by_rank_and_reported() {
                     assert!(into == pattern(300_000, other));
                 }
                 world.barrier().unwrap();
-                let line = &world.report()[other as usize];
+                let line = &world.transport_report()[other as usize];
                 assert!(line.contains("sm taken") && line.contains(says), "{line}");
             },
         );

@@ -478,3 +478,39 @@ fn threads_send_to_their_own_rank() {
         world.finish().unwrap();
     }
 }
+
+#[test]
+fn a_report_shows_what_other_threads_wait_for() {
+    use towline::report::{OperationKind, Peer};
+
+    for setup in SETUPS {
+        ranks(setup, |world| {
+            let other = 1 - world.rank();
+            std::thread::scope(|threads| {
+                for tag in [1, 2] {
+                    let world = &world;
+                    threads.spawn(move || world.recv(other, tag, &mut [0u8; 4]).unwrap());
+                }
+                let waits = loop {
+                    let waits = world.report().waits;
+                    if waits.len() == 2 {
+                        break waits;
+                    }
+                    std::thread::yield_now(); // a wait is reported once its thread sleeps
+                };
+                for tag in [1, 2] {
+                    let wait = waits.iter().find(|wait| wait.operation.tag == Some(tag)).expect("both wait");
+                    assert_eq!(wait.operation.kind, OperationKind::Receive);
+                    assert_eq!(wait.operation.peer, Peer::One { rank: other, index: 0 });
+                    assert_eq!((wait.operation.bytes, wait.future), (4, false));
+                }
+                world.barrier().unwrap();
+                for tag in [1, 2] {
+                    world.send(other, tag, &[0u8; 4]).unwrap();
+                }
+            });
+            assert!(world.report().waits.is_empty());
+            world.finish().unwrap();
+        });
+    }
+}

@@ -73,7 +73,8 @@ fn b25_memory_of_a_closure_is_a_window_for_its_run() {
                 let refused = window.put(1, 0, &[9u64]).and_then(|()| window.flush(1));
                 assert_eq!(refused, Err(Error::Refused { rank: 1, why: Denied::NoRight }));
                 window.get(1, 0, &mut [0u64; 4])?;
-                assert_eq!(window.get(1, 8, &mut [0u64; 4]), Err(Error::OutOfWindow { rank: 1 }));
+                let outside = Error::OutOfWindow { rank: 1, offset: 8, bytes: 32, len: 32 };
+                assert_eq!(window.get(1, 8, &mut [0u64; 4]), Err(outside));
                 window.len(1)
             });
             assert_eq!(done, Ok(32));
@@ -222,7 +223,8 @@ fn an_empty_part_is_possible() {
         let mut memory = vec![0u64; if world.rank() == 0 { 1 } else { 0 }];
         let done = world.window_scope(&mut memory[..], Access::ANY, |window| {
             window.accumulate(0, 0, AtomicOp::Add, &[1u64])?;
-            assert_eq!(window.put(1, 0, &[1u8]).and_then(|()| window.flush(1)), Err(Error::OutOfWindow { rank: 1 }));
+            let outside = Error::OutOfWindow { rank: 1, offset: 0, bytes: 1, len: 0 };
+            assert_eq!(window.put(1, 0, &[1u8]).and_then(|()| window.flush(1)), Err(outside));
             Ok::<(), Error>(())
         });
         done.unwrap();

@@ -48,4 +48,6 @@ pub use errors::CommError;
 pub use source::{Source, Tag};
 pub use transport::{Attributes, Mtl};
 
-pub use crate::pml::{Envelope, Failure, Message, Mode, Refusal, Request, Sending, Status};
+pub use crate::pml::{
+    Envelope, Failure, InProgress, Kind, Message, Mode, Refusal, Request, Sending, Stage, Status, Unreceived,
+};

@@ -431,3 +431,16 @@ fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     assert_eq!(zero.test(wide), None);
     zero.del_comm(anew);
 }
+
+#[test]
+fn a_communicator_is_found_by_its_context_until_it_is_deleted() {
+    let (mut world, comm) = world(2);
+    let table = Box::leak(Box::new([1u32, 0]));
+    let other = world[0].add_comm(9, Group::Table(table), 1).unwrap();
+    assert_eq!((world[0].comm_of(1), world[0].comm_of(9), world[0].comm_of(2)), (Some(comm), Some(other), None));
+    assert_eq!((world[0].context_of(comm), world[0].context_of(other)), (Some(1), Some(9)));
+    assert_eq!((world[0].peer_of(comm, 1), world[0].peer_of(other, 1)), (Some(Peer(1)), Some(Peer(0))));
+    assert_eq!((world[0].peer_of(comm, 2), world[0].peer_of(other, 2)), (None, None));
+    world[0].del_comm(other);
+    assert_eq!((world[0].comm_of(9), world[0].context_of(other), world[0].peer_of(other, 0)), (None, None, None));
+}

@@ -10,11 +10,12 @@ use crate::arena::Arena;
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::{
-    Config, Counters, EnableError, Envelope, Failure, Message, Mode, PARAMS, Pml, Rails, Refusal, Request, Sending,
-    SetUpError, Status,
+    Config, Counters, EnableError, Envelope, Failure, InProgress, Message, Mode, PARAMS, Pml, Rails, Refusal, Request,
+    Sending, SetUpError, Status, Unreceived,
 };
 use crate::pool::{Handle, Pool};
 use crate::rail::{Endpoint, Lost, Peer, Unreachable};
+use crate::rma::Operation;
 use crate::time::Instant;
 
 /// Limits of the transport (promise M16 of CONTRACTS.md): see [`Mtl::ATTRIBUTES`].
@@ -524,6 +525,39 @@ impl<'m, R: Rails> Mtl<'m, R> {
         if let Some(state) = self.comms.get_mut(comm.0) {
             state.acknowledge();
         }
+    }
+
+    /// The sends and receives in progress. See [`Pml::operations`]. [`comm_of`](Self::comm_of) finds the communicator of each.
+    pub fn operations(&self) -> impl Iterator<Item = InProgress> {
+        self.pml.operations()
+    }
+
+    /// The messages that have arrived, and that no receive has taken. See [`Pml::unreceived`]. A message that arrived before its
+    /// communicator was made, or after it was deleted, has a context without a communicator.
+    pub fn unreceived(&self) -> impl Iterator<Item = Unreceived> {
+        self.pml.unreceived()
+    }
+
+    /// The one-sided operations of this side whose end was not reported yet. See [`Pml::one_sided_operations`].
+    pub fn one_sided_operations(&self) -> impl Iterator<Item = (Operation, Peer)> {
+        self.pml.one_sided_operations()
+    }
+
+    /// The context of a communicator. `None` if it was deleted.
+    pub fn context_of(&self, comm: Comm) -> Option<u32> {
+        self.comms.get(comm.0).map(|state| state.context)
+    }
+
+    /// The communicator with this context, if there is one. A search among all communicators.
+    pub fn comm_of(&self, context: u32) -> Option<Comm> {
+        let has_context = |slot: &u32| self.comms.at(*slot).is_some_and(|state| state.context == context);
+        let slot = (0..self.comms.touched()).find(has_context)?;
+        self.comms.handle(slot).map(Comm)
+    }
+
+    /// The peer of a rank of a communicator. `None` if there is no such rank, or if the communicator was deleted.
+    pub fn peer_of(&self, comm: Comm, rank: u32) -> Option<Peer> {
+        self.comms.get(comm.0)?.peer(rank)
     }
 
     /// Counts of events since set-up.

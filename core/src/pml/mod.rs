@@ -6,7 +6,7 @@
 //! | folder or file | content |
 //! |---|---|
 //! | `engine`, `setup`, `progress`, `arrival` | the engine's tables; set-up; one round of progress; handling of an arriving frame |
-//! | `rails`, `counters` | the rails of an engine; its counters |
+//! | `rails`, `counters`, `inspect` | the rails of an engine; its counters; its operations in progress, for reports |
 //! | `limits` | configuration, the pools and why they suffice, memory |
 //! | `peers` | the state of a peer: route, credit, asks, links; how a peer is added and lost |
 //! | `requests` | the state of a request; the list of active requests; the outcome; the posting order |
@@ -22,6 +22,7 @@ mod counters;
 mod engine;
 mod failover;
 mod flow;
+mod inspect;
 mod limits;
 pub mod matching;
 mod one_sided;
@@ -42,6 +43,7 @@ mod unexpected;
 pub use counters::Counters;
 pub use engine::Pml;
 pub use failover::errors::EnableError;
+pub use inspect::{InProgress, Kind, Stage, Unreceived};
 pub use limits::config::Config;
 pub use limits::errors::{SetUpError, TooFew};
 pub use limits::memory::SIZES;

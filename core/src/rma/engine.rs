@@ -8,7 +8,7 @@ use super::device;
 use super::errors::Failure;
 use super::frames::{ANSWER, DATA, DONE, EXPOSED, REQUEST};
 use super::handle::RemoteMemory;
-use super::operation::Operations;
+use super::operation::{Operation, Operations};
 use super::registry::{DeregisterError, Registration, Registry};
 use super::routes::{ANSWER_COOKIE, MAX_SLOTS, RMA_COOKIE, Routes};
 use crate::arena::{Arena, OutOfMemory};
@@ -225,6 +225,12 @@ impl<'m> Rma<'m> {
             None => self.operations.used()[0] == 0,
             Some(to) => self.peers.get(to.0 as usize).is_none_or(|counts| counts.operations == 0),
         }
+    }
+
+    /// The operations whose end was not reported yet, and the peer of each.
+    pub(crate) fn in_progress(&self) -> impl Iterator<Item = (Operation, Peer)> {
+        let slots = &self.operations.slots;
+        (0..slots.touched()).filter_map(|slot| Some((Operation(slots.handle(slot)?), Peer(slots.at(slot)?.peer))))
     }
 
     /// Whether a frame was sent to a peer, or came from it.

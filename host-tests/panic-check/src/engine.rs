@@ -171,6 +171,13 @@ fn communicators<R: Rails>(mtl: &mut Mtl<'_, R>, comm: &mut Comm) {
         }
         1 => mtl.del_comm(any(*comm)),
         2 => keep((mtl.excluded(any(*comm), source()), mtl.rank(any(*comm)), mtl.rank_of(any(*comm), Peer(any(0))))),
+        10 => {
+            keep((mtl.comm_of(any(0)), mtl.context_of(any(*comm)), mtl.peer_of(any(*comm), any(0))));
+            mtl.operations().for_each(keep);
+            mtl.unreceived().for_each(keep);
+            mtl.one_sided_operations().for_each(keep);
+        }
+        11 => mtl.del_comms(),
         3 => keep((mtl.failed(any(*comm), source()), mtl.broken(any(*comm)))),
         _ => mtl.acknowledge(any(*comm)),
     }
@@ -252,6 +259,12 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
             keep(pml.why_lost(Peer(any(0))));
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
+        28 => {
+            keep(pml.has_sent(Peer(any(0))));
+            pml.operations().for_each(keep);
+            pml.unreceived().for_each(|message| keep((message, message.is_internal())));
+            pml.one_sided_operations().for_each(keep);
+        }
         6 => keep(pml.add_peer(Peer(any(0)), bytes(&mut buffer), |_, rail| add(rail))),
         7 => {
             let pattern = Pattern { context: any(0), source: any(0), tag: any(0) };

@@ -35,9 +35,15 @@ impl<'a> Input<'a> {
 
     /// A frame's kind and payload. The payload is of random bytes, or is well-formed.
     pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
-        use Kind::{Abort, Ended, Ends, Fence, Finish, PartEnded, Refuse, Set, Warning, Welcome};
-        let kind = [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Warning]
-            [usize::from(self.byte() % 10)];
+        use Kind::{
+            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
+            Warning, Welcome,
+        };
+        let kinds = [
+            Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
+            Failing, Warning,
+        ];
+        let kind = kinds[usize::from(self.byte()) % kinds.len()];
         let payload = match self.byte() % 4 {
             0 => self.bytes().to_vec(),
             1 => u32::from(self.byte()).to_le_bytes().to_vec(),

@@ -69,7 +69,12 @@ pub(crate) fn run(data: &[u8]) {
             2 => caller.open(&mut input),
             3 | 4 => caller.send_proof(&mut input, &mut proofs),
             5 => {
-                event_loop.rank_ended(u32::from(input.byte() % 4));
+                let rank = u32::from(input.byte() % 5);
+                if rank == 4 {
+                    event_loop.ask_for_reports(1)
+                } else {
+                    event_loop.rank_ended(rank)
+                }
                 Vec::new()
             }
             _ => caller.speak(&mut input),
@@ -164,7 +169,10 @@ impl Caller {
                     let length = payload[20..24].try_into().map(u32::from_le_bytes).expect("four bytes");
                     Set::parse(&payload[..length as usize]).expect("a server forwards only checked sets");
                 }
-                Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing => panic!("only ranks send {kind:?}"),
+                Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing | Kind::Unmatched => {
+                    panic!("only ranks send {kind:?}")
+                }
+                Kind::Report => assert_eq!(payload.len(), 4),
                 Kind::Refuse | Kind::Finish | Kind::Abort => {}
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGCHLD, SIGKILL};
+use signal_hook::consts::{SIGCHLD, SIGKILL, SIGQUIT};
 
 use super::children::{Children, RankInput, Start};
 use super::cores::Cores;
@@ -107,6 +107,7 @@ fn serve() -> io::Result<()> {
                     left -= 1;
                 }
             }
+            Event::Signal(SIGQUIT) => {} // only the launcher makes reports
             Event::Order(Order::Signal(signal)) | Event::Signal(signal) => {
                 signals::from_number(signal).into_iter().for_each(|signal| children.signal(signal));
                 if signals::is_terminating(signal) || signal == SIGKILL {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM};
 
 use super::children::{Children, End, RankInput, Start};
 use super::cores::Cores;
@@ -18,8 +18,10 @@ use super::message::{self, Order, Report};
 use super::options::Launch;
 use super::output::Sink;
 use super::remote::{Remote, RemoteEvent};
+use super::reports::{Presence, ReportedRank, Reports};
 use super::signals;
 use super::standard_streams::Log;
+use crate::report::Reason;
 use crate::server::{self, Server};
 use crate::{Address, Environment};
 
@@ -121,6 +123,7 @@ pub(super) struct Launcher {
     pub(super) failed: Option<u8>,
     pub(super) time_limit: Option<Instant>,
     pub(super) refused: u32,
+    pub(super) reports: Reports,
     /// Set when a signal or the time limit ends the job. Then the output is not held for a slow reader.
     pub(super) stop_waiting: Arc<AtomicBool>,
 }
@@ -147,7 +150,8 @@ impl Launcher {
         if let Some(others) = self.failures.describe_others() {
             self.log.print(others);
         }
-        let status = self.failed.or(self.status).unwrap_or(0);
+        self.print_reports();
+        let status = self.failed.or(self.status).or_else(|| self.reports.print_unmatched(&self.log)).unwrap_or(0);
         self.clean_up(events);
         status
     }
@@ -268,7 +272,14 @@ impl Launcher {
         });
         let failures = self.failures.next_deadline(|rank| self.state(rank), self.ranks.len() as u32);
         let failing = self.failing.values().copied();
-        phase.into_iter().chain(agents).chain(self.disconnected.values().copied()).chain(failing).chain(failures).min()
+        phase
+            .into_iter()
+            .chain(agents)
+            .chain(self.disconnected.values().copied())
+            .chain(failing)
+            .chain(failures)
+            .chain(self.reports.until())
+            .min()
     }
 
     /// What is known of a rank, for the search for the cause of a failure.
@@ -322,6 +333,9 @@ impl Launcher {
 
     /// Handles a signal to the launcher.
     fn handle_signal(&mut self, signal: i32) {
+        if signal == SIGQUIT {
+            return self.ask_for_reports(Reason::Asked);
+        }
         if !signals::is_terminating(signal) {
             return self.signal_all(signal);
         }
@@ -363,6 +377,12 @@ impl Launcher {
                 self.failures.note_text(rank, panic, &text);
                 self.failing.entry(rank).or_insert(Instant::now() + FAILING_LIMIT);
             }
+            server::Event::Reported { rank, question, report } => {
+                if let Some(reason) = self.reports.take(rank, question, *report) {
+                    self.ask_for_reports(reason);
+                }
+            }
+            server::Event::Unmatched { unmatched, policy, .. } => self.reports.add_unmatched(unmatched, policy),
             server::Event::Warned { rank, text } => {
                 // The text may contain anything.
                 let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
@@ -624,6 +644,7 @@ impl Launcher {
     /// Handles deadlines that have passed.
     fn check_deadlines(&mut self) {
         let now = Instant::now();
+        self.check_reports(now);
         let late = self.disconnected.iter().find(|(_, at)| **at <= now).map(|(rank, _)| *rank);
         if let Some(rank) = late {
             self.disconnected.remove(&rank);
@@ -658,11 +679,9 @@ impl Launcher {
         match self.phase {
             Phase::Running if self.time_limit.is_some_and(|at| at <= now) => {
                 self.stop_waiting.store(true, Ordering::Relaxed);
-                let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
-                self.fail(
-                    TIME_LIMIT_STATUS,
-                    &format!("the time limit of {limit} s has passed; still running: {}", self.describe_running()),
-                );
+                self.time_limit = None;
+                self.ask_for_reports(Reason::TimeLimit);
+                self.check_reports(now);
             }
             Phase::Terminating { kill_at } if kill_at <= now => {
                 self.kill_all(&format!("not all ranks ended within {} s", self.launch.grace.as_secs_f64()));
@@ -675,6 +694,49 @@ impl Launcher {
             }
             _ => {}
         }
+    }
+
+    fn ask_for_reports(&mut self, reason: Reason) {
+        if self.phase == Phase::Running {
+            self.reports.ask(reason, &self.server, self.launch.report_wait);
+        }
+    }
+
+    /// The ranks for a report.
+    fn reported_ranks(&self) -> impl Iterator<Item = ReportedRank<'_>> {
+        (0..).zip(&self.ranks).map(|(rank, of)| {
+            let presence = match of {
+                of if of.ended => Presence::Ended,
+                of if of.finished => Presence::Finished,
+                of if of.joined => Presence::Running,
+                _ => Presence::NotJoined,
+            };
+            ReportedRank { rank, pid: of.pid, host: &self.hosts[of.host].name, presence }
+        })
+    }
+
+    fn check_reports(&mut self, now: Instant) {
+        let running = self.reported_ranks().filter(|it| it.presence == Presence::Running).map(|it| it.rank);
+        if self.reports.is_due(now, running) {
+            self.print_reports();
+        }
+    }
+
+    /// Prints the open report, if there is one. If the time limit has caused it, the job ends.
+    fn print_reports(&mut self) {
+        let mut reports = std::mem::take(&mut self.reports);
+        let reason = reports.print(self.reported_ranks(), &self.log, self.launch.report_file.as_deref());
+        self.reports = reports;
+        if reason == Some(Reason::TimeLimit) {
+            self.end_by_time_limit();
+        }
+    }
+
+    /// The time limit has passed, and the ranks had their time to report.
+    fn end_by_time_limit(&mut self) {
+        let limit = self.launch.time_limit.unwrap_or_default().as_secs_f64();
+        let running = self.describe_running();
+        self.fail(TIME_LIMIT_STATUS, &format!("the time limit of {limit} s has passed; still running: {running}"));
     }
 
     fn describe_running(&self) -> String {

@@ -49,7 +49,7 @@
 //! The launcher waits for the reader of its output. Once a signal or the time limit ends the job, a reader that takes
 //! nothing for one second gets no more output.
 //!
-//! Each rank runs in a process group of its own. The launcher forwards SIGINT, SIGTERM, SIGHUP and SIGQUIT to the
+//! Each rank runs in a process group of its own. The launcher forwards SIGINT, SIGTERM and SIGHUP to the
 //! ranks, and they start the grace time; a second one kills the ranks. SIGUSR1 and SIGUSR2 are only forwarded. A shell
 //! starts background processes with SIGINT and SIGQUIT ignored, and other programs that start processes ignore or block
 //! further signals. The launcher handles these signals nevertheless, and its ranks start with no signal blocked or
@@ -66,6 +66,17 @@
 //! [`Input`] selects the ranks that read the launcher's standard input. A single rank on this host inherits it. In all
 //! other cases the launcher reads it and passes it on, through pipes and agents. At most 64 MiB are held for ranks that
 //! have not read them yet, and then the input waits for the slowest one. All other ranks have an empty standard input.
+//!
+//! # Reports
+//!
+//! On SIGQUIT the launcher asks all ranks what they wait for, and prints their answers; the job goes on. It does the same
+//! before it ends a job at the time limit, and once if a rank waits in `finish` for more than a second. It names ranks that
+//! wait for each other, and ranks that wait for one that has finished. Ranks answer from inside of the library: at the
+//! latest when a waiting rank next wakes, which `TOWLINE_IDLE_SLEEP_MS` bounds. A rank that does not answer within
+//! [`report_wait`](Launch::report_wait) is not inside the library. Each report is also appended to
+//! [`report_file`](Launch::report_file) as JSON.
+//!
+//! At the end the launcher prints once how many messages no rank has received, and the longest of them.
 //!
 //! # Several hosts
 //!
@@ -94,6 +105,7 @@ mod output;
 mod output_files;
 mod reader;
 mod remote;
+mod reports;
 mod setup;
 mod signals;
 mod standard_streams;

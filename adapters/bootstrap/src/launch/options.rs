@@ -45,6 +45,11 @@ pub struct Launch {
     pub grace: Duration,
     /// Whether the other ranks go on when one fails. An [`abort`](crate::Job::abort) ends the job in any case.
     pub keep_going: bool,
+    /// How long ranks have to report what they wait for, on SIGQUIT and when the time limit has passed. A rank that does
+    /// not answer in this time is not inside the library.
+    pub report_wait: Duration,
+    /// A file to which each report of all ranks is appended, as one line of JSON.
+    pub report_file: Option<PathBuf>,
     /// How often each rank that fails is restarted. A rank that calls [`abort`](crate::Job::abort) is not restarted.
     pub restarts: u32,
     /// What stands before each line of output.
@@ -80,6 +85,8 @@ impl Launch {
             time_limit: None,
             grace: Duration::from_secs(5),
             keep_going: false,
+            report_wait: Duration::from_secs(3),
+            report_file: None,
             restarts: 0,
             label: Label::Rank,
             folder: None,

@@ -17,6 +17,7 @@ use super::launcher::{Control, Event, JobHost, Launcher, Phase, Rank};
 use super::options::{Input, Launch};
 use super::output::{Printer, Sink, Stream};
 use super::output_files::OutputFiles;
+use super::reports::Reports;
 use super::standard_streams::{Log, streams};
 use super::{files, signals};
 use crate::environment::host_name;
@@ -102,6 +103,7 @@ fn run(launch: Launch) -> Result<u8, LaunchError> {
         status: None,
         failed: None,
         refused: 0,
+        reports: Reports::default(),
         stop_waiting,
     };
     Ok(launcher.run(&events, is_here))

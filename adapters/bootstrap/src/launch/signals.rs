@@ -60,9 +60,9 @@ fn unblock_all() -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Whether a signal asks the process to end.
+/// Whether a signal asks the process to end. SIGQUIT asks a launcher for a report instead, as it does a Java runtime.
 pub(super) fn is_terminating(signal: i32) -> bool {
-    matches!(signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM)
+    matches!(signal, SIGHUP | SIGINT | SIGTERM)
 }
 
 /// A signal's name, such as `SIGTERM`.

@@ -32,6 +32,12 @@ pub(crate) enum Kind {
     /// bytes), then for each end the rank (4 bytes) and the part (4 bytes). The part is [`WHOLE_RANK`] if the whole
     /// rank has ended, and has [`DIED`] set if it failed.
     Ends = 9,
+    /// Server: asks the rank for its report, with the number of the question (4 bytes). Rank: the report of one of its
+    /// contexts, with the number of the question (4 bytes) and the report in the format of `postcard`. The number 0
+    /// stands for no question: then the rank waits in `finish` for long.
+    Report = 10,
+    /// Rank, before [`Finish`](Self::Finish): the messages that it has not received, in the format of `postcard`.
+    Unmatched = 11,
     /// Rank: a warning for people, in UTF-8. The server passes the first one of a job on.
     Warning = 12,
     /// Rank: it, or a part of it (4 bytes), leaves the job early, and waits for no other rank. The part has [`DIED`] set
@@ -51,11 +57,14 @@ pub(crate) const DIED: u32 = 1 << 31;
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
         use Kind::{
-            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Set, Warning, Welcome,
+            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
+            Warning, Welcome,
         };
-        [Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Warning, Left, LostPeer, Failing]
-            .into_iter()
-            .find(|known| *known as u16 == kind)
+        let known = [
+            Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
+            Failing, Warning,
+        ];
+        known.into_iter().find(|known| *known as u16 == kind)
     }
 }
 

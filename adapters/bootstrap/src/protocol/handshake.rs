@@ -7,7 +7,8 @@ pub(crate) const OPENING: usize = 64;
 pub(crate) const ANSWER: usize = 68;
 pub(crate) const PROOF: usize = 32;
 const MAGIC: [u8; 8] = *b"TOWLBOOT";
-const VERSION: u16 = 1;
+/// Version 2 added the frames of reports and of messages that were not received.
+const VERSION: u16 = 2;
 
 /// The rank number of a caller that only checks whether the server holds the key, and then disconnects.
 pub(crate) const PROBE: u32 = u32::MAX;
@@ -134,7 +135,7 @@ mod tests {
     fn openings_are_parsed_back_and_foreign_ones_are_refused() {
         let opening = Opening { rank: 1, size: 2, job: 0x0102_0304_0506_0708, nonce: [9; 32] };
         let bytes = opening.encode();
-        assert_eq!(bytes[..32], *b"TOWLBOOT\x01\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01");
+        assert_eq!(bytes[..32], *b"TOWLBOOT\x02\0\0\0\x01\0\0\0\x02\0\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01");
         assert_eq!(Opening::parse(&bytes), Ok(opening));
         let with = |at: usize, value: u8| {
             let mut bytes = bytes;
@@ -142,7 +143,7 @@ mod tests {
             Opening::parse(&bytes).err()
         };
         assert_eq!(with(0, b'G'), Some(Refusal::Foreign));
-        assert_eq!(with(8, 2), Some(Refusal::Version));
+        assert_eq!(with(8, 1), Some(Refusal::Version));
         assert_eq!(with(10, 1), Some(Refusal::Foreign));
         assert_eq!(with(23, 1), Some(Refusal::Foreign));
     }

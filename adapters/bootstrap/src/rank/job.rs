@@ -10,6 +10,7 @@ use towline_core::modex::{Change, Component, RecvError, SendError, Set, SetWrite
 use super::connect::{self, Connection, Joined, word};
 use super::own_server::OwnServer;
 use super::publication::{Name, Published};
+use super::questions::Questions;
 use crate::error::Error;
 use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE_RANK, reached};
 use crate::{Environment, JobKey};
@@ -51,6 +52,7 @@ pub struct Job {
     /// `next_restart`.
     restarts: VecDeque<(u32, u32)>,
     ends: Ends,
+    pub(super) questions: Questions,
     /// The server has acknowledged a finish or an abort.
     acknowledged: bool,
     pub(super) finished: bool,
@@ -68,7 +70,7 @@ pub struct End {
     pub incarnation: u32,
     /// The rank or part failed instead of ending normally.
     pub died: bool,
-    /// The rank or part has [left](Job::left) early, after all of its messages had been sent.
+    /// The rank or part has [left](Job::leave) early, after all of its messages had been sent.
     pub left: bool,
 }
 
@@ -131,6 +133,7 @@ impl Job {
             changes: VecDeque::new(),
             restarts: VecDeque::new(),
             ends: Ends::default(),
+            questions: Questions::default(),
             acknowledged: false,
             finished: false,
             environment,
@@ -272,6 +275,7 @@ impl Job {
         let started = Instant::now();
         loop {
             self.progress_exchange(step)?;
+            self.report_start(|job| format!("{step}: no publications arrived from {}", list(&job.missing_sets())))?;
             if self.has_all_sets() {
                 return Ok(());
             }
@@ -280,9 +284,9 @@ impl Job {
                 return Err(Error::PeerGone { rank, step });
             }
             self.wait(deadline, |job| {
-                let missing: Vec<_> = (0..job.size()).filter(|rank| !job.has_set(*rank)).collect();
                 let waited = started.elapsed();
-                Error::Timeout { step: format!("{step}: no publications arrived from {}", list(&missing)), waited }
+                let missing = list(&job.missing_sets());
+                Error::Timeout { step: format!("{step}: no publications arrived from {missing}"), waited }
             })?;
         }
     }
@@ -304,6 +308,7 @@ impl Job {
         }
         loop {
             self.progress(step)?;
+            self.report_start(|_| format!("{step}: not all ranks have reached it"))?;
             if self.fence_open == self.fence_entered {
                 return Ok(());
             }
@@ -465,7 +470,7 @@ impl Job {
         self.send_payload(kind, &number.to_le_bytes())
     }
 
-    fn send_payload(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Error> {
+    pub(super) fn send_payload(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Error> {
         if self.finished {
             return Err(Error::Finished);
         }
@@ -494,6 +499,10 @@ impl Job {
 
     pub(super) fn has_set(&self, rank: u32) -> bool {
         rank == self.rank() || self.sets.get(rank as usize).is_some_and(Option::is_some)
+    }
+
+    fn missing_sets(&self) -> Vec<u32> {
+        (0..self.size()).filter(|rank| !self.has_set(*rank)).collect()
     }
 
     pub(super) fn has_all_sets(&self) -> bool {
@@ -602,11 +611,18 @@ impl Job {
             Kind::Ended => drop(self.ended.insert(word(&payload, 0)?, word(&payload, 4)?)),
             Kind::Finish | Kind::Abort => self.acknowledged = true,
             Kind::Ends => self.take_ends(&payload)?,
+            Kind::Report => self.questions.asked = self.questions.asked.max(word(&payload, 0)?),
             Kind::Left => {
                 let (rank, part) = (word(&payload, 0)?, word(&payload, 4)?);
                 self.hear_of_end(rank, part, true)?;
             }
-            Kind::Welcome | Kind::Refuse | Kind::PartEnded | Kind::Warning | Kind::LostPeer | Kind::Failing => {
+            Kind::Welcome
+            | Kind::Refuse
+            | Kind::PartEnded
+            | Kind::Warning
+            | Kind::LostPeer
+            | Kind::Failing
+            | Kind::Unmatched => {
                 return Err(Error::protocol(format!("a frame of kind {kind:?} at the wrong time")));
             }
         }

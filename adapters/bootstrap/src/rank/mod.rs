@@ -5,5 +5,7 @@ mod job;
 mod modex;
 mod own_server;
 mod publication;
+mod questions;
+mod reports;
 
 pub use job::{End, Job};

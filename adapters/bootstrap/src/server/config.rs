@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::JobKey;
+use crate::report::{Report, Unmatched, UnmatchedPolicy};
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -75,6 +76,24 @@ pub enum Event {
         panic: bool,
         /// The text of the error or panic.
         text: String,
+    },
+    /// A rank reports what it does, for a question of [`Server::ask_for_reports`](super::Server::ask_for_reports).
+    Reported {
+        /// The rank.
+        rank: u32,
+        /// The number of the question. 0: the rank was not asked, and has waited in `finish` for long.
+        question: u32,
+        /// The report of one of the rank's contexts.
+        report: Box<Report>,
+    },
+    /// A rank is about to finish, and has not received all messages.
+    Unmatched {
+        /// The rank.
+        rank: u32,
+        /// These messages.
+        unmatched: Unmatched,
+        /// What the rank wants to happen.
+        policy: UnmatchedPolicy,
     },
     /// A connection was refused because it does not belong to the job. The job goes on.
     Refused {

@@ -42,6 +42,8 @@ pub(crate) enum Order {
     Ended(u32),
     /// A rank's process has ended, and a new one is about to be started.
     Restarts(u32),
+    /// Ranks are asked for their reports. The number of the question.
+    AskForReports(u32),
 }
 
 pub(crate) struct EventLoop {
@@ -139,6 +141,7 @@ impl EventLoop {
             match self.orders.received.try_recv() {
                 Ok(Order::Ended(rank)) => self.rank_ended(rank),
                 Ok(Order::Restarts(rank)) => self.rank_restarts(rank),
+                Ok(Order::AskForReports(question)) => self.ask_for_reports(question),
                 Err(_) => return true,
             }
         }
@@ -148,6 +151,12 @@ impl EventLoop {
     pub(crate) fn rank_ended(&mut self, rank: u32) {
         let mut out = Vec::new();
         self.job.rank_ended(rank, true, &mut out);
+        self.send_all(out);
+    }
+
+    pub(crate) fn ask_for_reports(&mut self, question: u32) {
+        let mut out = Vec::new();
+        self.job.ask_for_reports(question, &mut out);
         self.send_all(out);
     }
 
@@ -351,6 +360,10 @@ impl EventLoop {
                 Effect::Aborted { code, message } => (self.on_event)(Event::Aborted { rank, code, message }),
                 Effect::LostPeer { peer } => (self.on_event)(Event::LostPeer { rank, peer }),
                 Effect::Failing { panic, text } => (self.on_event)(Event::Failing { rank, panic, text }),
+                Effect::Reported { question, report } => (self.on_event)(Event::Reported { rank, question, report }),
+                Effect::Unmatched(unmatched, policy) => {
+                    (self.on_event)(Event::Unmatched { rank, unmatched, policy });
+                }
             }
             self.send_all(out);
         }

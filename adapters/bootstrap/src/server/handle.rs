@@ -87,6 +87,12 @@ impl Server {
         self.order(Order::Restarts(rank));
     }
 
+    /// Asks all ranks that are connected and have not finished for their reports, which arrive as
+    /// [`Event::Reported`]. `question` is the number of the question, which must rise from one to the next.
+    pub fn ask_for_reports(&self, question: u32) {
+        self.order(Order::AskForReports(question));
+    }
+
     fn order(&self, order: Order) {
         // Fails only if the thread has ended, and then the order is not needed.
         let _ = self.orders.send(order);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use towline_core::modex::Set;
 
 use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE_RANK, reached};
+use crate::report::{Report, Unmatched, UnmatchedPolicy};
 
 /// A frame for a rank, if it is connected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +35,11 @@ pub(crate) enum Effect {
         panic: bool,
         text: String,
     },
+    Reported {
+        question: u32,
+        report: Box<Report>,
+    },
+    Unmatched(Unmatched, UnmatchedPolicy),
 }
 
 #[derive(Clone, Default)]
@@ -199,10 +205,27 @@ impl JobState {
                 out.push(Message { to: me, kind: Kind::Ends, payload: self.ends_from(from) });
                 Ok(Effect::Nothing)
             }
+            Kind::Report => {
+                let (question, report) = payload.split_first_chunk().ok_or("a report has no number")?;
+                let of_me = |report: &Report| report.rank == me;
+                let report = Report::decode(report).filter(of_me).ok_or("a report is malformed")?;
+                Ok(Effect::Reported { question: u32::from_le_bytes(*question), report: Box::new(report) })
+            }
+            Kind::Unmatched => {
+                let decoded = Unmatched::decode(payload).ok_or("the count of unmatched messages is malformed")?;
+                Ok(Effect::Unmatched(decoded.1, decoded.0))
+            }
             Kind::Welcome | Kind::Refuse | Kind::Ended => {
                 Err(format!("a rank sent a frame of kind {kind:?}, which only servers send"))
             }
         }
+    }
+
+    /// Asks all connected ranks that have not finished for their reports.
+    pub(super) fn ask_for_reports(&self, question: u32, out: &mut Vec<Message>) {
+        let payload: Arc<[u8]> = question.to_le_bytes().into();
+        let asked = (0..).zip(&self.ranks).filter(|(_, rank)| rank.connected && !rank.ended);
+        out.extend(asked.map(|(to, _)| Message { to, kind: Kind::Report, payload: Arc::clone(&payload) }));
     }
 
     fn set(&mut self, me: u32, payload: &[u8], out: &mut Vec<Message>) -> Result<(), String> {
@@ -504,6 +527,9 @@ mod tests {
             (Kind::Left, vec![1]),
             (Kind::LostPeer, vec![2, 0, 0, 0]),
             (Kind::Failing, vec![1]),
+            (Kind::Report, vec![1, 0, 0]),
+            (Kind::Report, vec![255; 40]),
+            (Kind::Unmatched, vec![255; 9]),
         ] {
             assert!(job.frame(0, kind, &payload, &mut out).is_err(), "{kind:?}");
         }

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::numbers::number;
+
 /// Check what a job needs on this host and on others, and say what to change
 ///
 /// Each line says whether it is good, a warning (jobs work, but are slower, or do not work in every case) or a problem
@@ -16,7 +18,7 @@ use std::path::PathBuf;
 pub struct Arguments {
     /// Number of ranks on each host for which limits are checked [default: the number of processors, or the slots of the
     /// host]
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number(1, 1 << 20))]
     pub ranks: Option<u32>,
 
     /// Also check the hosts in a file: one `host [slots=N]` on each line

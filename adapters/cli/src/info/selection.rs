@@ -102,10 +102,13 @@ fn meaning(name: &str, settings: &[Setting]) -> Result<Name, String> {
         [it.name, it.variable, &it.variable["TOWLINE_".len()..]].map(str::to_lowercase).contains(&plain)
     };
     settings.iter().find(is_it).map(|it| Name::Setting(it.variable)).ok_or_else(|| {
-        let sections = Section::ALL.map(Section::name).join(", ");
+        let sections = Section::ALL.map(Section::name);
+        let mut known = [&sections[..], &transports::ALL].concat();
+        known.extend(settings.iter().flat_map(|it| [it.name, it.variable]));
+        let unknown = towline_settings::unknown("setting, transport or section", name, &known);
         format!(
-            "no setting and no transport has the name `{name}`; `towline info --filter {name}` shows what contains it, and the \
-             sections are {sections}"
+            "`{name}` {unknown}; sections are {}, and `towline info --filter {name}` shows all rows that contain this text",
+            sections.join(", ")
         )
     })
 }
@@ -144,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_an_error() {
-        let why = Selection::new(&["spinn".into()], None, &settings()).unwrap_err();
-        assert!(why.contains("`spinn`") && why.contains("--filter spinn"), "{why}");
+        let why = Selection::new(&["spinn_us".into()], None, &settings()).unwrap_err();
+        assert!(why.contains("did you mean `spin_us`") && why.contains("--filter spinn_us"), "{why}");
     }
 }

@@ -6,10 +6,10 @@ use crate::collectives::blocks::{check_length, pair};
 use crate::collectives::lengths::Length;
 use crate::collectives::reduce_op::Plain;
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::{AGREEMENT, ALLGATHER};
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::{AGREEMENT, ALLGATHER};
 
 /// Blocks of all ranks of up to this many bytes together are gathered by Bruck's algorithm, longer ones around a ring: as MPICH,
 /// `MPIR_CVAR_ALLGATHER_SHORT_MSG_SIZE` (Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in

@@ -9,10 +9,10 @@ use crate::collectives::blocks::check_length;
 use crate::collectives::lengths::Length;
 use crate::collectives::reduce_op::{Plain, ReduceOp, combine_with_earlier, combine_with_later};
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::ALLREDUCE;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::ALLREDUCE;
 
 /// Longer data, in bytes, is reduced around a ring if the operation is commutative: as Open MPI,
 /// `ompi_coll_tuned_allreduce_intra_dec_fixed` up to version 4.0 (Pjesivac-Grbovic and others, "Performance Analysis of MPI

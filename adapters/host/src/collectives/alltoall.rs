@@ -6,10 +6,10 @@ use crate::collectives::blocks::check_length;
 use crate::collectives::lengths::Length;
 use crate::collectives::reduce_op::Plain;
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::ALLTOALL;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::ALLTOALL;
 
 /// Blocks of up to this many bytes are exchanged by Bruck's algorithm, longer ones in pairs: as MPICH,
 /// `MPIR_CVAR_ALLTOALL_SHORT_MSG_SIZE` (Thakur, Rabenseifner and Gropp, 2005).

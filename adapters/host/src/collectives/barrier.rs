@@ -1,10 +1,10 @@
 //! Barriers.
 
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::BARRIER;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::BARRIER;
 
 impl<L: Threads> Communicator<L> {
     /// Waits until all ranks have called this: `MPI_Barrier`. It is a dissemination barrier, which takes `log2(size)` rounds,

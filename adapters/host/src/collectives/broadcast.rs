@@ -3,10 +3,10 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::BROADCAST;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::BROADCAST;
 
 impl<L: Threads> Communicator<L> {
     /// Copies `data` of rank `root` to all ranks, along a binomial tree: `MPI_Bcast`. The root, and the length of `data`, must be

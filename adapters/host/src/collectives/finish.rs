@@ -4,10 +4,10 @@ use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Mode, Refusal, Sending};
 use towline_core::time::Instant;
 
-use crate::collectives::tags::FINISH_TAGS;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{EngineGuard, EngineLock};
+use crate::values::tags::FINISH_TAGS;
 use crate::waiting::no_unwind::no_unwind;
 
 impl<L: Threads> Communicator<L> {

@@ -14,4 +14,3 @@ pub(crate) mod reduce;
 pub(crate) mod reduce_op;
 pub(crate) mod scatter;
 pub(crate) mod steps;
-pub(crate) mod tags;

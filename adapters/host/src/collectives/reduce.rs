@@ -5,10 +5,10 @@ use zerocopy::IntoBytes;
 use crate::collectives::blocks::check_length;
 use crate::collectives::reduce_op::{Plain, ReduceOp, combine_with_later};
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::REDUCE;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::REDUCE;
 
 impl<L: Threads> Communicator<L> {
     /// Combines the items of all ranks by `op`, item by item, along a binomial tree, and replaces `data` of rank `root` by the

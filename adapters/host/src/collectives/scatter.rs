@@ -5,10 +5,10 @@ use zerocopy::IntoBytes;
 use crate::collectives::blocks::check_length;
 use crate::collectives::reduce_op::Plain;
 use crate::collectives::steps::Steps;
-use crate::collectives::tags::SCATTER;
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
+use crate::values::tags::SCATTER;
 
 impl<L: Threads> Communicator<L> {
     /// Gives each rank its block of `data` of rank `root`, in the order of the ranks, along a binomial tree: `MPI_Scatter`. The

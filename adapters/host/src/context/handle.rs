@@ -12,9 +12,9 @@ use crate::values::address::Address;
 use crate::values::message::Status;
 
 /// The context id of the communicator of all ranks.
-pub(crate) const WORLD_ID: u32 = 1;
+pub(crate) const WORLD_ID: u32 = towline_bootstrap::report::WORLD;
 /// The context id of the communicator of all contexts of all ranks. Communicators that are made later have higher ids.
-pub(crate) const ALL_CONTEXTS_ID: u32 = 2;
+pub(crate) const ALL_CONTEXTS_ID: u32 = towline_bootstrap::report::ALL_CONTEXTS;
 
 /// A communicator in a context.
 pub(crate) struct CommHandle<L: Sharing> {

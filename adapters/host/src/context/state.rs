@@ -3,9 +3,11 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use towline_core::btl::selection::{Candidate, Report};
+use towline_bootstrap::report::Report;
+use towline_core::btl::selection::{Candidate, Report as Choice};
 use towline_core::rail::Peer;
 
+use crate::engine::reporter::Reporting;
 use crate::job::launcher::Launcher;
 use crate::settings::config::Config;
 use crate::threads::levels::Sharing;
@@ -46,16 +48,26 @@ impl<L: Sharing> ContextState<L> {
 
     /// Makes progress once. Returns how many events there were.
     pub fn progress(&self) -> u32 {
-        let events = self.engine.lock().poll();
+        let mut engine = self.engine.lock();
+        let events = engine.poll();
+        engine.look_while_polling();
+        drop(engine);
         self.run_callbacks();
         events
     }
 
+    /// What this context does and waits for.
+    pub fn report(&self) -> Report {
+        let mut engine = self.engine.lock();
+        let now = engine.clock.renew();
+        engine.report(now, Reporting::Polls)
+    }
+
     /// Lines of text for users: the working rails, and the rails by which each address is reached.
-    pub fn report(&self) -> Vec<String> {
+    pub fn transport_report(&self) -> Vec<String> {
         let engine = self.engine.lock();
         let line = |(number, rails): (usize, &Vec<Candidate>)| {
-            let choice = Report { peer: Peer(number as u32), rails };
+            let choice = Choice { peer: Peer(number as u32), rails };
             format!("{choice}{}", engine.mtl.rails().long_messages(rails))
         };
         let choices = self.rail_choices.lock().unwrap_or_else(PoisonError::into_inner);

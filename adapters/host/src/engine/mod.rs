@@ -4,9 +4,14 @@
 pub(crate) mod loopback_hub;
 pub(crate) mod pending;
 pub(crate) mod rank_table;
+pub(crate) mod reporter;
+pub(crate) mod reporting;
 pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
+pub(crate) mod unmatched;
+pub(crate) mod waits;
 
+use towline_bootstrap::report::Unmatched;
 use towline_core::error::Blame;
 use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl};
 use towline_core::pml::Rails as _;
@@ -22,8 +27,10 @@ use crate::waiting::wait_set::WaitSet;
 use loopback_hub::LoopbackHub;
 use pending::{Completed, DetachedBuffer, Pending, PendingTable};
 use rank_table::RankTable;
+use reporter::{Reporter, Reporting};
 use rma_ops::{RetiredWindow, RmaOps};
 use scope_lists::ScopeLists;
+use waits::{Wait, WaitFor, Waits};
 
 /// Everything that a context holds. The order of the fields is that in which they must be dropped: the rails stop using memory of
 /// users before buffers are freed, and the memory of the engine is freed last.
@@ -43,6 +50,12 @@ pub(crate) struct Engine {
     pub awaited_requests: u32,
     /// `None` where the job has no other context.
     pub ended_contexts: Option<EndedContexts>,
+    /// `None` where there is no launcher that may ask for reports.
+    pub reporter: Option<Reporter>,
+    /// The waits of threads that sleep, if several threads share the engine.
+    pub waits: Waits,
+    /// Messages of communicators that were dropped, which no receive has taken.
+    pub dropped_messages: Unmatched,
     /// Turns in which something came; wraps.
     pub busy_turns: u32,
     /// Links that went down, and peers that were lost, when warnings of the rails were last passed on; wraps.
@@ -79,31 +92,33 @@ impl Engine {
         made.inspect(|comm| self.rank_tables.push((*comm, table)))
     }
 
-    /// Makes progress once, and waits for a while if nothing came. Returns whether something came.
+    /// Makes progress once, and waits for a while if nothing came. Returns whether something came. `what`: the awaited event.
     #[inline]
-    pub fn progress_or_idle(&mut self, idle: &mut Idle) -> bool {
+    pub fn progress_or_idle(&mut self, idle: &mut Idle, what: impl FnOnce() -> WaitFor) -> bool {
         if self.mtl.progress(self.clock.now()) != 0 {
             idle.reset();
-            self.note_busy();
+            self.note_busy(|now| Reporting::Waits(Wait { what: what(), since: idle.began(now) }));
             return true;
         }
-        idle.count(&self.idle_policy) && self.idle(idle, || true)
+        idle.count(&self.idle_policy) && self.idle(idle, what(), || true)
     }
 
-    /// A poll had an event. Ended contexts are still checked from time to time, since a thread may wait for one of them.
+    /// A poll had an event. Ended contexts are still checked from time to time, since a thread may wait for one of them, and the
+    /// launcher may ask for a report. `by`: the calling thread.
     #[inline]
-    pub fn note_busy(&mut self) {
+    pub fn note_busy(&mut self, by: impl FnOnce(Instant) -> Reporting) {
         self.busy_turns = self.busy_turns.wrapping_add(1);
         if self.busy_turns.is_multiple_of(BUSY_TURNS_PER_LOOK) {
-            self.housekeeping();
+            let now = self.clock.renew();
+            self.housekeeping(now, by(now));
         }
     }
 
     #[cold]
-    fn housekeeping(&mut self) {
+    fn housekeeping(&mut self, now: Instant, by: Reporting) {
         self.release_retired_windows();
-        let now = self.clock.renew();
         self.lose_ended_peer(now, Duration::from_nanos(0));
+        self.report_if_asked(now, by);
     }
 
     /// Waits for spare rails as well once some peer uses one. To be called before each sleep: a wait set may be replaced.
@@ -152,9 +167,10 @@ impl Engine {
         true
     }
 
-    /// Nothing came for a while: yields, or sleeps if `may_sleep` agrees once all rails are armed. Returns whether something came.
+    /// Nothing came for a while: yields, or sleeps if `may_sleep` agrees once all rails are armed. `what`: the awaited event.
+    /// Returns whether something came.
     #[cold]
-    pub fn idle(&mut self, idle: &mut Idle, may_sleep: impl FnOnce() -> bool) -> bool {
+    pub fn idle(&mut self, idle: &mut Idle, what: WaitFor, may_sleep: impl FnOnce() -> bool) -> bool {
         self.release_retired_windows();
         let now = self.clock.renew();
         if idle.restart_if_sent(self.frames_sent()) {
@@ -175,6 +191,7 @@ impl Engine {
             Step::Sleep if self.lose_ended_peer(now, idle.elapsed(now)) => return false,
             Step::Sleep => {}
         }
+        self.report_if_asked(now, Reporting::Waits(Wait { what, since: idle.began(now) }));
         self.wait_for_spares();
         if let Some(most) = self.arm(idle.elapsed(now))
             && may_sleep()

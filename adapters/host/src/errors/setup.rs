@@ -3,6 +3,7 @@
 use std::{fmt, io};
 
 use towline_bootstrap as bootstrap;
+use towline_bootstrap::report::Unmatched;
 use towline_core::arena::OutOfMemory;
 use towline_core::modex::RecvError;
 use towline_core::mtl::CommError;
@@ -105,6 +106,8 @@ pub enum SetupError {
         /// How long this rank has waited, in milliseconds.
         waited_ms: u64,
     },
+    /// This rank has not received all messages, and [`Config::unmatched`](crate::Config::unmatched) makes that an error.
+    Unmatched(Unmatched),
 }
 
 impl fmt::Display for SetupError {
@@ -170,6 +173,9 @@ impl fmt::Display for SetupError {
                 "messages of this rank could not be sent in {waited_ms} ms, since no rank receives them: look for sends without a \
                  receive whose requests were dropped"
             ),
+            Self::Unmatched(unmatched) => {
+                write!(f, "{unmatched}: receive them, do not send them, or set TOWLINE_UNMATCHED to `warn` or `ignore`")
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use towline_bootstrap::report::{Report, Unmatched, UnmatchedPolicy};
 use towline_bootstrap::{End, Error, Job};
 
 use crate::job::cards;
@@ -224,6 +225,29 @@ impl Launcher {
             let _ = state.job.ask_for_ends();
         }
         state.ended.get(seen..).unwrap_or_default().to_vec()
+    }
+
+    /// Whether a launcher supervises this process, and prints its reports.
+    pub fn is_supervised(&self) -> bool {
+        self.lock().job.has_launcher()
+    }
+
+    /// The number of the launcher's last question for a report; 0 if there is none. Does not wait: the result is 0 while another
+    /// thread uses the connection.
+    pub fn report_question(&self) -> u32 {
+        self.state.try_lock().map_or(0, |mut state| state.job.report_asked())
+    }
+
+    /// Sends the report of a context to the launcher: see [`Job::send_report`].
+    pub fn send_report(&self, question: u32, report: &Report) {
+        // If the launcher cannot be reached, operations that need it report that.
+        let _ = self.lock().job.send_report(question, report);
+    }
+
+    /// Tells the launcher which messages a context has not received.
+    pub fn send_unmatched(&self, unmatched: &Unmatched, policy: UnmatchedPolicy) {
+        // If the launcher cannot be reached, the end of the context reports that.
+        let _ = self.lock().job.send_unmatched(unmatched, policy);
     }
 
     fn lock(&self) -> MutexGuard<'_, LauncherState> {

@@ -47,7 +47,7 @@
 //! | `--transport sm,tcp` | only these transports: see [transports](super::transports) |
 //! | `--links 3` | links per peer, for tcp, udp and verbs: see [faults](super::faults) |
 //! | `-e NAME=VALUE` | an environment variable for all ranks |
-//! | `--timeout SECS` | the job ends after this time |
+//! | `--timeout SECS` | the job ends after this time, and the launcher prints what each rank waits for |
 //! | `--grace SECS` | the time between SIGTERM and SIGKILL when the job ends |
 //! | `--keep-going` | the other ranks go on when one fails |
 //! | `--restart N` | a rank that was killed or failed is started again, at most N times |

@@ -9,6 +9,7 @@
 //! | [one-sided operations](one_sided) | How do I read and change the memory of another rank? |
 //! | [threads and async](threads) | Which of the four ways to use threads suits my program? |
 //! | [transports] | Which transport is used, and how do I choose one? |
+//! | [when it does not work](when_it_does_not_work) | The job hangs, fails or is slow: what is the cause, and which command shows it? |
 //! | [faults] | What happens when a process, a link or a host fails, and how soon? |
 //! | [security] | Who can read, change or forge what? |
 //! | [tuning] | Which settings are there, and which ones matter? |
@@ -31,6 +32,7 @@ pub mod security;
 pub mod threads;
 pub mod transports;
 pub mod tuning;
+pub mod when_it_does_not_work;
 
 #[cfg(test)]
 mod tests;

@@ -17,11 +17,12 @@
 //! round-robin over the rails of the lowest latency, and the rest of a long message is striped in proportion to bandwidth.
 //!
 //! To see the choice: `towline info` lists the transports that work here, and says which one would be chosen for ranks of
-//! this host and of others, and why. [`World::report`](crate::World::report) says the same about a running job.
+//! this host and of others, and why. [`World::transport_report`](crate::World::transport_report) says the same about a running
+//! job.
 //!
 //! ```
 //! let world = towline::init()?;
-//! for line in world.report() {
+//! for line in world.transport_report() {
 //!     println!("{line}"); // such as: peer 0: loopback taken (exclusivity 65536)
 //! }
 //! assert_eq!(world.rails(), ["loopback"]); // alone, a rank needs no other

@@ -39,6 +39,7 @@
 //! | less memory | `TOWLINE_UNITS`, `TOWLINE_UNEXPECTED`, `TOWLINE_SM_EAGER_RING_BYTES`, `TOWLINE_SM_BULK_RING_BYTES`, `TOWLINE_VERBS_RECEIVE_BUFFERS` |
 //! | use one network only | `TOWLINE_TCP_INCLUDE`, `TOWLINE_UDP_INCLUDE`, `TOWLINE_VERBS_DEVICES` |
 //! | notice silent hosts sooner | a smaller `TOWLINE_PEER_TIMEOUT_MS` |
+//! | find messages that are never received | `TOWLINE_UNMATCHED=error` |
 //! | give up ranks that hang | `TOWLINE_STALL_TIMEOUT_MS` |
 //! | survive a broken link | `TOWLINE_LINKS` of 2 or more |
 //! | find corrupted data | `TOWLINE_CHECKSUM` |
@@ -67,6 +68,8 @@
 //! | `TOWLINE_IDLE_SLEEP_MS` | `500` ms | Longest sleep of a waiting rank, if nothing wakes it |
 //! | `TOWLINE_PROGRESS_THREAD` | `auto` | Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value |
 //! | `TOWLINE_UNWIND_TIMEOUT_MS` | `10000` ms | How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process |
+//! | `TOWLINE_FINISH_REPORT_MS` | `1000` ms | A rank that has waited in `finish` for this time makes the launcher print once for whom all ranks wait; 0 for never |
+//! | `TOWLINE_UNMATCHED` | `warn` | What happens at the end for messages that no receive has taken: `warn` prints one line for the job, `error` also makes `finish` and the job fail, `ignore` does nothing |
 //! | `TOWLINE_ENCRYPT` | `between-hosts` | When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key |
 //! | `TOWLINE_CHECKSUM` | `false` | Whether frames of tcp have checksums of the library, beside those of the network; frames of udp always have them |
 //! | `TOWLINE_LINK_WINDOW` | `256` | Most unacknowledged frames to one peer, for each link with acknowledgements: a power of two from 4 to 1024 |

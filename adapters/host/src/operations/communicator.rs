@@ -483,6 +483,7 @@ impl<L: Threads> Deref for OwnedCommunicator<L> {
 impl<L: Threads> Drop for OwnedCommunicator<L> {
     fn drop(&mut self) {
         let mut engine = self.0.handle.context.engine.lock();
+        engine.note_dropped_messages(self.0.handle.context.grid, self.0.context_id);
         engine.mtl.del_comm(self.0.handle.comm);
         engine.rank_tables.retain(|(comm, _)| *comm != self.0.handle.comm);
     }

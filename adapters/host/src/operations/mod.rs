@@ -5,6 +5,7 @@ pub(crate) mod communicator;
 pub(crate) mod completion;
 pub(crate) mod failures;
 mod free_requests;
+pub(crate) mod last_messages;
 pub(crate) mod matched_message;
 pub(crate) mod persistent;
 pub(crate) mod probe;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use towline_bootstrap::report::UnmatchedPolicy;
 use towline_net::{Encrypt, listen};
 use towline_settings::{InvalidSetting, Origin, Setting, Table, Values, entries, unknown};
 use towline_verbs::{LONGEST_PEER_TIMEOUT, SHORTEST_PEER_TIMEOUT};
@@ -57,6 +58,11 @@ towline_settings::settings! {
             "Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value";
         unwind_timeout_ms, "TOWLINE_UNWIND_TIMEOUT_MS": u32 = 10_000u32, "ms",
             "How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process";
+
+        finish_report_ms, "TOWLINE_FINISH_REPORT_MS": u32 = 1000u32, "ms",
+            "A rank that has waited in `finish` for this time makes the launcher print once for whom all ranks wait; 0 for never";
+        unmatched, "TOWLINE_UNMATCHED": UnmatchedPolicy = UnmatchedPolicy::Warn, "" in Values::OneOf(&["warn", "error", "ignore"]),
+            "What happens at the end for messages that no receive has taken: `warn` prints one line for the job, `error` also makes `finish` and the job fail, `ignore` does nothing";
 
         encrypt, "TOWLINE_ENCRYPT": Encrypt = Encrypt::BetweenHosts, "" in Values::OneOf(&["off", "between-hosts", "always"]),
             "When connections of tcp and udp are encrypted: `off`, `between-hosts` (not between ranks of one host; containers with a network of their own count as hosts) or `always`; two ranks for which this has different results refuse each other. Data sent by verbs is never encrypted, so verbs does not work with `always`. In any case peers prove that they know the job's key";

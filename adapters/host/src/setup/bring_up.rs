@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use towline_bootstrap::Job;
+use towline_bootstrap::report::Unmatched;
 use towline_core::btl::selection::{Candidate, Verdict};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
@@ -14,8 +15,10 @@ use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
 use crate::engine::pending::PendingTable;
+use crate::engine::reporter::Reporter;
 use crate::engine::rma_ops::RmaOps;
 use crate::engine::scope_lists::ScopeLists;
+use crate::engine::waits::Waits;
 use crate::errors::setup::SetupError;
 use crate::job::cards;
 use crate::job::ended_contexts::EndedContexts;
@@ -23,7 +26,7 @@ use crate::job::launcher::Launcher;
 use crate::job::processors;
 use crate::settings::config::Config;
 use crate::setup::context::PreparedContext;
-use crate::threads::levels::Threads;
+use crate::threads::levels::{ThreadLevel, Threads};
 use crate::threads::lock::EngineLock;
 use crate::threads::progress_policy::ProgressThreadPolicy;
 use crate::transports::memory::Mapping;
@@ -168,6 +171,9 @@ impl StartedContext {
             wait_set,
             needs_flush,
             ended_contexts: None,
+            reporter: None,
+            waits: Waits::default(),
+            dropped_messages: Unmatched::default(),
             busy_turns: 0,
             losses_seen: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,
@@ -199,6 +205,8 @@ impl StartedContext {
     ) -> Result<PreparedContext<L>, SetupError> {
         self.engine.ended_contexts =
             (self.grid.total() > 1).then(|| EndedContexts::new(Arc::clone(launcher), self.grid, self.incarnations));
+        let threads = L::LEVEL == ThreadLevel::Multiple;
+        self.engine.reporter = Some(Reporter::new(Arc::clone(launcher), self.grid, threads, config.finish_report_ms));
         let (progress_thread, progress_thread_note) = policy.resolve(&self.engine.mtl.rails().0);
         let engine = L::Lock::new(self.engine, progress_thread);
         let engine =

@@ -1,9 +1,11 @@
 //! The end of a context: it finishes together with the others, or leaves early.
 
+use std::io::Write as _;
+
+use towline_bootstrap::report::UnmatchedPolicy;
 use towline_core::time::{Duration, Instant};
 
 use crate::collectives::finish::FinishBarrier;
-use crate::collectives::tags::FINISH_TAGS;
 use crate::context::state::ContextState;
 use crate::engine::pending::Pending;
 use crate::errors::setup::SetupError;
@@ -11,6 +13,7 @@ use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::transports::rails::AnyRail;
+use crate::values::tags::FINISH_TAGS;
 use crate::waiting::idle::Idle;
 
 /// How long a context that leaves waits until others receive what it sent last. After that, all others learn that it leaves.
@@ -26,12 +29,15 @@ impl<L: Threads> ContextState<L> {
             engine.mtl.pml().refuse_unexpected(FINISH_TAGS);
             engine.pending.failed_sends
         };
+        all.send_last_messages(deadline);
         let FinishBarrier { timed_out, lost } = all.finish_barrier(deadline);
         let sent = self.drain_detached(deadline) & self.drain_frames(deadline);
         let (waited_ms, failed) = {
             let mut engine = self.engine.lock();
             (engine.clock.renew().since(started).as_nanos() / 1_000_000, engine.pending.failed_sends != failed_before)
         };
+        // Where ranks were lost, some messages have no receive for that reason.
+        let unmatched = if lost.is_empty() && !timed_out { self.report_unmatched() } else { Ok(()) };
         // Communicators of the program may live longer. Their operations report that the world was finished.
         self.engine.lock().mtl.del_comms();
         lost.iter().for_each(|rank| self.launcher.note_lost_peer(*rank));
@@ -42,8 +48,24 @@ impl<L: Threads> ContextState<L> {
         } else if failed || !sent {
             Err(SetupError::Unsent { waited_ms })
         } else {
-            Ok(())
+            unmatched
         }
+    }
+
+    /// Reports the messages that this context has not received: to the launcher, which prints them for all ranks, or to the user
+    /// where there is none.
+    fn report_unmatched(&self) -> Result<(), SetupError> {
+        let (unmatched, policy) = (self.engine.lock().unmatched(self.grid), self.config.unmatched);
+        if unmatched.count == 0 || policy == UnmatchedPolicy::Ignore {
+            return Ok(());
+        }
+        if self.launcher.is_supervised() {
+            self.launcher.send_unmatched(&unmatched, policy);
+        } else if policy == UnmatchedPolicy::Warn {
+            // Standard error may be closed.
+            let _ = writeln!(std::io::stderr(), "towline: warning: {unmatched} (TOWLINE_UNMATCHED)");
+        }
+        if policy == UnmatchedPolicy::Error { Err(SetupError::Unmatched(unmatched)) } else { Ok(()) }
     }
 
     /// Leaves without waiting for the programs of other ranks: sends what was sent before, and tells the other ranks. `failed`: for
@@ -58,6 +80,8 @@ impl<L: Threads> ContextState<L> {
             self.launcher.announce_leave(self.grid.own, failed)?;
             sent &= self.drain_all_frames(deadline);
         }
+        // A program that fails has not received all messages for that reason.
+        let unmatched = if failed { Ok(()) } else { self.report_unmatched() };
         self.engine.end_progress_thread();
         {
             let mut engine = self.engine.lock();
@@ -68,13 +92,14 @@ impl<L: Threads> ContextState<L> {
         }
         self.launcher.leave(self.grid.own, failed)?;
         let waited_ms = self.engine.lock().clock.renew().since(started).as_nanos() / 1_000_000;
-        if sent { Ok(()) } else { Err(SetupError::Unsent { waited_ms }) }
+        if sent { unmatched } else { Err(SetupError::Unsent { waited_ms }) }
     }
 
     /// The time now, and the time at which the end must be over.
     fn end_period(&self) -> (Instant, Instant) {
         let mut engine = self.engine.lock();
         let now = engine.clock.renew();
+        engine.note_finish(now);
         (now, engine.deadline(self.config.finish_timeout_ms))
     }
 

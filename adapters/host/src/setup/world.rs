@@ -4,6 +4,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
+use towline_bootstrap::report::Report;
 use towline_core::pml::{Counters, EnableError, Rails};
 use towline_core::rail::Capabilities;
 
@@ -302,16 +303,38 @@ impl<L: Threads> World<L> {
         &self.context().settings
     }
 
+    /// What this context is doing: the operations for which threads and futures wait, the others in progress, and the messages
+    /// that have arrived and that no receive has taken. The report is a value with a text for people (`Display`) and JSON
+    /// ([`to_json`](Report::to_json)). A launcher asks all ranks for it: see the manual's chapter
+    /// [when it does not work](crate::manual::when_it_does_not_work).
+    ///
+    /// In a world of [`Multiple`](crate::Multiple) threads, one thread may see what the others wait for.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// world.send(0, 7, b"not received")?;
+    /// world.progress();
+    /// let report = world.report();
+    /// assert_eq!((report.unreceived[0].tag, report.unreceived[0].bytes), (7, 12));
+    /// assert!(report.to_string().contains("not received: 1 message from rank 0 with tag 7 in the world, 12 bytes"));
+    /// assert!(report.to_json().contains("\"tag\":7"));
+    /// # world.recv(0, 7, &mut [0u8; 12])?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn report(&self) -> Report {
+        self.context().report()
+    }
+
     /// Lines of text for people: for each rank, which transports reach it, and why each transport was chosen or not. Once this
     /// rank has sent something to a rank on this host, the line also says how long messages are copied.
     ///
     /// ```
     /// let world = towline::init()?;
-    /// assert_eq!(world.report(), ["peer 0: loopback taken (exclusivity 65536)"]);
+    /// assert_eq!(world.transport_report(), ["peer 0: loopback taken (exclusivity 65536)"]);
     /// # Ok::<(), towline::SetupError>(())
     /// ```
-    pub fn report(&self) -> Vec<String> {
-        self.context().report()
+    pub fn transport_report(&self) -> Vec<String> {
+        self.context().transport_report()
     }
 
     /// The names of the rails in use, in the order in which they are polled.

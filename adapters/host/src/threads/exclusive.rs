@@ -120,8 +120,8 @@ impl<'a> LockedOwner<'a> {
 
 impl EngineGuard for RefMut<'_, Engine> {
     #[inline]
-    fn progress_or_wait(&mut self, idle: &mut Idle, _: &Awaited<'_>, _: Option<Instant>) {
-        self.progress_or_idle(idle);
+    fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, _: Option<Instant>) {
+        self.progress_or_idle(idle, || awaited.wait_for());
     }
 }
 

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
+use crate::engine::waits::WaitFor;
 use crate::threads::exclusive::Exclusive;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::threads::shared::Shared;
@@ -58,7 +59,7 @@ pub(crate) fn block_on_exclusive<F: Future>(exclusive: &Exclusive, future: F) ->
         if engine.poll() != 0 {
             idle.reset();
         } else if idle.count(&engine.idle_policy) {
-            engine.idle(&mut idle, || {
+            engine.idle(&mut idle, WaitFor::Task, || {
                 task_waker.begin_sleep();
                 !task_waker.is_woken()
             });

@@ -6,6 +6,7 @@ use towline_core::mtl::{Comm, Failure, Request, Source, Status, Tag};
 use towline_core::time::Instant;
 
 use crate::engine::Engine;
+use crate::engine::waits::WaitFor;
 use crate::waiting::idle::Idle;
 use crate::waiting::task_waker::TaskWaker;
 
@@ -120,6 +121,20 @@ pub(crate) enum Awaited<'a> {
 }
 
 impl Awaited<'_> {
+    /// The same for a report.
+    pub fn wait_for(&self) -> WaitFor {
+        match self {
+            Self::Request(request) | Self::Requests([request]) => WaitFor::Request(*request),
+            // As a task may wait for any of the operations in progress.
+            Self::Requests(_) => WaitFor::Task,
+            Self::Message((comm, source, tag)) => WaitFor::Message(*comm, *source, *tag),
+            Self::RmaOps(_) => WaitFor::RmaOps,
+            Self::FreeRequests(_) => WaitFor::FreeRequest,
+            Self::Anything => WaitFor::Anything,
+            Self::Task(_) => WaitFor::Task,
+        }
+    }
+
     /// Whether the awaited event is known to have come, without a look at the engine.
     pub fn is_woken(&self) -> bool {
         matches!(self, Self::Task(waker) if waker.is_woken())

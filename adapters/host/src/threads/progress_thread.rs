@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::engine::reporter::Reporting;
 use crate::threads::shared_guard::SharedGuard;
 use crate::threads::shared_state::SharedState;
 use crate::waiting::no_unwind::no_unwind;
@@ -48,7 +49,7 @@ fn run(shared: &SharedState, parker: &Parker) {
         }
         if engine.poll() != 0 || std::mem::replace(&mut sent, engine.frames_sent()) != engine.frames_sent() {
             quiet_since = engine.clock.now();
-            engine.note_busy();
+            engine.note_busy(|_| Reporting::ProgressThread);
             engine.yield_lock();
             continue;
         }
@@ -57,6 +58,7 @@ fn run(shared: &SharedState, parker: &Parker) {
         if engine.lose_ended_peer(now, quiet) {
             continue;
         }
+        engine.report_if_asked(now, Reporting::ProgressThread);
         if let Some(most) = engine.arm(quiet) {
             let until = engine.sleep_until(now, most, None);
             engine.sleep_on_wait_set(now, until);

@@ -72,6 +72,7 @@ impl Shared {
 
     fn make(mut engine: Engine, progress_thread: bool, single_user: bool) -> std::io::Result<Self> {
         engine.pending.entries.reserve(WAITING_THREADS);
+        engine.waits.reserve(WAITING_THREADS);
         let wakeup = WakeupFd::new()?;
         let wait_set = WaitSet::for_threads(engine.mtl.pml().rails_mut().polled_mut(), &wakeup)?;
         let state = Arc::new(SharedState {

@@ -13,6 +13,8 @@ use towline_core::time::{Duration as EngineDuration, Instant};
 
 use crate::engine::Engine;
 use crate::engine::pending::{Completed, Pending};
+use crate::engine::reporter::Reporting;
+use crate::engine::waits::Wait;
 use crate::threads::lock::{Awaited, EngineGuard};
 use crate::threads::shared_state::{Locked, SharedState};
 use crate::waiting::idle::{Idle, MAX_BLOCKED_SLEEP, Step};
@@ -64,6 +66,11 @@ impl Drop for SharedGuard<'_> {
     }
 }
 
+/// The wait of the calling thread.
+fn own_wait(idle: &mut Idle, awaited: &Awaited<'_>, now: Instant) -> Wait {
+    Wait { what: awaited.wait_for(), since: idle.began(now) }
+}
+
 #[cold]
 fn resume(panic: Box<dyn Any + Send>) {
     // A second panic would abort the process. The panic hook has reported this one already.
@@ -78,13 +85,13 @@ impl EngineGuard for SharedGuard<'_> {
         // waiting.
         no_unwind(|| {
             if self.locked.coordinator.is_polling() {
-                return self.park(awaited, until);
+                return self.park(idle, awaited, until);
             }
             self.locked.coordinator.note_poll();
             let now = self.clock.now();
             if self.mtl.progress(now) != 0 {
                 idle.reset();
-                self.note_busy();
+                self.note_busy(|now| Reporting::Waits(own_wait(idle, awaited, now)));
                 self.notify_waiters();
                 self.yield_lock();
             } else if idle.count(&self.idle_policy) {
@@ -225,25 +232,34 @@ impl SharedGuard<'_> {
             Step::Sleep => {}
         }
         if self.locked.coordinator.is_polling() || !self.locked.coordinator.may_sleep() {
-            return self.park(awaited, until);
+            return self.park(idle, awaited, until);
         }
         let elapsed = idle.elapsed(now);
         if self.lose_ended_peer(now, elapsed) {
             self.notify_waiters();
         } else {
-            self.sleep(awaited, now, elapsed, until);
+            self.report_if_asked(now, Reporting::Waits(own_wait(idle, awaited, now)));
+            self.sleep((awaited, own_wait(idle, awaited, now)), now, elapsed, until);
         }
     }
 
     /// Sleeps on the wait set for all threads, unless something has come.
-    fn sleep(&mut self, awaited: &Awaited<'_>, now: Instant, idle: EngineDuration, until: Option<Instant>) {
+    fn sleep(
+        &mut self,
+        (awaited, wait): (&Awaited<'_>, Wait),
+        now: Instant,
+        idle: EngineDuration,
+        until: Option<Instant>,
+    ) {
         if !self.register(awaited, Notifier::WaitSet(Arc::clone(&self.shared.wakeup))) {
             return;
         }
         if !awaited.is_woken()
             && let Some(most) = self.arm(idle)
         {
+            let number = self.locked.engine.waits.begin(wait);
             self.sleep_on_wait_set(now, self.sleep_until(now, most, until));
+            self.locked.engine.waits.end(number);
         }
         self.unregister(awaited, None);
         self.clock.renew();
@@ -274,7 +290,7 @@ impl SharedGuard<'_> {
     }
 
     /// Parks the thread until the awaited event has come, or until this thread has to make progress.
-    fn park(&mut self, awaited: &Awaited<'_>, until: Option<Instant>) {
+    fn park(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         let until = match awaited {
             Awaited::Anything => Some(self.sleep_until(self.clock.now(), self.idle_policy.max_sleep(), until)),
             _ => until,
@@ -284,12 +300,15 @@ impl SharedGuard<'_> {
         if !self.register(awaited, Notifier::Parker(Arc::clone(&parker))) {
             return;
         }
+        let now = self.clock.now();
+        let number = self.locked.engine.waits.begin(own_wait(idle, awaited, now));
         self.locked.coordinator.park(&parker);
         self.before_unlock();
         if !awaited.is_woken() {
             MutexGuard::unlocked(&mut self.locked, || parker.park(timeout));
         }
         self.locked.coordinator.unpark(&parker);
+        self.locked.engine.waits.end(number);
         self.unregister(awaited, Some(&parker));
         self.clock.renew_coarsely();
     }

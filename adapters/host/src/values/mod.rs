@@ -3,3 +3,4 @@
 pub(crate) mod address;
 pub(crate) mod message;
 pub(crate) mod shortage;
+pub(crate) mod tags;

@@ -95,6 +95,8 @@ pub(crate) fn blocked_sleep(idle: Duration) -> Option<u64> {
 pub(crate) struct Idle {
     polls: u32,
     since: Option<Instant>,
+    /// When the wait began, to within some polls.
+    began: Option<Instant>,
     /// How many frames had been sent at the last call of [`restart_if_sent`](Self::restart_if_sent).
     sent: u64,
 }
@@ -114,7 +116,7 @@ impl Idle {
     /// Something came.
     #[inline]
     pub fn reset(&mut self) {
-        *self = Self { sent: self.sent, ..Self::default() };
+        (self.polls, self.since) = (0, None);
     }
 
     /// Nothing came this time. Returns whether it is time to read the clock and ask [`step`](Self::step).
@@ -130,9 +132,14 @@ impl Idle {
     pub fn restart_if_sent(&mut self, sent: u64) -> bool {
         let restarts = self.sent != sent;
         if restarts {
-            *self = Self { sent, ..Self::default() };
+            (self.sent, self.polls, self.since) = (sent, 0, None);
         }
         restarts
+    }
+
+    /// When the wait began: `now`, if this was not asked before and there was no [`step`](Self::step).
+    pub fn began(&mut self, now: Instant) -> Instant {
+        *self.began.get_or_insert(now)
     }
 
     /// For how long nothing has come, counted from the first call of [`step`](Self::step).
@@ -143,6 +150,7 @@ impl Idle {
     /// Decides by the time for which nothing has come.
     #[cold]
     pub fn step(&mut self, policy: &IdlePolicy, now: Instant) -> Step {
+        self.began.get_or_insert(now);
         let since = *self.since.get_or_insert(now);
         let idle = now.since(since).as_nanos();
         let yields = now >= policy.no_yield_until;

@@ -8,6 +8,7 @@ mod failover_links;
 mod fairness;
 mod flow;
 mod hostile;
+mod inspect;
 mod one_sided;
 mod peer_loss;
 mod pools;

@@ -2,6 +2,7 @@
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
+use crate::pml::matching::INTERNAL_TAGS;
 use crate::pml::rails::Rails;
 use crate::pml::unexpected::refused_messages::RefusedMessages;
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
@@ -10,7 +11,8 @@ use crate::wire;
 use crate::wire::Reason;
 
 impl<R: Rails> Pml<'_, R> {
-    /// The messages that were refused since [`refuse_unexpected`](Self::refuse_unexpected). `None` if there were none.
+    /// The messages of users that were refused since [`refuse_unexpected`](Self::refuse_unexpected). `None` if there were none.
+    /// Internal messages, which no receive of any tag takes, are not among them.
     pub fn refused_messages(&self) -> Option<RefusedMessages> {
         Some(self.refused_messages).filter(|refused| refused.count != 0)
     }
@@ -18,11 +20,14 @@ impl<R: Rails> Pml<'_, R> {
     /// Refuses a message because this engine takes no further ones.
     #[cold]
     pub(in crate::pml) fn refuse_further(&mut self, slot: u32) {
-        if let Some(&Unexpected { peer, tag, total, .. }) = self.envelopes.at(slot) {
+        if let Some(&Unexpected { peer, tag, total, context, .. }) = self.envelopes.at(slot)
+            && tag < INTERNAL_TAGS
+        {
             let refused = &mut self.refused_messages;
             refused.count = refused.count.saturating_add(1);
+            refused.bytes = refused.bytes.saturating_add(total);
             if refused.count == 1 || total > refused.largest {
-                (refused.largest, refused.peer, refused.tag) = (total, Peer(peer), tag);
+                (refused.largest, refused.peer, refused.tag, refused.context) = (total, Peer(peer), tag, context);
             }
         }
         self.refuse(slot, Reason::NoCommunicator);
