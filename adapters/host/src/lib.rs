@@ -23,13 +23,16 @@
 //! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
 //! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | wait for one of several operations | [`wait_any`](Communicator::wait_any), [`wait_some`](Communicator::wait_some), [`wait_all`](Communicator::wait_all), [`test_any`](Communicator::test_any) |
+//! | start the same operation many times | [`send_init`](Communicator::send_init), [`recv_init`](Communicator::recv_init) |
 //! | look at a message before it is received | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
 //! | send columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`all_contexts`](World::all_contexts) |
 //! | several threads in one context, a progress thread | [`Builder::threads`], [`Multiple`], [`Builder::progress_thread`](Builder::progress_thread) |
 //! | go on with a rank that was restarted | [`restarted`](Communicator::restarted), [`rejoin`](World::rejoin), [`incarnation`](World::incarnation) |
-//! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`Window`] |
-//! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`split`](Communicator::split) |
+//! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`window_scope`](Communicator::window_scope), [`Window`] |
+//! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`allreduce`](Communicator::allreduce), [`gather`](Communicator::gather) and others: see [`manual::collectives`] |
+//! | further communicators | [`dup`](Communicator::dup), [`split`](Communicator::split) |
 //!
 //! **Memory.** Safe code cannot free or change memory that an operation uses: blocking calls borrow it, a scope waits for all
 //! operations that began in it, and other operations own it. Blocking sends and receives, and those of a scope, allocate nothing,
@@ -43,6 +46,7 @@
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
 
+mod collectives;
 mod context;
 mod engine;
 mod errors;
@@ -93,12 +97,16 @@ pub use zerocopy;
 
 pub use towline_net::Encrypt;
 
+pub use collectives::blocks::{blocks, blocks_mut};
+pub use collectives::reduce_op::{Commutative, Max, Min, Plain, Product, ReduceOp, Sum};
 pub use errors::error::{Error, Failed};
 pub use errors::rejoin::RejoinError;
 pub use errors::setup::SetupError;
 pub use operations::buffer::{Buffer, BufferMut};
 pub use operations::communicator::{Communicator, OwnedCommunicator};
+pub use operations::completion::Completion;
 pub use operations::matched_message::Message;
+pub use operations::persistent::{PersistentRecv, PersistentSend};
 pub use operations::requests::{RecvRequest, SendRequest};
 pub use operations::scope::{Scope, ScopedRecv, ScopedSend};
 pub use operations::views::{View, ViewMut, vector};
@@ -115,6 +123,8 @@ pub use transports::linked::Linked;
 pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;
 pub use values::message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
+pub use values::shortage::Shortage;
+pub use windows::caller_memory::OwnedWindow;
 pub use windows::window::Window;
 pub use windows::word::Word;
 

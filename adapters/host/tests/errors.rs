@@ -7,7 +7,8 @@ use std::time::Duration;
 use towline::bootstrap::launch::LaunchError;
 use towline::bootstrap::{EnvironmentError, Error as BootstrapError};
 use towline::{
-    Address, Blame, BoundsError, CommError, Denied, Error, Failed, InvalidSetting, LayoutError, RejoinError, SetupError,
+    Address, Blame, BoundsError, CommError, Denied, Error, Failed, InvalidSetting, LayoutError, RejoinError,
+    SetupError, Shortage,
 };
 use towline_core::modex::{RecvError, SendError};
 
@@ -35,7 +36,15 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::Overlap,
         Error::OnAccelerator,
         Error::Communicator(CommError::Full),
-        Error::NoWindow { rank },
+        Error::NoRoom { rank, why: Shortage::Communicators },
+        Error::NoRoom { rank, why: Shortage::ContextIds },
+        Error::NoWindow { rank, why: Shortage::Windows },
+        Error::NoWindow { rank, why: Shortage::Memory },
+        Error::WrongLength { expected: 4, given: 3 },
+        Error::UnequalLengths { rank, expected: 8, sent: 9 },
+        Error::NoPart { rank },
+        Error::InProgress,
+        Error::NotStarted,
         Error::OutOfWindow { rank, offset: 60, bytes: 8, len: 64 },
         Error::Unaligned { rank, offset: 2, word: 4, len: 64 },
         Error::Refused { rank, why: Denied::NoRight },

@@ -32,7 +32,10 @@ fn switches() -> u64 {
 /// polling does on a machine that is idle, or that many share.
 #[test]
 fn p11_waiting_ranks_take_no_processor_time() {
-    for (transport, thread) in [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)] {
+    let ways = [("sm", false), ("tcp", false), ("sm", true), ("tcp", true), ("udp", true)];
+    let ways = ways.map(|(transport, thread)| (transport, thread, false));
+    // Also those that wait for one of several operations.
+    for (transport, thread, of_several) in ways.into_iter().chain([("sm", false, true), ("udp", true, true)]) {
         let shares = jobs(2, |rank, job| {
             let builder = Builder::new().transports(transport).threads(Multiple).progress_thread(thread);
             let world = builder.job(job).build().unwrap();
@@ -43,6 +46,9 @@ fn p11_waiting_ranks_take_no_processor_time() {
                 // Makes no call of the library for a while; the other rank waits.
                 std::thread::sleep(Duration::from_secs(1));
                 world.send(1, 2, b"over").unwrap();
+            } else if of_several {
+                let mut receives = [1, 2, 3].map(|tag| world.irecv(0, tag, [0u8; 4]).unwrap());
+                assert_eq!(world.wait_any(&mut receives), Some(1));
             } else {
                 world.recv(0, 2, &mut [0u8; 4]).unwrap();
             }
@@ -55,9 +61,9 @@ fn p11_waiting_ranks_take_no_processor_time() {
         });
         let (share, switches) = shares[0];
         println!(
-            "{transport}, thread {thread}: {:.1} % of a processor, {switches:.0} switches a second",
+            "{transport}, thread {thread}, of several {of_several}: {:.1} % of a processor, {switches:.0} switches a second",
             share * 100.0
         );
-        assert!(share < 0.05 && switches < 200.0, "{transport}, progress thread {thread}");
+        assert!(share < 0.05 && switches < 200.0, "{transport}, thread {thread}, {of_several}");
     }
 }

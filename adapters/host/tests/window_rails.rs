@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use towline::{AtomicOp, Builder, Error, Multiple, Rail, Window, World};
+use towline::{AtomicOp, Builder, Error, Multiple, Rail, Shortage, Window, World};
 use towline_core::arena::Arena;
 use towline_core::convertor::Span;
 use towline_core::rail::attributes::EXCLUSIVITY_HIGH;
@@ -207,7 +207,11 @@ fn b25_a_window_that_is_dropped_while_a_body_arrives_is_released_afterwards() {
     while world.progress() != 0 {}
     drop(window);
     world.progress();
-    assert_eq!(world.window(8).err(), Some(Error::NoWindow { rank: 0 }), "the body has it still");
+    assert_eq!(
+        world.window(8).err(),
+        Some(Error::NoWindow { rank: 0, why: Shortage::Windows }),
+        "the body has it still"
+    );
     lets.store(true, Ordering::Relaxed);
     while world.progress() != 0 {}
     assert_eq!(world.window(8).err(), None);

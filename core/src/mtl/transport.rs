@@ -200,6 +200,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
     }
 
+    /// How many more communicators can be made.
+    pub const fn free_comms(&self) -> u32 {
+        self.comms.capacity().saturating_sub(self.comms.used())
+    }
+
     /// Deletes a communicator. Messages that no receive has taken are dropped, and senders that wait for their match are told.
     /// Posted receives are cancelled. A communicator that was deleted before is ignored.
     pub fn del_comm(&mut self, comm: Comm) {

@@ -25,10 +25,10 @@ use crate::waiting::clock::Clock;
 use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
 use crate::waiting::wait_set::WaitSet;
 use loopback_hub::LoopbackHub;
-use pending::{Completed, Pending, PendingTable};
+use pending::{Completed, DetachedBuffer, Pending, PendingTable};
 use rank_table::RankTable;
 use reporter::{Reporter, Reporting};
-use rma_ops::RmaOps;
+use rma_ops::{RetiredWindow, RmaOps};
 use scope_lists::ScopeLists;
 use waits::{Wait, WaitFor, Waits};
 
@@ -62,6 +62,8 @@ pub(crate) struct Engine {
     pub losses_seen: u64,
     /// The lowest context id that the next communicator may get.
     pub next_context_id: u32,
+    /// Communicators that are being made, for which a place is kept.
+    pub reserved_comms: u32,
     pub _loopback_hub: LoopbackHub,
     pub _memory: Mapping,
 }
@@ -233,6 +235,9 @@ impl Engine {
 
     /// The next completed request whose action must be taken outside of the engine, since it runs code of users.
     pub fn next_completed(&mut self) -> Option<Completed> {
+        if let Some(buffer) = self.pending.next_to_free() {
+            return Some(Completed::Free(buffer));
+        }
         while let Some(request) = self.mtl.pml().next_completed() {
             match self.pending.entries.remove(&request.to_bits()) {
                 Some(Pending::Waker(waker)) => return Some(Completed::Wake(waker)),
@@ -245,7 +250,7 @@ impl Engine {
                     self.pending.failed_sends = self.pending.failed_sends.wrapping_add(failed.into());
                     return Some(Completed::Free(buffer));
                 }
-                None => {}
+                Some(Pending::Windows(_)) | None => {}
             }
         }
         None
@@ -268,11 +273,16 @@ impl Engine {
         }
     }
 
-    /// Ends the registration of a dropped window's memory. The memory is freed as soon as nothing is arriving in it.
-    pub fn retire_window(&mut self, window: u64, registration: Registration, memory: WindowMemory) {
-        self.rma_ops.forget_window(window);
-        self.rma_ops.retired.push((registration, memory));
+    /// Ends the registration of a dropped window's memory. The memory is freed as soon as nothing is arriving in it. `buffer`: the
+    /// owner of memory that is not the library's.
+    pub fn retire_window(&mut self, registration: Registration, memory: WindowMemory, buffer: Option<DetachedBuffer>) {
+        self.rma_ops.retired.push(RetiredWindow { registration, _memory: memory, buffer });
         self.release_retired_windows();
+    }
+
+    /// Ends the registration of memory. Returns false while something is arriving in it; nothing begins to arrive any more.
+    pub fn end_registration(&mut self, registration: Registration) -> bool {
+        !self.mtl.pml().deregister(registration).is_err_and(|why| why.blame() == Blame::Resource)
     }
 
     /// Frees the memory of dropped windows in which nothing is arriving any more.
@@ -285,9 +295,12 @@ impl Engine {
 
     #[cold]
     fn try_release_retired_windows(&mut self) {
-        let Self { mtl, rma_ops, .. } = self;
-        rma_ops.retired.retain(|(registration, _)| {
-            mtl.pml().deregister(*registration).is_err_and(|why| why.blame() == Blame::Resource)
-        });
+        for mut window in std::mem::take(&mut self.rma_ops.retired) {
+            if !self.end_registration(window.registration) {
+                self.rma_ops.retired.push(window);
+            } else if let Some(buffer) = window.buffer.take() {
+                self.pending.free_later(buffer);
+            }
+        }
     }
 }

@@ -24,6 +24,31 @@ pub(crate) enum Pending {
     Thread(Notifier),
     /// Free memory.
     Buffer(DetachedBuffer),
+    /// Free memory that windows do not use any more. Its key is [`WINDOWS`], which stands for no request.
+    Windows(Vec<DetachedBuffer>),
+}
+
+/// The key of [`Pending::Windows`]: no request has such bits.
+const WINDOWS: u64 = u64::MAX;
+
+impl PendingTable {
+    /// Frees the buffer of a dropped window, when the engine is not in use: that runs code of users.
+    pub fn free_later(&mut self, buffer: DetachedBuffer) {
+        match self.entries.entry(WINDOWS).or_insert_with(|| Pending::Windows(Vec::new())) {
+            Pending::Windows(buffers) => buffers.push(buffer),
+            _ => unreachable!("the key stands for no request"),
+        }
+    }
+
+    /// A buffer that was given to [`free_later`](Self::free_later).
+    pub fn next_to_free(&mut self) -> Option<DetachedBuffer> {
+        let Some(Pending::Windows(buffers)) = self.entries.get_mut(&WINDOWS) else { return None };
+        let buffer = buffers.pop();
+        if buffers.is_empty() {
+            self.entries.remove(&WINDOWS);
+        }
+        buffer
+    }
 }
 
 /// The action for a request that is complete.

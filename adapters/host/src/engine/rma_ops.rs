@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use towline_core::rma::{Failure, Finished, Operation, Registration};
 
+use crate::engine::pending::DetachedBuffer;
 use crate::transports::memory::WindowMemory;
 
 /// The operations of all windows of an engine.
@@ -16,10 +17,18 @@ pub(crate) struct RmaOps {
     /// How many operations are complete so far; wraps.
     pub completed: u64,
     /// The memory of dropped windows in which something was still arriving when they were dropped.
-    pub retired: Vec<(Registration, WindowMemory)>,
+    pub retired: Vec<RetiredWindow>,
     windows: u64,
     /// How many operations completed immediately so far; wraps.
     immediate: u32,
+}
+
+/// The memory of a dropped window.
+pub(crate) struct RetiredWindow {
+    pub registration: Registration,
+    pub _memory: WindowMemory,
+    /// The owner of memory that is not the library's.
+    pub buffer: Option<DetachedBuffer>,
 }
 
 /// After this many operations that complete immediately, progress is due. So a thread that only polls a word in a window still

@@ -8,6 +8,7 @@ use towline_core::mtl::CommError;
 use towline_core::rma::Denied;
 
 use crate::values::address::Address;
+use crate::values::shortage::Shortage;
 
 /// Why an operation on messages or windows failed. Ranks are those of the communicator that was used.
 ///
@@ -79,6 +80,10 @@ pub enum Error {
     },
     /// The receive was cancelled.
     Cancelled,
+    /// A persistent operation was started before, and its outcome was not waited for.
+    InProgress,
+    /// A persistent operation was not started, so there is nothing to wait for.
+    NotStarted,
     /// A ready send found no posted receive.
     NotReady {
         /// The rank that was sent to.
@@ -101,10 +106,41 @@ pub enum Error {
     UndecidedOverlap,
     /// A layout for memory of an accelerator was used with a buffer of the processor.
     OnAccelerator,
-    /// A communicator cannot be made.
+    /// A communicator cannot be made, for a reason at this rank. The other ranks get [`NoRoom`](Self::NoRoom).
     Communicator(CommError),
-    /// A rank could not make its part of a window: it has not enough memory, or too many windows.
+    /// Another rank had no room for a communicator, so no rank has made it.
+    NoRoom {
+        /// Which rank.
+        rank: u32,
+        /// What it lacked.
+        why: Shortage,
+    },
+    /// A rank could not make its part of a window, so no rank has made the window.
     NoWindow {
+        /// Which rank.
+        rank: u32,
+        /// What it lacked.
+        why: Shortage,
+    },
+    /// A slice has not the length that a collective operation needs at this rank.
+    WrongLength {
+        /// How many items or blocks the operation needs.
+        expected: usize,
+        /// How many there are.
+        given: usize,
+    },
+    /// Ranks passed different lengths to a collective operation.
+    UnequalLengths {
+        /// A rank whose length is different.
+        rank: u32,
+        /// The length in bytes that this rank expects from it.
+        expected: u64,
+        /// The length in bytes there.
+        sent: u64,
+    },
+    /// A rank could not take part in a collective operation, because of its own arguments or memory, or because of an error at a
+    /// further rank.
+    NoPart {
         /// Which rank.
         rank: u32,
     },
@@ -162,8 +198,10 @@ impl Error {
             | Self::NoMemory { .. }
             | Self::NoSharedMemory { .. }
             | Self::NoWindow { .. }
+            | Self::NoRoom { .. }
             | Self::Communicator(CommError::Full) => Blame::Resource,
-            Self::PeerFailed { .. }
+            Self::NoPart { .. }
+            | Self::PeerFailed { .. }
             | Self::PeerFinished { .. }
             | Self::Restarted { .. }
             | Self::NoCommunicator { .. } => Blame::Peer,
@@ -233,6 +271,8 @@ impl fmt::Display for Error {
                 f,
                 "there is not enough memory to receive a message of {bytes} bytes: have its sender send it in parts"
             ),
+            Self::InProgress => f.write_str("the persistent operation was started already: call its `wait` before it is started again"),
+            Self::NotStarted => f.write_str("the persistent operation was not started: call its `start` first"),
             Self::Cancelled => f.write_str("the operation was cancelled by this program"),
             Self::NotReady { rank } => write!(
                 f,
@@ -257,12 +297,25 @@ impl fmt::Display for Error {
                 "the layout is for memory of an accelerator, but the buffer is not: make the view with `View::at` or `ViewMut::at`",
             ),
             Self::Communicator(CommError::Full) => {
-                f.write_str("there is no room for another communicator: drop some, or raise TOWLINE_COMMUNICATORS")
+                write!(f, "this rank cannot make a communicator, since {}", Shortage::Communicators)
             }
             Self::Communicator(why) => why.fmt(f),
-            Self::NoWindow { rank } => write!(
+            Self::NoRoom { rank, why } => write!(f, "no rank has made the communicator: at rank {rank}, {why}"),
+            Self::NoWindow { rank, why } => write!(f, "no rank has made the window: at rank {rank}, {why}"),
+            Self::WrongLength { expected, given } => write!(
                 f,
-                "rank {rank} has not enough memory for its part of the window, or too many windows: make it smaller, or drop others"
+                "a collective operation needs {expected} items or blocks here, but was given {given}: pass slices of the length that \
+                 its documentation says"
+            ),
+            Self::UnequalLengths { rank, expected, sent } => write!(
+                f,
+                "rank {rank} sends {sent} bytes in a collective operation, but this rank expects {expected}: pass the same length at \
+                 all ranks, and call the same operations in the same order"
+            ),
+            Self::NoPart { rank } => write!(
+                f,
+                "rank {rank} could not take part in a collective operation, because of an error there or at a further rank: see the \
+                 errors of the other ranks"
             ),
             Self::OutOfWindow { rank, offset, bytes, len } => write!(
                 f,

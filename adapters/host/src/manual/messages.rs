@@ -72,6 +72,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Waiting for one of several
+//!
+//! [`wait_any`](crate::Communicator::wait_any) waits for one of several operations, [`wait_some`](crate::Communicator::wait_some)
+//! for at least one, [`wait_all`](crate::Communicator::wait_all) for all of them; [`test_any`](crate::Communicator::test_any) does
+//! not wait. They sleep when nothing comes, as every blocking call does. An operation that is started many times with the same
+//! buffer can be prepared once: [`send_init`](crate::Communicator::send_init), [`recv_init`](crate::Communicator::recv_init).
+//!
+//! ```
+//! let world = towline::init()?;
+//! let myself = world.rank();
+//! let mut receives: Vec<_> = (0..4).map(|tag| world.irecv(myself, tag, [0u32])).collect::<Result<_, _>>()?;
+//! for tag in [2, 0, 3, 1] {
+//!     world.send(myself, tag, &(10 * tag))?;
+//! }
+//! while let Some(index) = world.wait_any(&mut receives) {
+//!     let (number, status) = receives.swap_remove(index).wait()?; // does not wait
+//!     assert_eq!(number, [10 * status.tag]);
+//! }
+//! # world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # When an operation is complete
 //!
 //! | operation | is complete when |
@@ -112,9 +134,9 @@
 //! # Communicators
 //!
 //! [`World`](crate::World) is a [`Communicator`](crate::Communicator) of all ranks. [`dup`](crate::Communicator::dup) and
-//! [`split`](crate::Communicator::split) make further communicators, whose messages are separate from all others. Collective
-//! operations are [`barrier`](crate::Communicator::barrier) and [`broadcast`](crate::Communicator::broadcast): all ranks of
-//! the communicator call them in the same order.
+//! [`split`](crate::Communicator::split) make further communicators, whose messages are separate from all others. All ranks
+//! get the communicator, or all get an error. Operations of all ranks together are the subject of [their own
+//! page](super::collectives).
 //!
 //! ```
 //! let world = towline::init()?;

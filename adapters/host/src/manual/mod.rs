@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [getting started](getting_started) | How do I build, start and end a job? |
 //! | [messages and matching](messages) | Which receive gets which message? When may I reuse a buffer? |
+//! | [collective operations](collectives) | How do I combine or exchange data of all ranks? |
 //! | [layouts] | How do I send a column, or fields of a record, without a copy of my own? |
 //! | [one-sided operations](one_sided) | How do I read and change the memory of another rank? |
 //! | [threads and async](threads) | Which of the four ways to use threads suits my program? |
@@ -19,6 +20,7 @@
 //! [`Communicator`](crate::Communicator). In the repository, `core/ARCHITECTURE.md` describes how the library is built, and
 //! `core/WIRE.md` the bytes on the wire.
 
+pub mod collectives;
 pub mod faults;
 pub mod getting_started;
 pub mod glossary;

@@ -34,6 +34,25 @@
 //!
 //! *Complete* means done at the target: any later read there sees the effect.
 //!
+//! # Windows over memory of the program
+//!
+//! [`window_scope`](crate::Communicator::window_scope) makes a window over borrowed memory for the run of a closure, and
+//! [`window_over`](crate::Communicator::window_over) one that owns a buffer. Processes of other ranks cannot map such memory, so
+//! the target always does the work.
+//!
+//! ```
+//! use towline::Access;
+//!
+//! let world = towline::init()?;
+//! let mut mine = [0u32; 4];
+//! world.window_scope(&mut mine, Access::ANY, |window| {
+//!     window.put((world.rank() + 1) % world.size(), 8, &[7u32])
+//! })?; // ends when all operations of all ranks are complete
+//! assert_eq!(mine, [0, 0, 7, 0]);
+//! # world.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Order
 //!
 //! Operations of one rank may overtake each other until a [`flush`](crate::Window::flush). Atomics are atomic with respect to

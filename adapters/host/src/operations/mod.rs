@@ -1,12 +1,13 @@
 //! Operations on messages.
 
 pub(crate) mod buffer;
-pub(crate) mod collective;
 pub(crate) mod communicator;
+pub(crate) mod completion;
 pub(crate) mod failures;
 mod free_requests;
 pub(crate) mod last_messages;
 pub(crate) mod matched_message;
+pub(crate) mod persistent;
 pub(crate) mod probe;
 pub(crate) mod requests;
 pub(crate) mod scope;

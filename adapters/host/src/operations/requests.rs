@@ -15,6 +15,7 @@ use crate::engine::pending::{DetachedBuffer, Pending};
 use crate::errors::error::{Error, Failed};
 use crate::operations::buffer::{Buffer, BufferMut};
 use crate::operations::communicator::{Communicator, check_tag};
+use crate::operations::completion::{Completion, Pending as PendingOperation};
 use crate::threads::levels::{MayOwn, Single, Threads};
 use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::message::{Source, Status, Tag};
@@ -217,6 +218,37 @@ impl<B, L: Threads> RecvRequest<B, L> {
     }
 }
 
+impl<B, L: Threads> Completion<L> for SendRequest<B, L> {}
+impl<B, L: Threads> Completion<L> for RecvRequest<B, L> {}
+
+impl<B, L: Threads> PendingOperation<L> for SendRequest<B, L> {
+    fn handle(&self) -> &CommHandle<L> {
+        &self.0.handle
+    }
+
+    fn request(&self) -> Option<Request> {
+        self.0.request()
+    }
+
+    fn test(&mut self) -> bool {
+        self.0.test()
+    }
+}
+
+impl<B, L: Threads> PendingOperation<L> for RecvRequest<B, L> {
+    fn handle(&self) -> &CommHandle<L> {
+        &self.0.handle
+    }
+
+    fn request(&self) -> Option<Request> {
+        self.0.request()
+    }
+
+    fn test(&mut self) -> bool {
+        self.0.test()
+    }
+}
+
 impl<B, L: Threads> Future for SendRequest<B, L> {
     type Output = Result<B, Failed<B>>;
 
@@ -258,32 +290,52 @@ fn finish<B>(buffer: B, outcome: Result<Status, Error>) -> Result<(B, Status), F
     }
 }
 
-/// A buffer at an address that does not change. Only an operation uses it.
-struct BoxedBuffer<B>(NonNull<B>);
+/// A buffer at an address that does not change. While an operation is in progress, only the operation uses it.
+pub(crate) struct BoxedBuffer<B>(NonNull<B>);
 
 // SAFETY: it owns the buffer as a `Box<B>` does, which is `Send` if `B` is.
 unsafe impl<B: Send> Send for BoxedBuffer<B> {}
 
 impl<B> BoxedBuffer<B> {
-    fn new(buffer: B) -> Self {
+    pub fn new(buffer: B) -> Self {
         Self(NonNull::from(Box::leak(Box::new(buffer))))
     }
 
-    /// The buffer. It leaks unless this is called, or the address is given to a [`DetachedBuffer`].
-    fn into_inner(self) -> B {
+    /// # Safety
+    /// No operation is in progress.
+    pub unsafe fn get(&self) -> &B {
+        // SAFETY: made from a box in `new`; the caller's promise.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// # Safety
+    /// No operation is in progress.
+    pub unsafe fn get_mut(&mut self) -> &mut B {
+        // SAFETY: made from a box in `new`; the caller's promise.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// The owner of the buffer without its type.
+    pub fn detach(self, ends_by_itself: bool) -> DetachedBuffer {
+        // SAFETY: the buffer came from a box, and only `self` has its address.
+        unsafe { DetachedBuffer::new(self.0, ends_by_itself) }
+    }
+
+    /// The buffer. It leaks unless this or [`detach`](Self::detach) is called.
+    pub fn into_inner(self) -> B {
         // SAFETY: made from a box in `new`, and only `self` has the address.
         *unsafe { Box::from_raw(self.0.as_ptr()) }
     }
 }
 
 /// An operation with its buffer. The buffer leaves only when the request is complete: it is returned, or freed.
-struct Operation<B: 'static, L: Threads> {
-    buffer: Option<BoxedBuffer<B>>,
-    stage: Stage,
-    handle: CommHandle<L>,
+pub(super) struct Operation<B: 'static, L: Threads> {
+    pub buffer: Option<BoxedBuffer<B>>,
+    pub stage: Stage,
+    pub handle: CommHandle<L>,
 }
 
-enum Stage {
+pub(super) enum Stage {
     InProgress(Request),
     Complete(Option<Result<Status, Error>>),
 }
@@ -305,6 +357,17 @@ impl<B, L: Threads> Operation<B, L> {
     }
 
     fn wait(&mut self) -> (B, Result<Status, Error>) {
+        self.complete_now();
+        self.take().expect("a future that was ready is not used again")
+    }
+
+    /// The request, while it is in progress.
+    pub fn request(&self) -> Option<Request> {
+        if let Stage::InProgress(request) = self.stage { Some(request) } else { None }
+    }
+
+    /// Waits until the operation is complete.
+    pub fn complete_now(&mut self) {
         if let Stage::InProgress(request) = self.stage {
             let mut engine = self.handle.context.engine.lock();
             let outcome = no_unwind(|| engine.wait(request));
@@ -314,11 +377,10 @@ impl<B, L: Threads> Operation<B, L> {
             drop(waker);
             self.handle.context.run_callbacks();
         }
-        self.take().expect("a future that was ready is not used again")
     }
 
     /// Takes the outcome, if the operation is complete. Returns whether it is.
-    fn test(&mut self) -> bool {
+    pub fn test(&mut self) -> bool {
         let Stage::InProgress(request) = self.stage else { return true };
         let mut engine = self.handle.context.engine.lock();
         let Some(outcome) = engine.mtl.test(request) else { return false };
@@ -329,7 +391,7 @@ impl<B, L: Threads> Operation<B, L> {
         true
     }
 
-    fn is_done(&mut self) -> bool {
+    pub fn is_done(&mut self) -> bool {
         self.test() || {
             self.handle.context.progress();
             self.test()
@@ -362,13 +424,12 @@ impl<B, L: Threads> Drop for Operation<B, L> {
     fn drop(&mut self) {
         if !self.test()
             && let Stage::InProgress(request) = self.stage
-            && let Some(BoxedBuffer(buffer)) = self.buffer.take()
+            && let Some(buffer) = self.buffer.take()
         {
             let mut engine = self.handle.context.engine.lock();
             let ends_by_itself = engine.mtl.pml().peer_of(request) != Some(self.handle.context.own_peer());
             engine.pending.dropped += u32::from(ends_by_itself);
-            // SAFETY: the buffer came from a box, and was taken out of `self`.
-            let detached = unsafe { DetachedBuffer::new(buffer, ends_by_itself) };
+            let detached = buffer.detach(ends_by_itself);
             let former = engine.pending.entries.insert(request.to_bits(), Pending::Buffer(detached));
             engine.mtl.pml().notify(request);
             drop(engine);

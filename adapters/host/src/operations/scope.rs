@@ -12,6 +12,7 @@ use crate::context::handle::CommHandle;
 use crate::engine::Engine;
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, check_tag};
+use crate::operations::completion::{Completion, Pending};
 use crate::operations::views::{View, ViewMut};
 use crate::threads::levels::{Single, Threads};
 use crate::threads::lock::{EngineGuard, EngineLock};
@@ -380,14 +381,56 @@ impl<L: Threads> Op<'_, L> {
     }
 
     fn is_done(&mut self) -> bool {
-        if let Stage::InProgress(request) = self.stage {
+        if let Stage::InProgress(_) = self.stage {
             self.list.handle.context.progress();
+        }
+        self.test()
+    }
+
+    /// Takes the outcome, if the operation is complete. Returns whether it is.
+    fn test(&mut self) -> bool {
+        if let Stage::InProgress(request) = self.stage {
             match self.list.test(request) {
                 Some(outcome) => self.stage = Stage::Complete(outcome),
                 None => return false,
             }
         }
         true
+    }
+
+    fn request(&self) -> Option<Request> {
+        if let Stage::InProgress(request) = self.stage { Some(request) } else { None }
+    }
+}
+
+impl<L: Threads> Completion<L> for ScopedSend<'_, L> {}
+impl<T: ?Sized, L: Threads> Completion<L> for ScopedRecv<'_, T, L> {}
+
+impl<L: Threads> Pending<L> for ScopedSend<'_, L> {
+    fn handle(&self) -> &CommHandle<L> {
+        &self.op.list.handle
+    }
+
+    fn request(&self) -> Option<Request> {
+        self.op.request()
+    }
+
+    fn test(&mut self) -> bool {
+        self.op.test()
+    }
+}
+
+impl<T: ?Sized, L: Threads> Pending<L> for ScopedRecv<'_, T, L> {
+    fn handle(&self) -> &CommHandle<L> {
+        &self.op.list.handle
+    }
+
+    fn request(&self) -> Option<Request> {
+        self.op.request()
+    }
+
+    fn test(&mut self) -> bool {
+        self.op.test()
     }
 }
 

@@ -177,6 +177,7 @@ impl StartedContext {
             busy_turns: 0,
             losses_seen: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,
+            reserved_comms: 0,
             _loopback_hub: hub,
             _memory: memory,
         };

@@ -5,10 +5,10 @@ use std::io::Write as _;
 use towline_bootstrap::report::UnmatchedPolicy;
 use towline_core::time::{Duration, Instant};
 
+use crate::collectives::finish::FinishBarrier;
 use crate::context::state::ContextState;
 use crate::engine::pending::Pending;
 use crate::errors::setup::SetupError;
-use crate::operations::collective::FinishBarrier;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};

@@ -68,6 +68,15 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
         }
     }
 
+    /// Waits until one of these requests is over. Its outcome is still to be taken.
+    fn wait_for_any(&mut self, requests: &[Request]) {
+        let mut idle = Idle::default();
+        self.clock.renew_coarsely();
+        while !requests.iter().any(|request| self.mtl.pml().is_over(*request)) {
+            self.progress_or_wait(&mut idle, &Awaited::Requests(requests), None);
+        }
+    }
+
     /// This thread begins to wait for the outcome of a request.
     #[inline]
     fn begin_wait(&mut self) {}
@@ -97,6 +106,8 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
 pub(crate) enum Awaited<'a> {
     /// The completion of a request.
     Request(Request),
+    /// The completion of one of several requests.
+    Requests(&'a [Request]),
     /// A message that a probe finds.
     Message(Pattern),
     /// The completion of a further one-sided operation, after this many.
@@ -113,7 +124,9 @@ impl Awaited<'_> {
     /// The same for a report.
     pub fn wait_for(&self) -> WaitFor {
         match self {
-            Self::Request(request) => WaitFor::Request(*request),
+            Self::Request(request) | Self::Requests([request]) => WaitFor::Request(*request),
+            // As a task may wait for any of the operations in progress.
+            Self::Requests(_) => WaitFor::Task,
             Self::Message((comm, source, tag)) => WaitFor::Message(*comm, *source, *tag),
             Self::RmaOps(_) => WaitFor::RmaOps,
             Self::FreeRequests(_) => WaitFor::FreeRequest,

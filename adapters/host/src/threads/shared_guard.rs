@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
+use towline_core::mtl::Request;
 use towline_core::time::{Duration as EngineDuration, Instant};
 
 use crate::engine::Engine;
@@ -321,14 +322,8 @@ impl SharedGuard<'_> {
             return false;
         }
         match awaited {
-            Awaited::Request(request) => {
-                if let Some(former) = self.pending.entries.remove(&request.to_bits()) {
-                    self.run_users_code(|| drop(former));
-                    return false;
-                }
-                self.pending.entries.insert(request.to_bits(), Pending::Thread(notifier));
-                self.mtl.pml().notify(*request);
-            }
+            Awaited::Request(request) => return self.register_requests(&[*request], notifier),
+            Awaited::Requests(requests) => return self.register_requests(requests, notifier),
             Awaited::Message(pattern) => self.locked.waiters.probes.push((*pattern, notifier)),
             Awaited::RmaOps(completed) => {
                 if self.rma_ops.completed != *completed {
@@ -346,9 +341,28 @@ impl SharedGuard<'_> {
         true
     }
 
+    /// As [`register`](Self::register), for the completion of some request.
+    fn register_requests(&mut self, requests: &[Request], notifier: Notifier) -> bool {
+        for request in requests {
+            if let Some(former) = self.pending.entries.remove(&request.to_bits()) {
+                self.run_users_code(|| drop(former));
+                return false;
+            }
+        }
+        for request in requests {
+            self.pending.entries.insert(request.to_bits(), Pending::Thread(notifier.clone()));
+            self.mtl.pml().notify(*request);
+        }
+        self.notify_waiters();
+        true
+    }
+
     fn unregister(&mut self, awaited: &Awaited<'_>, parker: Option<&Arc<Parker>>) {
         match awaited {
             Awaited::Request(request) => drop(self.pending.entries.remove(&request.to_bits())),
+            Awaited::Requests(requests) => {
+                requests.iter().for_each(|request| drop(self.pending.entries.remove(&request.to_bits())));
+            }
             Awaited::Message(_) => self.locked.waiters.probes.retain(|(_, notifier)| !notifier.is_for(parker)),
             Awaited::RmaOps(_) => self.locked.waiters.rma.retain(|notifier| !notifier.is_for(parker)),
             Awaited::FreeRequests(_) => self.locked.waiters.requests.retain(|(_, notifier)| !notifier.is_for(parker)),

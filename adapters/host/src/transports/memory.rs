@@ -58,14 +58,25 @@ impl Drop for Mapping {
     }
 }
 
-/// The memory of a rank's part of a window, zeroed at first.
+/// The memory of a rank's part of a window. That of the library is zeroed at first.
 #[derive(Debug)]
 pub(crate) enum WindowMemory {
     /// Peers on this host can map it.
     Shared(Arc<towline_sm::SharedRegion>),
     /// Only this process can access it.
     Private(Mapping),
+    /// Memory of the program. Its owner keeps it until the registration has ended.
+    Caller(CallerMemory),
 }
+
+/// The address of memory of the program.
+#[derive(Debug)]
+pub(crate) struct CallerMemory(pub NonNull<u8>);
+
+// SAFETY: an address, which belongs to no thread. The users of the memory ensure that only one thread accesses it.
+unsafe impl Send for CallerMemory {}
+// SAFETY: the same.
+unsafe impl Sync for CallerMemory {}
 
 impl WindowMemory {
     /// The address of its first byte.
@@ -73,6 +84,7 @@ impl WindowMemory {
         match self {
             Self::Shared(area) => area.base(),
             Self::Private(mapping) => mapping.base(),
+            Self::Caller(memory) => memory.0.as_ptr(),
         }
     }
 }

@@ -2,4 +2,5 @@
 
 pub(crate) mod address;
 pub(crate) mod message;
+pub(crate) mod shortage;
 pub(crate) mod tags;

@@ -8,6 +8,12 @@ pub(crate) const BROADCAST: u32 = TAG_MAX + 0x200;
 /// The agreement on a further communicator.
 pub(crate) const AGREEMENT: u32 = TAG_MAX + 0x300;
 const FINISH: u32 = TAG_MAX + 0x400;
+pub(crate) const REDUCE: u32 = TAG_MAX + 0x500;
+pub(crate) const ALLREDUCE: u32 = TAG_MAX + 0x600;
+pub(crate) const GATHER: u32 = TAG_MAX + 0x700;
+pub(crate) const SCATTER: u32 = TAG_MAX + 0x800;
+pub(crate) const ALLGATHER: u32 = TAG_MAX + 0x900;
+pub(crate) const ALLTOALL: u32 = TAG_MAX + 0xa00;
 /// The tags of messages at the end: first those of the rounds of the last barrier.
 pub(crate) const FINISH_TAGS: std::ops::Range<u32> = FINISH..FINISH + 0x40;
 

@@ -1,4 +1,5 @@
 //! One-sided operations: windows.
 
+pub(crate) mod caller_memory;
 pub(crate) mod window;
 pub(crate) mod word;

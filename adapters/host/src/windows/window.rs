@@ -12,20 +12,22 @@ use towline_core::rma::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, OwnedCommunicator};
 use crate::threads::levels::{Single, Threads};
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::transports::memory::WindowMemory;
+use crate::values::shortage::Shortage;
 use crate::waiting::idle::Idle;
 use crate::waiting::no_unwind::no_unwind;
 use crate::windows::word::Word;
 
 /// The most bytes that are copied while other threads wait for the engine.
 const PIECE: usize = 1 << 20;
-/// Bytes that a rank publishes about its part: its handle, and whether it has one.
-const ENTRY: usize = HANDLE_BYTES + 1;
+/// Bytes that a rank publishes about its part: its handle, and the [code](Shortage::code) of what it lacks.
+const ENTRY: usize = HANDLE_BYTES + size_of::<u32>();
 
 /// Memory of each rank of a communicator that all of them can access by one-sided operations, like an `MPI_Win`.
 /// [`Communicator::window`] makes it. Offsets and lengths are in bytes.
@@ -95,6 +97,7 @@ impl<L: Threads> Communicator<L> {
     ///
     /// # Errors
     /// [`Error::NoWindow`], on all ranks, if a rank has not enough memory or too many windows. Otherwise as [`dup`](Self::dup).
+    /// Either all ranks make the window, or none.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -127,36 +130,64 @@ impl<L: Threads> Communicator<L> {
         let mut engine = comm.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
         let pml = engine.mtl.pml();
-        let made = pml.rails_mut().window_memory(bytes).ok().and_then(|memory| {
+        let made = pml.rails_mut().window_memory(bytes).map_err(|_| Shortage::Memory).and_then(|memory| {
             // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is
             // accessed under the engine's lock, by copies only.
-            let registration = unsafe { pml.register(memory.base(), bytes, access, None) }?;
-            Some((registration, memory, pml.remote_memory(registration)?))
+            let registration = unsafe { pml.register(memory.base(), bytes, access, None) }.ok_or(Shortage::Windows)?;
+            Ok((registration, memory))
         });
         drop(engine);
+        let context = L::Ref::clone(&comm.handle.context);
+        Window::agree(comm, id, made, bytes).map_err(|(error, part)| {
+            if let Some((registration, memory)) = part {
+                context.engine.lock().retire_window(registration, memory, None);
+            }
+            error
+        })
+    }
+}
+
+/// The memory of this rank in a window.
+pub(super) type Part = (Registration, WindowMemory);
+
+impl<L: Threads> Window<L> {
+    /// Makes the window at all ranks, or at none. `made`: the part of this rank, which is given back with an error.
+    pub(super) fn agree(
+        comm: OwnedCommunicator<L>,
+        id: u64,
+        made: Result<Part, Shortage>,
+        len: usize,
+    ) -> Result<Self, (Error, Option<Part>)> {
+        let context = &comm.handle.context;
         let mut mine = [0; ENTRY];
-        if let Some((.., remote)) = &made {
-            mine[..HANDLE_BYTES].copy_from_slice(&remote.to_bytes());
-            mine[HANDLE_BYTES] = 1;
+        let (handle, code) = mine.split_at_mut(HANDLE_BYTES);
+        let mut shortage = made.as_ref().err().copied();
+        if let Ok((registration, _)) = &made {
+            match context.engine.lock().mtl.pml().remote_memory(*registration) {
+                Some(remote) => handle.copy_from_slice(&remote.to_bytes()),
+                None => shortage = Some(Shortage::Unknown),
+            }
         }
-        let gathered = comm.all_gather(&mine);
-        let parts = gathered.and_then(|gathered| {
+        code.copy_from_slice(&Shortage::code(shortage).to_le_bytes());
+        let parts = comm.agree(&mine).and_then(|all| {
             let part = |(rank, entry): (u32, &[u8])| {
-                let remote = RemoteMemory::from_bytes(&entry[..HANDLE_BYTES]).filter(|_| entry[HANDLE_BYTES] == 1);
+                let (handle, code) = entry.split_at(HANDLE_BYTES);
+                let code = u32::from_le_bytes(code.try_into().unwrap_or([0xff; 4]));
+                if let Some(why) = Shortage::of_code(code) {
+                    return Err(Error::NoWindow { rank, why });
+                }
                 let peer = comm.handle.peer(rank).ok_or(Error::NoSuchRank { rank, size: comm.size() })?;
-                Ok((peer, remote.ok_or(Error::NoWindow { rank })?))
+                let remote = RemoteMemory::from_bytes(handle);
+                Ok((peer, remote.ok_or(Error::NoWindow { rank, why: Shortage::Unknown })?))
             };
-            (0..).zip(gathered.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
+            (0..).zip(all.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
         });
         match (made, parts) {
-            (Some((registration, memory, _)), Ok(parts)) => {
-                Ok(Window { comm, id, registration, memory: Some(memory), len: bytes, parts })
+            (Ok((registration, memory)), Ok(parts)) => {
+                Ok(Window { comm, id, registration, memory: Some(memory), len, parts })
             }
-            (Some((registration, memory, _)), Err(error)) => {
-                comm.handle.context.engine.lock().retire_window(id, registration, memory);
-                Err(error)
-            }
-            (None, parts) => Err(parts.err().unwrap_or(Error::NoWindow { rank: comm.rank() })),
+            (Ok(part), Err(error)) => Err((error, Some(part))),
+            (Err(why), parts) => Err((parts.err().unwrap_or(Error::NoWindow { rank: comm.rank(), why }), None)),
         }
     }
 }
@@ -312,8 +343,26 @@ impl<L: Threads> Window<L> {
     /// # Errors
     /// As [`flush_all`](Self::flush_all) and [`barrier`](Communicator::barrier).
     pub fn close(self) -> Result<(), Error> {
+        self.complete_all()
+    }
+
+    /// Waits until all operations of all ranks are complete.
+    pub(super) fn complete_all(&self) -> Result<(), Error> {
         let flushed = self.flush_all();
-        flushed.and(self.comm.barrier())
+        // Other ranks wait for this one.
+        let reached = self.comm.barrier();
+        flushed.and(reached)
+    }
+
+    /// Takes the memory of this rank's part. The window refuses all operations on it from now on.
+    pub(super) fn take_part(&mut self) -> Option<Part> {
+        let memory = self.memory.take()?;
+        self.comm.handle.context.engine.lock().rma_ops.forget_window(self.id);
+        Some((self.registration, memory))
+    }
+
+    pub(super) fn context(&self) -> &ContextState<L> {
+        &self.comm.handle.context
     }
 
     fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
@@ -552,8 +601,8 @@ fn word_name(flags: AtomicFlags) -> &'static str {
 
 impl<L: Threads> Drop for Window<L> {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            self.comm.handle.context.engine.lock().retire_window(self.id, self.registration, memory);
+        if let Some((registration, memory)) = self.take_part() {
+            self.context().engine.lock().retire_window(registration, memory, None);
         }
     }
 }

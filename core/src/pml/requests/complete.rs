@@ -112,6 +112,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Whether [`test`](Self::test) has an outcome for a request, which it does not take.
+    #[inline]
+    pub fn is_over(&self, request: Request) -> bool {
+        self.requests.get(request.0).is_none_or(|state| state.phase == Phase::Done)
+    }
+
     /// The number of requests in progress that were [detached](Self::detach). Each is free when it ends.
     pub fn detached(&self) -> u32 {
         self.detached
