@@ -22,7 +22,7 @@
 //! | begin and end a program | [`run`], [`Builder::run`]; or [`init`] and [`finish`](World::finish), see [the end](World#the-end) |
 //! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
-//! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | several operations at the same time from owned memory, or `async` in any executor | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
 //! | look at a message before it is received | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
 //! | send columns and other parts of buffers | [`View`], [`ViewMut`], [`vector`], [`Layout`] |
 //! | one context for each thread | [`Builder::contexts`], [`Context`], [`all_contexts`](World::all_contexts) |
