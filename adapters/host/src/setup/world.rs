@@ -235,8 +235,8 @@ impl<L: Threads> World<L> {
     /// an operation is first polled by a task of tokio. With the feature `tokio`.
     ///
     /// As for all I/O of tokio, a task that blocks the only thread of the runtime keeps other tasks from being woken. When the
-    /// runtime ends, or when an operation is polled outside of a runtime of one thread, a thread takes over. Where there is a [progress thread](Self::progress_thread), that one wakes tasks
-    /// anyway, and this call changes nothing.
+    /// runtime ends, or when an operation is polled outside of a runtime of one thread, a thread takes over. Where there is a
+    /// [progress thread](Self::progress_thread), that one wakes tasks anyway, and this call changes nothing.
     ///
     /// ```
     /// let world = towline::init()?;
