@@ -22,7 +22,7 @@
 //! | begin and end a program | [`run`], [`Builder::run`]; or [`init`] and [`finish`](World::finish), see [the end](World#the-end) |
 //! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
-//! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | several operations at the same time from owned memory, or `async` in any executor | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
 //! | wait for one of several operations | [`wait_any`](Communicator::wait_any), [`wait_some`](Communicator::wait_some), [`wait_all`](Communicator::wait_all), [`test_any`](Communicator::test_any) |
 //! | start the same operation many times | [`send_init`](Communicator::send_init), [`recv_init`](Communicator::recv_init) |
 //! | look at a message before it is received | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
