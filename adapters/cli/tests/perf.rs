@@ -159,7 +159,7 @@ fn connections(of: u32) -> Vec<u64> {
 #[test]
 fn impossible_measurements_are_refused_with_the_reason() {
     for (arguments, reason) in [
-        (&["perf", "--transport", "carrier-pigeon"][..], "no transport `carrier-pigeon`"),
+        (&["perf", "--transport", "carrier-pigeon"][..], "`carrier-pigeon` is not a known transport"),
         (&["perf", "--mode", "bandwidth", "--sizes", "0"], "nothing to measure"),
         (&["perf", "--sizes", "8,many"], "is not a size"),
         (&["perf", "--json", "/nowhere/at/all"], "/nowhere/at/all"),

@@ -36,12 +36,12 @@ impl<'a> Input<'a> {
     /// A frame's kind and payload. The payload is of random bytes, or is well-formed.
     pub(crate) fn frame(&mut self) -> (Kind, Vec<u8>) {
         use Kind::{
-            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
-            Warning, Welcome,
+            Abort, Ended, Ends, Failing, Fence, Finish, Leaving, Left, LostPeer, PartEnded, Refuse, Report, Set,
+            Unmatched, Warning, Welcome,
         };
         let kinds = [
             Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
-            Failing, Warning,
+            Failing, Warning, Leaving,
         ];
         let kind = kinds[usize::from(self.byte()) % kinds.len()];
         let payload = match self.byte() % 4 {

@@ -162,7 +162,7 @@ impl Caller {
         self.received_bytes.clear();
         while let Some((kind, payload)) = channel.next().expect("a server seals its frames") {
             match kind {
-                Kind::Welcome | Kind::Ended | Kind::Left => assert_eq!(payload.len(), 8),
+                Kind::Welcome | Kind::Ended | Kind::Left | Kind::Leaving => assert_eq!(payload.len(), 8),
                 Kind::Fence => assert_eq!(payload.len(), 4),
                 Kind::Ends => assert_eq!(payload.len() % 8, 4),
                 Kind::Set => {

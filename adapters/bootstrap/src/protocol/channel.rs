@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     /// Rank: it, or a part of it (4 bytes), leaves the job early, and waits for no other rank. The part has [`DIED`] set
     /// if its program has failed. Server, to all other ranks at once: the rank (4 bytes) and the part (4 bytes).
     Left = 13,
+    /// As `Left`, but some of its messages have yet to be sent.
+    Leaving = 16,
     /// Rank: an operation of it has failed because this rank was lost, or had finished (4 bytes).
     LostPeer = 14,
     /// Rank: its program fails. Payload: 1 for a panic or 0 for an error (4 bytes), and the text in UTF-8.
@@ -57,12 +59,12 @@ pub(crate) const DIED: u32 = 1 << 31;
 impl Kind {
     fn from_wire(kind: u16) -> Option<Self> {
         use Kind::{
-            Abort, Ended, Ends, Failing, Fence, Finish, Left, LostPeer, PartEnded, Refuse, Report, Set, Unmatched,
-            Warning, Welcome,
+            Abort, Ended, Ends, Failing, Fence, Finish, Leaving, Left, LostPeer, PartEnded, Refuse, Report, Set,
+            Unmatched, Warning, Welcome,
         };
         let known = [
             Welcome, Refuse, Set, Fence, Ended, Finish, Abort, PartEnded, Ends, Report, Unmatched, Left, LostPeer,
-            Failing, Warning,
+            Failing, Warning, Leaving,
         ];
         known.into_iter().find(|known| *known as u16 == kind)
     }

@@ -405,18 +405,19 @@ impl Job {
         if self.finished {
             return Ok(());
         }
-        let told = self.announce_leave(None, false);
+        let told = self.announce_leave(None, false, true);
         told.and(self.end())
     }
 
     /// Tells all other ranks that this rank, or a part of it, leaves early, because its program has failed or not. They
     /// learn of it by [`next_end`](Self::next_end), without asking. [`leave`](Self::leave), [`part_ended`](Self::part_ended)
-    /// or the end of the process follows. Does not wait.
+    /// or the end of the process follows. `sent`: all of its messages have been sent. Does not wait.
     ///
     /// # Errors
     /// [`Error::Lost`] if the launcher has ended.
-    pub fn announce_leave(&mut self, part: Option<u32>, failed: bool) -> Result<(), Error> {
-        self.send_number(Kind::Left, part.unwrap_or(WHOLE_RANK) | if failed { DIED } else { 0 })
+    pub fn announce_leave(&mut self, part: Option<u32>, failed: bool, sent: bool) -> Result<(), Error> {
+        let kind = if sent { Kind::Left } else { Kind::Leaving };
+        self.send_number(kind, part.unwrap_or(WHOLE_RANK) | if failed { DIED } else { 0 })
     }
 
     /// Tells the launcher that an operation of this rank has failed because `peer` was lost or had finished. If this rank
@@ -456,6 +457,25 @@ impl Job {
         // The operations that need the launcher report that it is lost.
         let _ = self.progress("check for ended ranks");
         self.ends.heard.pop_front()
+    }
+
+    /// Waits until the launcher reports that `rank`, or a part of it, has ended, for example after an attempt to reach it
+    /// has failed. Returns `false` if there is no such report by the deadline, or the launcher is lost.
+    /// [`next_end`](Self::next_end) returns the end nevertheless.
+    pub fn wait_for_end(&mut self, rank: u32, deadline: Instant) -> bool {
+        loop {
+            // The answer to a question that was asked before may not have it.
+            if self.ask_for_ends().is_err() {
+                return false;
+            }
+            if self.has_ended(rank) || self.ends.heard.iter().any(|end| end.rank == rank) {
+                return true;
+            }
+            let timeout = |_: &Self| Error::Timeout { step: "end".into(), waited: Duration::ZERO };
+            if self.wait(deadline, timeout).is_err() {
+                return false;
+            }
+        }
     }
 
     /// Handles messages that have arrived, without waiting. Returns the next rank that was restarted and has published
@@ -612,9 +632,9 @@ impl Job {
             Kind::Finish | Kind::Abort => self.acknowledged = true,
             Kind::Ends => self.take_ends(&payload)?,
             Kind::Report => self.questions.asked = self.questions.asked.max(word(&payload, 0)?),
-            Kind::Left => {
+            Kind::Left | Kind::Leaving => {
                 let (rank, part) = (word(&payload, 0)?, word(&payload, 4)?);
-                self.hear_of_end(rank, part, true)?;
+                self.hear_of_end(rank, part, kind == Kind::Left)?;
             }
             Kind::Welcome
             | Kind::Refuse

@@ -183,10 +183,10 @@ impl JobState {
                 Ok(Effect::Warned { text: String::from_utf8_lossy(payload).into_owned() })
             }
             Kind::PartEnded => self.part(me, payload).map(|()| Effect::Nothing),
-            Kind::Left => {
+            Kind::Left | Kind::Leaving => {
                 let part: [u8; 4] = payload.try_into().map_err(|_| "a rank that leaves names no part")?;
                 let payload: Arc<[u8]> = [me.to_le_bytes(), part].concat().into();
-                self.tell_others(me, Kind::Left, &payload, out);
+                self.tell_others(me, kind, &payload, out);
                 Ok(Effect::Nothing)
             }
             Kind::LostPeer => {
@@ -525,6 +525,7 @@ mod tests {
             (Kind::PartEnded, vec![255; 4]),
             (Kind::Ends, vec![0; 8]),
             (Kind::Left, vec![1]),
+            (Kind::Leaving, vec![1]),
             (Kind::LostPeer, vec![2, 0, 0, 0]),
             (Kind::Failing, vec![1]),
             (Kind::Report, vec![1, 0, 0]),

@@ -48,10 +48,7 @@ impl<L: Sharing> ContextState<L> {
 
     /// Makes progress once. Returns how many events there were.
     pub fn progress(&self) -> u32 {
-        let mut engine = self.engine.lock();
-        let events = engine.poll_and_look();
-        engine.look_while_polling();
-        drop(engine);
+        let events = self.engine.lock().poll_and_look();
         self.run_callbacks();
         events
     }
@@ -60,7 +57,6 @@ impl<L: Sharing> ContextState<L> {
     pub fn progress_for_task(&self) -> u32 {
         let mut engine = self.engine.lock();
         let events = engine.poll_and_look();
-        engine.look_while_polling();
         engine.returns_soon();
         drop(engine);
         self.run_callbacks();

@@ -256,11 +256,12 @@ impl Engine {
     }
 
     /// As [`poll`](Self::poll), for a caller that does not wait in the library, and comes again later. Looks for ended contexts, too,
-    /// if nothing came.
+    /// if nothing came, and answers the launcher.
     pub fn poll_and_look(&mut self) -> u32 {
         let events = self.poll();
         let now = self.clock.now();
         let quiet = self.tasks.note_poll(events, now);
+        self.report_if_asked(now, Reporting::Polls);
         if events != 0 {
             self.note_busy(|_| Reporting::Polls);
         } else if self.lose_ended_peer(now, quiet) {

@@ -27,21 +27,6 @@ impl Engine {
         }
     }
 
-    /// For a caller that polls without waiting: answers the launcher, and gives up a peer that has ended, now and then.
-    #[inline]
-    pub fn look_while_polling(&mut self) {
-        let now = self.clock.now();
-        if self.reporter.as_ref().is_some_and(|reporter| now >= reporter.look_at) {
-            self.look(now, Reporting::Polls);
-        }
-    }
-
-    #[cold]
-    fn look(&mut self, now: Instant, by: Reporting) {
-        self.lose_ended_peer(now, Duration::from_nanos(0));
-        self.report_if_asked(now, by);
-    }
-
     /// Answers the launcher if it asks what this context does. Looks only now and then. `by`: the calling thread.
     pub fn report_if_asked(&mut self, now: Instant, by: Reporting) {
         let Some(reporter) = self.reporter.as_mut().filter(|reporter| now >= reporter.look_at) else { return };

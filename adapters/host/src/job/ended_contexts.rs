@@ -21,7 +21,18 @@ const BUSY_INTERVAL: Duration = Duration::from_millis(3000);
 const GRACE: Duration = Duration::from_millis(2000);
 /// The same for a context of this host that has left early, once nothing has come for that long: its last frames were in the
 /// kernel, or in shared memory, before the launcher was told.
-const LEFT_GRACE: Duration = Duration::from_millis(100);
+const LEFT_GRACE: Duration = Duration::from_millis(200);
+/// How often the engine must have looked at its rails in that time. A process may have no processor for most of the time.
+const LOOKS: u32 = 4;
+
+/// An ended context that the engine has not given up yet.
+struct Due {
+    /// When the engine learned of the end.
+    since: Instant,
+    /// How often the engine has found nothing on its rails since then.
+    looks: u32,
+    ended: EndedContext,
+}
 
 /// The ended contexts that one engine knows of.
 pub(crate) struct EndedContexts {
@@ -33,8 +44,8 @@ pub(crate) struct EndedContexts {
     ask_by: Option<Instant>,
     /// How many entries of the launcher's list of ended contexts were read.
     seen: usize,
-    /// Ended contexts that the engine has not given up yet, and when it learned of their end.
-    due: Vec<(Instant, EndedContext)>,
+    /// Ended contexts that the engine has not given up yet.
+    due: Vec<Due>,
     /// The ranks of this host, as far as they are known.
     local: Vec<u32>,
     /// The incarnation of each rank that the engine knows.
@@ -49,13 +60,14 @@ impl EndedContexts {
 
     /// How long a waiting engine may sleep, in nanoseconds: it must look again soon if it has learned of an end.
     pub fn max_sleep(&self) -> u64 {
-        if self.due.is_empty() { u64::MAX } else { LEFT_GRACE.as_nanos() }
+        if self.due.is_empty() { u64::MAX } else { LEFT_GRACE.as_nanos() / u64::from(LOOKS) }
     }
 
-    /// When an engine gives up a context of whose end it learned at `since`, if nothing has come for `idle`.
-    fn due_at(&self, since: Instant, ended: &EndedContext, idle: Duration) -> Instant {
-        let local = || self.local.contains(&self.grid.address(ended.number).rank);
-        since + if ended.left && idle >= LEFT_GRACE && local() { LEFT_GRACE } else { GRACE }
+    /// Whether an engine gives up an ended context, if nothing has come for `idle`.
+    fn is_due(&self, due: &Due, now: Instant, idle: Duration) -> bool {
+        let local = || self.local.contains(&self.grid.address(due.ended.number).rank);
+        let soon = due.ended.left && idle >= LEFT_GRACE && due.looks >= LOOKS && local();
+        now >= due.since + if soon { LEFT_GRACE } else { GRACE }
     }
 
     /// Passes a warning of the engine's rails on to the launcher.
@@ -88,16 +100,17 @@ impl EndedContexts {
             self.seen += ended.len();
             let own = self.grid.own_number();
             let others = ended.into_iter().filter(|ended| ended.number != own);
-            self.due.extend(others.map(|ended| (now, ended)));
+            self.due.extend(others.map(|ended| Due { since: now, looks: 0, ended }));
         }
-        while let Some(at) = self.due.iter().position(|(since, ended)| self.due_at(*since, ended, idle) <= now) {
-            let (_, ended) = self.due.swap_remove(at);
+        while let Some(at) = self.due.iter().position(|due| self.is_due(due, now, idle)) {
+            let Due { ended, .. } = self.due.swap_remove(at);
             // The rank may have been restarted and accepted meanwhile.
             if ended.incarnation >= self.incarnation(self.grid.address(ended.number).rank) {
                 let why = if ended.died { Lost::Broken } else { Lost::Closed };
                 return Some((self.grid.peer(ended.number), why));
             }
         }
+        self.due.iter_mut().for_each(|due| due.looks = due.looks.saturating_add(1));
         None
     }
 }
@@ -170,7 +183,7 @@ mod tests {
         // The engine learns of the death of the second process, and gives the rail its time to report it.
         now = now + INTERVAL;
         assert_eq!(ended.next(now, QUIET), None);
-        assert_eq!(ended.due.iter().filter(|(_, ended)| ended.incarnation == 2).count(), 1);
+        assert_eq!(ended.due.iter().filter(|due| due.ended.incarnation == 2).count(), 1);
         ended.set_incarnation(1, 3);
         now = now + GRACE + GRACE;
         assert_eq!((ended.next(now, QUIET), ended.due.len()), (None, 0));

@@ -96,7 +96,7 @@ impl Launcher {
         }
         let incarnation = state.job.incarnation();
         state.note_ended(own, incarnation, failed, true);
-        state.job.announce_leave((!last).then_some(own.index), failed)?;
+        state.job.announce_leave((!last).then_some(own.index), failed, true)?;
         if last { Ok(()) } else { state.job.part_ended(own.index, failed) }
     }
 
@@ -104,7 +104,7 @@ impl Launcher {
     pub fn announce_leave(&self, own: Address, failed: bool) -> Result<(), Error> {
         let mut state = self.lock();
         let last = state.running_contexts == 1;
-        state.job.announce_leave((!last).then_some(own.index), failed)
+        state.job.announce_leave((!last).then_some(own.index), failed, false)
     }
 
     /// Records that an operation has failed because a rank was lost or had finished, and tells the launcher, once for each rank.

@@ -70,7 +70,7 @@ struct ChosenRails {
 
 impl ChosenRails {
     /// Chooses among the opened rails. A rail that reaches no address is closed, so that it need not be polled.
-    fn new(job: &Job, grid: Grid, mut rails: Vec<AnyRail>) -> Result<Self, SetupError> {
+    fn new(job: &mut Job, grid: Grid, mut rails: Vec<AnyRail>) -> Result<Self, SetupError> {
         let choices = cards::choose(job, grid, &mut rails)?;
         let names = cards::names(&rails);
         let any = |index: usize, is: fn(&Verdict) -> bool| {
@@ -134,7 +134,7 @@ impl StartedContext {
     /// Chooses among the opened rails, and starts the engine with those that reach some address.
     pub fn new(
         config: &Config,
-        job: &Job,
+        job: &mut Job,
         grid: Grid,
         opened: OpenedRails,
         limits: pml::Config,

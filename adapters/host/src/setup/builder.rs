@@ -335,7 +335,7 @@ impl<L: Threads> Builder<L> {
         cards::check_contexts(&job)?;
 
         let started = grids.into_iter().zip(opened);
-        let started = started.map(|(grid, opened)| StartedContext::new(&config, &job, grid, opened, limits));
+        let started = started.map(|(grid, opened)| StartedContext::new(&config, &mut job, grid, opened, limits));
         let started: Result<Vec<_>, _> = started.collect();
         if let Err(SetupError::Unreachable { rank, .. }) = started {
             let _ = job.lost_peer(rank); // perhaps it has failed already, and is the cause
