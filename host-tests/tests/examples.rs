@@ -113,6 +113,45 @@ fn each_example_works_for_any_number_of_ranks_and_without_the_launcher() {
 }
 
 #[test]
+fn members_of_records_go_round_by_a_nested_layout() {
+    for way in WAYS {
+        for ranks in [1u32, 2, 5] {
+            let lines = lines(run(ranks, way).arg(example("records")));
+            assert_eq!(lines.len(), ranks as usize, "{way}: {lines:?}");
+            let start = format!("[0] rank 0 of {ranks}: 432 bytes of 12 particles came from rank {}", ranks - 1);
+            assert_eq!(lines[0], start, "{way}: {lines:?}");
+        }
+    }
+}
+
+/// A program whose only dependency is `towline` derives the traits for its own structures.
+#[test]
+fn a_crate_that_depends_on_towline_alone_sends_its_own_structures() {
+    let folder = Folder::new("own-structures");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    fs::create_dir(folder.0.join("src")).unwrap();
+    fs::copy(root.join("adapters/host/examples/records.rs"), folder.0.join("src/main.rs")).unwrap();
+    fs::copy(root.join("Cargo.lock"), folder.0.join("Cargo.lock")).unwrap(); // the versions that are there
+    // The same profile, so that most crates are built already.
+    let manifest = format!(
+        "[package]\nname = \"own-structures\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+         [dependencies]\ntowline = {{ path = {:?} }}\n[workspace]\n\
+         [profile.dev.package.towline-core]\nopt-level = 1\n",
+        root.join("adapters/host")
+    );
+    fs::write(folder.0.join("Cargo.toml"), manifest).unwrap();
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--offline", "--target-dir"])
+        .arg(built().parent().unwrap())
+        .current_dir(&folder.0)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", both(&built));
+    let program = self::built().parent().unwrap().join("debug/own-structures");
+    assert_eq!(lines(run(2, "sm").arg(program)).len(), 2);
+}
+
+#[test]
 fn long_tokens_go_round_too() {
     for way in WAYS {
         let lines = lines(run(3, way).arg(example("ring")).args(["--rounds", "3", "--bytes", "3000000"]));

@@ -289,6 +289,6 @@ fn impossible_options_are_refused_with_the_reason_before_a_rank_starts() {
 
 #[test]
 fn a_very_long_grace_time_is_possible() {
-    let output = run(&["-n", "2", "--grace", "1e19"], "[ $TOWLINE_RANK = 1 ] && exit 3; exec sleep 1000");
+    let output = run(&["-n", "2", "--grace", "1e9"], "[ $TOWLINE_RANK = 1 ] && exit 3; exec sleep 1000");
     assert_eq!(code(&output), Some(3), "{}", err(&output));
 }

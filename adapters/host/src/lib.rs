@@ -22,7 +22,7 @@
 //! | begin and end a program | [`run`], [`Builder::run`]; or [`init`] and [`finish`](World::finish), see [the end](World#the-end) |
 //! | send and receive, one operation after the other | [`send`](Communicator::send), [`recv`](Communicator::recv), [`sendrecv`](Communicator::sendrecv) |
 //! | several operations at the same time, from borrowed memory | [`scope`](Communicator::scope) |
-//! | several operations at the same time from owned memory, or `async` | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
+//! | several operations at the same time from owned memory, or `async` in any executor | [`isend`](Communicator::isend), [`irecv`](Communicator::irecv), [`block_on`](World::block_on) |
 //! | wait for one of several operations | [`wait_any`](Communicator::wait_any), [`wait_some`](Communicator::wait_some), [`wait_all`](Communicator::wait_all), [`test_any`](Communicator::test_any) |
 //! | start the same operation many times | [`send_init`](Communicator::send_init), [`recv_init`](Communicator::recv_init) |
 //! | look at a message before it is received | [`probe`](Communicator::probe), [`mprobe`](Communicator::mprobe) |
@@ -71,6 +71,29 @@ pub use towline_core::rail::{
     Capabilities, DeviceMemory, Failover, FastPath, FullRail, Liveness, Lost, Rail, RequestCache, SingleCopy,
 };
 pub use towline_core::rma::{Access, AtomicOp, Denied};
+/// The crate by whose traits this crate knows plain data. A program that sends its own structures needs no dependency on it, and
+/// so no guess of its version: derive the traits with the attribute `crate`.
+///
+/// ```
+/// use towline::zerocopy::{FromBytes, Immutable, IntoBytes};
+///
+/// #[derive(Clone, Copy, PartialEq, Debug, FromBytes, IntoBytes, Immutable)]
+/// #[zerocopy(crate = "towline::zerocopy")]
+/// #[repr(C)]
+/// struct Particle {
+///     position: [f64; 3],
+///     mass: f64,
+/// }
+///
+/// let world = towline::init()?;
+/// let sent = [Particle { position: [1.0, 2.0, 3.0], mass: 0.5 }; 10];
+/// world.send(world.rank(), 0, &sent)?;
+/// let (received, _) = world.recv_vec::<Particle>(world.rank(), 0)?;
+/// assert_eq!(received, sent);
+/// # world.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use zerocopy;
 
 pub use towline_net::Encrypt;
 

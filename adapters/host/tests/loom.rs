@@ -27,6 +27,8 @@ use wait_coordinator::{Handoff, WaitCoordinator};
 struct Rail {
     arrived: Vec<usize>,
     armed: bool,
+    /// The reactor watches the wait handle for one event.
+    watched: bool,
 }
 
 struct Locked {
@@ -34,6 +36,8 @@ struct Locked {
     done: [bool; 2],
     /// The thread that is notified when a request is complete.
     waiters: [Option<Arc<Parker>>; 2],
+    /// A task of another executor awaits request 0.
+    task_waits: bool,
     stop: bool,
 }
 
@@ -41,6 +45,11 @@ struct World {
     locked: Mutex<Locked>,
     rail: Mutex<Rail>,
     wakeup: Arc<Parker>,
+    /// Whether the reactor wakes the task at the next event.
+    reactor_is_armed: Mutex<bool>,
+    /// Where the reactor sleeps, and where the executor of the task does.
+    reactor: Parker,
+    executor: Parker,
 }
 
 impl World {
@@ -48,9 +57,18 @@ impl World {
         let mut coordinator = WaitCoordinator::new();
         coordinator.set_progress_thread(progress_thread.cloned());
         Arc::new(Self {
-            locked: Mutex::new(Locked { coordinator, done: [false; 2], waiters: [None, None], stop: false }),
-            rail: Mutex::new(Rail { arrived: Vec::new(), armed: false }),
+            locked: Mutex::new(Locked {
+                coordinator,
+                done: [false; 2],
+                waiters: [None, None],
+                task_waits: false,
+                stop: false,
+            }),
+            rail: Mutex::new(Rail { arrived: Vec::new(), armed: false, watched: false }),
             wakeup: Arc::new(Parker::new()),
+            reactor_is_armed: Mutex::new(false),
+            reactor: Parker::new(),
+            executor: Parker::new(),
         })
     }
 
@@ -60,6 +78,9 @@ impl World {
         rail.arrived.push(request);
         if std::mem::take(&mut rail.armed) {
             self.wakeup.unpark();
+            if std::mem::take(&mut rail.watched) {
+                self.reactor.unpark();
+            }
         }
     }
 
@@ -102,11 +123,15 @@ impl World {
                 waiter.unpark();
             }
         }
+        if locked.done[0] && std::mem::take(&mut locked.task_waits) {
+            self.executor.unpark();
+        }
     }
 
     fn before_unlock(&self, locked: &mut Locked) {
         self.notify_waiters(locked);
-        match locked.coordinator.handoff() {
+        let task_waits = locked.task_waits;
+        match locked.coordinator.handoff(task_waits) {
             Handoff::Nothing => {}
             Handoff::Arm(()) => {
                 if !self.arm() {
@@ -115,6 +140,47 @@ impl World {
                 }
             }
             Handoff::Wake(parker) => parker.unpark(),
+            Handoff::Reactor => {
+                let armed = self.arm();
+                *self.reactor_is_armed.lock().unwrap() = true;
+                let mut rail = self.rail.lock().unwrap();
+                if armed && rail.armed {
+                    rail.watched = true;
+                } else {
+                    self.reactor.unpark(); // there is work, or the handle is ready already
+                }
+            }
+        }
+    }
+
+    /// The thread that sleeps on the wait handle for tasks.
+    fn reactor(&self) {
+        loop {
+            self.reactor.park(None);
+            if self.lock().stop {
+                return;
+            }
+            if std::mem::take(&mut *self.reactor_is_armed.lock().unwrap()) {
+                self.executor.unpark();
+            }
+        }
+    }
+
+    /// A thread of another executor, whose only task awaits request 0.
+    fn executor(&self) {
+        loop {
+            let mut locked = self.lock();
+            while self.poll(&mut locked) {
+                self.notify_waiters(&mut locked);
+            }
+            locked.task_waits = !locked.done[0];
+            let waits = locked.task_waits;
+            self.before_unlock(&mut locked);
+            drop(locked);
+            if !waits {
+                return;
+            }
+            self.executor.park(None);
         }
     }
 
@@ -153,7 +219,9 @@ impl World {
                 locked = self.park(locked, request, &parker);
                 continue;
             }
-            locked.coordinator.note_poll();
+            if locked.coordinator.note_poll() {
+                *self.reactor_is_armed.lock().unwrap() = false;
+            }
             if self.poll(&mut locked) {
                 self.notify_waiters(&mut locked);
                 locked = self.yield_lock(locked);
@@ -272,4 +340,39 @@ fn p11_a_progress_thread_beside_a_polling_thread_completes_everything_and_ends()
         world.end(&parker);
         thread.join().unwrap();
     });
+}
+
+/// A blocked thread and the reactor take turns, and neither leaves the task or the thread waiting.
+fn a_task_beside_a_thread(order: [usize; 2]) {
+    model(2, move || {
+        let world = World::new(None);
+        let executor = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.executor())
+        };
+        let reactor = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || world.reactor())
+        };
+        let peer = {
+            let world = Arc::clone(&world);
+            thread::spawn(move || order.into_iter().for_each(|request| world.send(request)))
+        };
+        world.wait(1);
+        executor.join().unwrap();
+        peer.join().unwrap();
+        world.lock().stop = true;
+        world.reactor.unpark();
+        reactor.join().unwrap();
+    });
+}
+
+#[test]
+fn p11_a_task_of_another_executor_is_woken_before_a_blocked_thread() {
+    a_task_beside_a_thread([0, 1]);
+}
+
+#[test]
+fn p11_a_task_of_another_executor_is_woken_after_a_blocked_thread() {
+    a_task_beside_a_thread([1, 0]);
 }

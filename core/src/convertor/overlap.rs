@@ -1,7 +1,7 @@
 //! Whether a layout names a byte twice.
 //!
-//! A layout is a list of *leaves*: runs of bytes, each repeated at the strides of the levels around it. Two leaves share a byte if
-//! some sum of multiples of their strides is nearer to 0 than their runs are long ([`Sum`]). So a check goes through pairs of
+//! A layout is a list of *leaves*: runs of bytes, each repeated at the strides of the levels around it. Two leaves share a byte
+//! if some sum of multiples of their strides is nearer to 0 than their runs are long ([`Sum`]). So a check goes through pairs of
 //! leaves whose ranges interlace. It is exact. If it takes more than [`MAX_STEPS`] steps, it ends undecided.
 
 use super::layout::{Form, Layout, MAX_DEPTH, Overlap, Piece};
@@ -73,8 +73,8 @@ fn share(ones: Leaves<'_>, others: Leaves<'_>, around: Option<(i64, u64)>, budge
     Some(false)
 }
 
-/// Whether strides nest like the digits of a number: sorted by length, each is at least as long as the range that the shorter ones
-/// cover. It does not matter which of them is outermost, so a transposed matrix does not overlap. This decides most layouts in a
+/// Whether strides nest like the digits of a number: sorted by length, each is at least as long as the range that the shorter
+/// ones cover. It does not matter which of them is outermost, so a transposed matrix does not overlap. This decides most layouts in a
 /// few steps. If it is false, they may overlap or not.
 fn strides_nest(count: u64, stride: i64, inner: &Layout<'_>) -> bool {
     let mut steps = [(0u64, 0u64); MAX_DEPTH];

@@ -219,7 +219,7 @@ fn requests<R: Rails>(mtl: &mut Mtl<'_, R>) {
     let request = Request::from_bits(any(0));
     match any(0) {
         0 => keep(mtl.wait(request, now)),
-        1 => keep(mtl.cancel(request)),
+        1 => keep((mtl.cancel(request), mtl.cancel_send(request))),
         2 => match mtl.test(request) {
             Some(Err(failure)) => {
                 keep(failure.blame());
@@ -248,6 +248,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters())),
+        28 => keep((pml.detached(), pml.free_requests(), pml.peer_of(request))),
         4 => {
             pml.purge(any(0));
             pml.refuse_unexpected(any(0)..any(0));

@@ -793,3 +793,14 @@ fn own_addresses() -> Vec<String> {
     addresses.retain(|address| seen.insert(*address));
     addresses.iter().map(ToString::to_string).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_without_end_is_no_overflow() {
+        assert!(later(Duration::MAX) > Instant::now() + NEVER / 2);
+        assert!(later(Duration::from_secs(5)) < Instant::now() + NEVER / 2);
+    }
+}

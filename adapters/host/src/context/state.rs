@@ -11,7 +11,7 @@ use crate::engine::reporter::Reporting;
 use crate::job::launcher::Launcher;
 use crate::settings::config::Config;
 use crate::threads::levels::Sharing;
-use crate::threads::lock::EngineLock;
+use crate::threads::lock::{EngineGuard, EngineLock};
 use crate::values::address::Grid;
 use towline_settings::Setting;
 
@@ -49,8 +49,19 @@ impl<L: Sharing> ContextState<L> {
     /// Makes progress once. Returns how many events there were.
     pub fn progress(&self) -> u32 {
         let mut engine = self.engine.lock();
-        let events = engine.poll();
+        let events = engine.poll_and_look();
         engine.look_while_polling();
+        drop(engine);
+        self.run_callbacks();
+        events
+    }
+
+    /// As [`progress`](Self::progress), for a task that polls its operation, and then uses the engine again.
+    pub fn progress_for_task(&self) -> u32 {
+        let mut engine = self.engine.lock();
+        let events = engine.poll_and_look();
+        engine.look_while_polling();
+        engine.returns_soon();
         drop(engine);
         self.run_callbacks();
         events

@@ -8,13 +8,17 @@ pub(crate) mod reporter;
 pub(crate) mod reporting;
 pub(crate) mod rma_ops;
 pub(crate) mod scope_lists;
+pub(crate) mod tasks;
 pub(crate) mod unmatched;
 pub(crate) mod waits;
 
+use std::task::Waker;
+
 use towline_bootstrap::report::Unmatched;
 use towline_core::error::Blame;
-use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl};
+use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl, Request};
 use towline_core::pml::Rails as _;
+use towline_core::rail::{Lost, Peer};
 use towline_core::rma::Registration;
 use towline_core::time::{Duration, Instant};
 
@@ -23,13 +27,15 @@ use crate::transports::memory::{Mapping, WindowMemory};
 use crate::transports::rails::{AnyRail, RailSet};
 use crate::waiting::clock::Clock;
 use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
+use crate::waiting::reactor::AwaitedByTask;
 use crate::waiting::wait_set::WaitSet;
 use loopback_hub::LoopbackHub;
-use pending::{Completed, DetachedBuffer, Pending, PendingTable};
+use pending::{Completed, DetachedBuffer, FormerEntry, Pending, PendingTable};
 use rank_table::RankTable;
 use reporter::{Reporter, Reporting};
 use rma_ops::{RetiredWindow, RmaOps};
 use scope_lists::ScopeLists;
+use tasks::Tasks;
 use waits::{Wait, WaitFor, Waits};
 
 /// Everything that a context holds. The order of the fields is that in which they must be dropped: the rails stop using memory of
@@ -37,6 +43,7 @@ use waits::{Wait, WaitFor, Waits};
 pub(crate) struct Engine {
     pub mtl: Mtl<'static, RailSet>,
     pub pending: PendingTable,
+    pub tasks: Tasks,
     pub rma_ops: RmaOps,
     pub scope_lists: ScopeLists,
     /// The tables of communicators that are not the world.
@@ -56,6 +63,8 @@ pub(crate) struct Engine {
     pub waits: Waits,
     /// Messages of communicators that were dropped, which no receive has taken.
     pub dropped_messages: Unmatched,
+    /// Once the world has ended: when all peers are given up, and how many there are.
+    pub end_of_world: Option<(Instant, u32)>,
     /// Turns in which something came; wraps.
     pub busy_turns: u32,
     /// Links that went down, and peers that were lost, when warnings of the rails were last passed on; wraps.
@@ -70,6 +79,9 @@ pub(crate) struct Engine {
 
 /// After this many turns in which something came, the engine looks for contexts that have ended. A power of two.
 const BUSY_TURNS_PER_LOOK: u32 = 4096;
+
+/// How long messages may take that were sent before the world ended at all ranks.
+const LAST_MESSAGES: Duration = Duration::from_millis(1000);
 
 impl Engine {
     /// Adds a communicator of these peers, in which this context is rank `rank`. A lasting communicator also includes the new
@@ -157,9 +169,19 @@ impl Engine {
         }
     }
 
+    /// The world has ended, in which this context has `peers` peers. Operations that outlive it end with an error, unless their
+    /// messages are on the way.
+    pub fn end_world(&mut self, peers: u32) {
+        self.end_of_world = Some((self.clock.renew() + LAST_MESSAGES, peers));
+    }
+
     /// Gives up one peer whose context has ended, if there is one, and returns true. `idle`: for how long nothing has come.
     pub fn lose_ended_peer(&mut self, now: Instant, idle: Duration) -> bool {
         self.pass_warning_on();
+        if let Some((_, peers)) = self.end_of_world.take_if(|(at, _)| now >= *at) {
+            (0..peers).for_each(|peer| self.mtl.pml().lose_peer(Peer(peer), Lost::Closed));
+            return true;
+        }
         let Some((peer, why)) = self.ended_contexts.as_mut().and_then(|ended| ended.next(now, idle)) else {
             return false;
         };
@@ -233,6 +255,65 @@ impl Engine {
         self.mtl.progress(self.clock.now())
     }
 
+    /// As [`poll`](Self::poll), for a caller that does not wait in the library, and comes again later. Looks for ended contexts, too,
+    /// if nothing came.
+    pub fn poll_and_look(&mut self) -> u32 {
+        let events = self.poll();
+        let now = self.clock.now();
+        let quiet = self.tasks.note_poll(events, now);
+        if events != 0 {
+            self.note_busy(|_| Reporting::Polls);
+        } else if self.lose_ended_peer(now, quiet) {
+            return 1;
+        }
+        events
+    }
+
+    /// Registers a task of another executor that awaits a request. An error: the system gives no descriptor or no thread.
+    pub fn watch_task(&mut self, request: Request, waker: Waker) -> std::io::Result<FormerEntry> {
+        let reactor = self.tasks.make_reactor()?;
+        reactor.ensure_runner()?;
+        let operation = request.to_bits();
+        let former = reactor.add(operation, waker);
+        let entries = &mut self.pending.entries;
+        let entry = match entries.get(&operation) {
+            Some(Pending::Task(_)) => None,
+            _ => entries.insert(operation, Pending::Task(AwaitedByTask::new(reactor, operation))),
+        };
+        Ok(FormerEntry { _waker: former, _entry: entry })
+    }
+
+    /// Has a task in the current runtime of tokio wake tasks, in place of a thread.
+    #[cfg(feature = "tokio")]
+    pub fn attach_tokio(&mut self) -> std::io::Result<()> {
+        crate::waiting::tokio::attach(self.tasks.make_reactor()?)
+    }
+
+    /// The thread that holds the engine leaves it. If tasks of other executors wait, the reactor wakes one of them when there is
+    /// something to do.
+    #[cold]
+    pub fn hand_over(&mut self) {
+        if !self.tasks.are_waiting() {
+            return;
+        }
+        let now = self.clock.renew();
+        let mut due = now + Duration::from_nanos(self.idle_policy.max_sleep());
+        if self.mtl.pml().arm() {
+            self.tasks.note_armed();
+        } else {
+            // A rail that gets room may wake a task earlier.
+            let _ = self.mtl.pml().arm_rails();
+            due = self.tasks.retry_at(now);
+        }
+        let Self { mtl, tasks, .. } = self;
+        let rails = mtl.pml().rails_mut().polled_mut();
+        let timers = rails.iter().filter_map(towline_core::rail::Rail::poll_at);
+        let due = timers.fold(due, Instant::min);
+        if let Some(reactor) = tasks.reactor() {
+            reactor.arm(rails, due);
+        }
+    }
+
     /// The next completed request whose action must be taken outside of the engine, since it runs code of users.
     pub fn next_completed(&mut self) -> Option<Completed> {
         if let Some(buffer) = self.pending.next_to_free() {
@@ -241,6 +322,11 @@ impl Engine {
         while let Some(request) = self.mtl.pml().next_completed() {
             match self.pending.entries.remove(&request.to_bits()) {
                 Some(Pending::Waker(waker)) => return Some(Completed::Wake(waker)),
+                Some(Pending::Task(task)) => {
+                    if let Some(waker) = task.take() {
+                        return Some(Completed::Wake(waker));
+                    }
+                }
                 Some(Pending::Thread(notifier)) => return Some(Completed::Notify(notifier)),
                 Some(Pending::Buffer(buffer)) => {
                     self.pending.dropped -= u32::from(buffer.ends_by_itself);

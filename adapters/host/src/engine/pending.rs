@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::task::Waker;
 
 use crate::waiting::notify::Notifier;
+use crate::waiting::reactor::AwaitedByTask;
 
 /// The action for each request when it completes, by the bits of the request.
 #[derive(Default)]
@@ -18,8 +19,10 @@ pub(crate) struct PendingTable {
 
 /// The action for one request when it completes.
 pub(crate) enum Pending {
-    /// Wake a task.
+    /// Wake a task that runs in our own executor, or whose operations a progress thread completes.
     Waker(Waker),
+    /// Wake a task of another executor. Its waker is with the reactor.
+    Task(AwaitedByTask),
     /// Notify a thread that waits.
     Thread(Notifier),
     /// Free memory.
@@ -49,6 +52,12 @@ impl PendingTable {
         }
         buffer
     }
+}
+
+/// What a task's registration replaced. The caller drops it without the lock, since that runs code of users.
+pub(crate) struct FormerEntry {
+    pub _waker: Option<Waker>,
+    pub _entry: Option<Pending>,
 }
 
 /// The action for a request that is complete.

@@ -47,6 +47,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The example `records` sends two members of each structure in a block of a table, by three levels of layouts.
+//!
 //! # What is refused
 //!
 //! - A layout that reaches out of its buffer: [`Error::OutOfBuffer`](crate::Error::OutOfBuffer).

@@ -32,7 +32,8 @@
 //! # Types
 //!
 //! Data travels as bytes. Any plain data in the sense of the crate `zerocopy` can be sent: integers, floating-point numbers,
-//! arrays and slices of them, and structures that derive its traits. Sender and receiver need not use the same type. Byte
+//! arrays and slices of them, and structures that derive its traits. The crate is re-exported as
+//! [`towline::zerocopy`](crate::zerocopy), where an example derives them. Sender and receiver need not use the same type. Byte
 //! order is not converted. The ranks of a job may have different byte orders; the program must then convert its data itself.
 //!
 //! # Four ways to send and receive
@@ -103,7 +104,8 @@
 //!
 //! If a message is longer than the receive's buffer, the part that fits is delivered, and the receive ends with
 //! [`Error::Truncated`](crate::Error::Truncated). A receive that has not matched can be
-//! [cancelled](crate::RecvRequest::cancel). A send can be [cancelled](crate::SendRequest::cancel) as long as it is held back. Buffered, ready and complete sends exist in the core only (`towline_core::mtl`).
+//! [cancelled](crate::RecvRequest::cancel). A send can be [cancelled](crate::SendRequest::cancel)
+//! as long as it is held back. Buffered, ready and complete sends exist in the core only (`towline_core::mtl`).
 //!
 //! # Look before you receive
 //!

@@ -1,4 +1,4 @@
-//! Threads and async: four ways, from the cheapest to the most convenient.
+//! Threads and async: five ways, from the cheapest to the most convenient.
 //!
 //! | way | for | cost on the message path |
 //! |---|---|---|
@@ -6,6 +6,7 @@
 //! | [contexts](crate::Builder::contexts) | threads with an address of their own each | none: nothing is shared |
 //! | [`Multiple`](crate::Multiple) | several threads that use the same address | one lock, never held while waiting |
 //! | a [progress thread](crate::Builder::progress_thread) | progress while the program computes | one lock |
+//! | [any executor](#async) | tasks that await operations beside other work | wake-ups of tasks |
 //!
 //! # One thread
 //!
@@ -88,10 +89,11 @@
 //!
 //! # Async
 //!
-//! [`isend`](crate::Communicator::isend) and [`irecv`](crate::Communicator::irecv) return futures.
-//! [`World::block_on`](crate::World::block_on) runs a future, makes progress for all operations of its context meanwhile, and
-//! sleeps when there is nothing to do. The futures can also be awaited in any other executor. Their wakers are called when
-//! the operation completes, so some thread must make progress, for example a progress thread.
+//! [`isend`](crate::Communicator::isend) and [`irecv`](crate::Communicator::irecv) return futures, which complete in any executor,
+//! without a setting.
+//!
+//! [`World::block_on`](crate::World::block_on) is the library's own executor, and the quickest. It runs a future, makes progress
+//! for all operations of its context meanwhile, and sleeps when there is nothing to do.
 //!
 //! ```
 //! let world = towline::init()?;
@@ -107,8 +109,51 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Executors of other libraries (tokio, smol, pollster and others) do not know that someone must make progress. So a thread of the
+//! library helps them: it sleeps until something comes, and wakes a task; the task polls its operation, and that makes progress.
+//! The thread never uses the world itself, so worlds of one thread need no lock. The world of such tasks stays in one thread, as a
+//! `LocalSet` of tokio keeps its tasks there; tasks that may change threads need [`Multiple`](crate::Multiple):
+//!
+//! ```
+//! use std::sync::Arc;
+//! use towline::{Builder, Multiple};
+//!
+//! let world = Arc::new(Builder::new().threads(Multiple).build()?);
+//! let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
+//! runtime.block_on(async {
+//!     let receiver = Arc::clone(&world);
+//!     let task = tokio::spawn(async move { receiver.irecv(receiver.rank(), 1, [0u8; 5])?.await });
+//!     world.isend(world.rank(), 1, b"hello".to_vec())?.await?;
+//!     assert_eq!(&task.await??.0, b"hello");
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With the feature `tokio`, `World::attach_tokio` has a task of the runtime wait for the transports, by an `AsyncFd`. Then no
+//! thread of the library is needed. The example `tokio` shows it.
+//!
+//! An operation takes longer in such an executor than in `block_on`: a message wakes the thread, and that wakes the executor. A
+//! waker may be called in any thread that uses the world, in the progress thread, and in the thread that wakes tasks. The library
+//! holds no lock meanwhile, so a waker may use the world.
+//!
 //! A future may be dropped at any time. A dropped send continues, and keeps its buffer until the message has left. A dropped
 //! receive is cancelled; if a message has matched it already, that message is received into the buffer and discarded.
+//!
+//! Operations that outlive their world end with an error, a second after the end of the world at the latest, unless their message
+//! was on the way.
+//!
+//! # The threads of the library
+//!
+//! | name | when it exists | what it does |
+//! |---|---|---|
+//! | `towline` | a progress thread was asked for, or udp is used; one for each context, until the end of its world | makes progress |
+//! | `towline-reactor` | from the first time that a task of another executor awaits an operation; one for each context, as long as the world or its operations exist; none where there is a progress thread, or after `attach_tokio` | sleeps on the wait handles of the transports and on timers, and calls wakers |
+//! | `towline-server` | in rank 0 of a job that no launcher serves | serves the ranks at set-up and at the end |
+//!
+//! All of them sleep while there is nothing to do. While a task waits, the reactor wakes it twice a second
+//! (`TOWLINE_IDLE_SLEEP_MS`), and when a timer of a transport is due, so that it learns of lost ranks as a blocked thread does.
+//! A rail of the program's own has no wait handle, so tasks poll it 5000 times a second while they wait.
 //!
 //! # How a thread waits
 //!

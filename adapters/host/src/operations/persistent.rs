@@ -200,7 +200,7 @@ macro_rules! persistent {
             }
 
             fn test(&mut self) -> bool {
-                self.operation.test()
+                self.operation.test(false)
             }
         }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::Once;
 use std::task::{Context as TaskContext, Poll};
 
 use towline_core::convertor::Span;
@@ -11,7 +12,7 @@ use towline_core::mtl::{Mode, Request, Sending};
 
 use crate::context::handle::CommHandle;
 use crate::engine::Engine;
-use crate::engine::pending::{DetachedBuffer, Pending};
+use crate::engine::pending::{DetachedBuffer, FormerEntry, Pending};
 use crate::errors::error::{Error, Failed};
 use crate::operations::buffer::{Buffer, BufferMut};
 use crate::operations::communicator::{Communicator, check_tag};
@@ -231,7 +232,7 @@ impl<B, L: Threads> PendingOperation<L> for SendRequest<B, L> {
     }
 
     fn test(&mut self) -> bool {
-        self.0.test()
+        self.0.test(false)
     }
 }
 
@@ -245,7 +246,7 @@ impl<B, L: Threads> PendingOperation<L> for RecvRequest<B, L> {
     }
 
     fn test(&mut self) -> bool {
-        self.0.test()
+        self.0.test(false)
     }
 }
 
@@ -267,7 +268,14 @@ impl<B, L: Threads> Future for RecvRequest<B, L> {
 
 impl<B, L: Threads> Drop for RecvRequest<B, L> {
     fn drop(&mut self) {
-        self.cancel();
+        let Stage::InProgress(request) = self.0.stage else { return };
+        let mut engine = self.0.handle.context.engine.lock();
+        // No task waits any more, so none is woken by the cancellation.
+        let entry = remove_pending(&mut engine, request);
+        engine.mtl.cancel(request);
+        engine.returns_soon();
+        drop(engine);
+        drop(entry);
     }
 }
 
@@ -379,11 +387,17 @@ impl<B, L: Threads> Operation<B, L> {
         }
     }
 
-    /// Takes the outcome, if the operation is complete. Returns whether it is.
-    pub fn test(&mut self) -> bool {
+    /// Takes the outcome, if the operation is complete. Returns whether it is. `returns_soon`: if it is not, the thread uses the
+    /// engine again soon.
+    pub fn test(&mut self, returns_soon: bool) -> bool {
         let Stage::InProgress(request) = self.stage else { return true };
         let mut engine = self.handle.context.engine.lock();
-        let Some(outcome) = engine.mtl.test(request) else { return false };
+        let Some(outcome) = engine.mtl.test(request) else {
+            if returns_soon {
+                engine.returns_soon();
+            }
+            return false;
+        };
         let waker = remove_pending(&mut engine, request);
         self.stage = Stage::Complete(Some(self.handle.outcome(&engine, outcome)));
         drop(engine);
@@ -392,27 +406,56 @@ impl<B, L: Threads> Operation<B, L> {
     }
 
     pub fn is_done(&mut self) -> bool {
-        self.test() || {
+        self.test(true) || {
             self.handle.context.progress();
-            self.test()
+            self.test(false)
         }
     }
 
     fn poll(&mut self, task: &TaskContext<'_>) -> Poll<(B, Result<Status, Error>)> {
-        if self.is_done() {
-            return Poll::Ready(self.take().expect("a future that was ready is not polled again"));
+        let mut polls = 0;
+        while !self.test(true) {
+            if polls == MAX_POLLS || self.handle.context.progress_for_task() == 0 {
+                return match self.test(true) {
+                    true => Poll::Ready(self.take_again()),
+                    false => self.register(task),
+                };
+            }
+            polls += 1;
         }
-        if let Stage::InProgress(request) = self.stage {
-            let waker = Pending::Waker(task.waker().clone());
-            let mut engine = self.handle.context.engine.lock();
-            let former = engine.pending.entries.insert(request.to_bits(), waker);
-            engine.mtl.pml().notify(request);
-            drop(engine);
-            drop(former); // runs code of users
+        Poll::Ready(self.take_again())
+    }
+
+    fn take_again(&mut self) -> (B, Result<Status, Error>) {
+        self.take().expect("a future that was ready is not polled again")
+    }
+
+    /// Registers the task to be woken when the operation is complete.
+    fn register(&mut self, task: &TaskContext<'_>) -> Poll<(B, Result<Status, Error>)> {
+        let Stage::InProgress(request) = self.stage else { return Poll::Pending };
+        let waker = task.waker();
+        let mut engine = self.handle.context.engine.lock();
+        let former = if engine.has_driver(waker) {
+            let entry = engine.pending.entries.insert(request.to_bits(), Pending::Waker(waker.clone()));
+            Ok(FormerEntry { _waker: None, _entry: entry })
+        } else {
+            engine.watch_task(request, waker.clone())
+        };
+        engine.mtl.pml().notify(request);
+        drop(engine);
+        if let Err(why) = former {
+            static WARN: Once = Once::new();
+            WARN.call_once(|| {
+                log::warn!("a task that awaits an operation polls all the time, since nothing can wake it: {why}");
+            });
+            waker.wake_by_ref();
         }
         Poll::Pending
     }
 }
+
+/// After this many polls of the engine in which something came, a task lets other tasks run.
+const MAX_POLLS: u32 = 256;
 
 /// Removes the pending entry of a request. The result must be dropped without the lock, since that runs code of users.
 #[must_use]
@@ -422,7 +465,7 @@ fn remove_pending(engine: &mut Engine, request: Request) -> Option<Pending> {
 
 impl<B, L: Threads> Drop for Operation<B, L> {
     fn drop(&mut self) {
-        if !self.test()
+        if !self.test(true)
             && let Stage::InProgress(request) = self.stage
             && let Some(buffer) = self.buffer.take()
         {

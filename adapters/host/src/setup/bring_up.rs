@@ -18,6 +18,7 @@ use crate::engine::pending::PendingTable;
 use crate::engine::reporter::Reporter;
 use crate::engine::rma_ops::RmaOps;
 use crate::engine::scope_lists::ScopeLists;
+use crate::engine::tasks::Tasks;
 use crate::engine::waits::Waits;
 use crate::errors::setup::SetupError;
 use crate::job::cards;
@@ -162,6 +163,7 @@ impl StartedContext {
         let mut engine = Engine {
             mtl,
             pending: PendingTable::default(),
+            tasks: Tasks::default(),
             rma_ops: RmaOps::default(),
             scope_lists: ScopeLists::new(limits.requests),
             awaited_requests: 0,
@@ -174,6 +176,7 @@ impl StartedContext {
             reporter: None,
             waits: Waits::default(),
             dropped_messages: Unmatched::default(),
+            end_of_world: None,
             busy_turns: 0,
             losses_seen: 0,
             next_context_id: ALL_CONTEXTS_ID + 1,

@@ -90,6 +90,7 @@ impl<L: Threads> ContextState<L> {
                 engine.mtl.pml().rails_mut().0.iter_mut().for_each(AnyRail::end_as_failure);
             }
         }
+        self.engine.lock().end_world(self.grid.total());
         self.launcher.leave(self.grid.own, failed)?;
         let waited_ms = self.engine.lock().clock.renew().since(started).as_nanos() / 1_000_000;
         if sent { unmatched } else { Err(SetupError::Unsent { waited_ms }) }

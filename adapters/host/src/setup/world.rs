@@ -230,6 +230,39 @@ impl<L: Threads> World<L> {
         L::block_on(&self.context().engine, future)
     }
 
+    /// Has the current runtime of tokio wait for this context's transports, with an `AsyncFd`. Tasks of any runtime may then await
+    /// operations of the context, and no thread of the library is needed to wake them. Without this call, a thread is started when
+    /// an operation is first polled by a task of tokio. With the feature `tokio`.
+    ///
+    /// As for all I/O of tokio, a task that blocks the only thread of the runtime keeps other tasks from being woken. When the
+    /// runtime ends, or when an operation is polled outside of a runtime of one thread, a thread takes over. Where there is a
+    /// [progress thread](Self::progress_thread), that one wakes tasks anyway, and this call changes nothing.
+    ///
+    /// ```
+    /// let world = towline::init()?;
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    /// let text = runtime.block_on(async {
+    ///     world.attach_tokio()?;
+    ///     let receiving = world.irecv(world.rank(), 1, vec![0u8; 100])?;
+    ///     world.isend(world.rank(), 1, "over there".to_string())?.await?;
+    ///     let (buffer, status) = receiving.await?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(buffer[..status.count::<u8>()].to_vec())
+    /// })?;
+    /// assert_eq!(text, b"over there");
+    /// # world.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The calling thread is in no runtime, or the system refuses a descriptor.
+    ///
+    /// # Panics
+    /// If the I/O of the runtime is disabled: see `enable_io` of its builder.
+    #[cfg(feature = "tokio")]
+    pub fn attach_tokio(&self) -> std::io::Result<()> {
+        self.context().engine.lock().attach_tokio()
+    }
+
     /// Waits until all other ranks finish, too, and until this rank's messages have been sent; then tells the launcher that this
     /// rank is done.
     ///
@@ -264,6 +297,7 @@ impl<L: Threads> World<L> {
         if let Err(why) = &outcome {
             report(why);
         }
+        context.engine.lock().end_world(context.grid.total());
         context.launcher.finish(self.address())?;
         outcome
     }

@@ -1,13 +1,15 @@
 //! The engine of a world that one thread uses. It is in a cell without a lock, unless its rails need more: a rail that loses
 //! frames has a progress thread send them again and probe peers, so the engine is behind a lock then.
 
-use std::cell::{RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
+use std::task::Waker;
 
 use towline_core::mtl::{Failure, Request, Status};
 use towline_core::time::Instant;
 
 use crate::engine::Engine;
+use crate::engine::pending::FormerEntry;
+use crate::threads::engine_cell::{EngineCell, InUse, InUseWithTasks};
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::threads::shared::Shared;
 use crate::threads::shared_guard::SharedGuard;
@@ -18,7 +20,7 @@ use crate::waiting::idle::Idle;
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Exclusive {
     /// A cell: no other thread uses the engine.
-    Cell(RefCell<Engine>),
+    Cell(EngineCell),
     /// Behind a lock, for a progress thread or for rails that need flushes. Only one thread of the program uses it.
     Locked(Shared),
 }
@@ -30,7 +32,7 @@ impl EngineLock for Exclusive {
         if progress_thread || engine.needs_flush {
             Shared::for_single_user(engine, progress_thread).map(Self::Locked)
         } else {
-            Ok(Self::Cell(RefCell::new(engine)))
+            Ok(Self::Cell(EngineCell::new(engine)))
         }
     }
 
@@ -38,8 +40,11 @@ impl EngineLock for Exclusive {
     fn lock(&self) -> ExclusiveGuard<'_> {
         match self {
             Self::Cell(cell) => {
-                let (owner, engine) = (Owner::Cell(cell.borrow_mut()), cell.as_ptr());
-                ExclusiveGuard { engine, owner }
+                let owner = match cell.take() {
+                    Some(owner) => Owner::Cell(owner),
+                    None => Owner::WithTasks(Some(cell.take_from_tasks())),
+                };
+                ExclusiveGuard { engine: cell.engine(), owner }
             }
             Self::Locked(shared) => lock_shared(shared),
         }
@@ -48,9 +53,9 @@ impl EngineLock for Exclusive {
     #[inline]
     fn run_callbacks(&self) {
         match self {
-            Self::Cell(engine) => {
-                if !engine.borrow().pending.entries.is_empty() {
-                    run_all_callbacks(engine);
+            Self::Cell(cell) => {
+                if !cell.peek(|engine| engine.pending.entries.is_empty()) {
+                    run_all_callbacks(cell);
                 }
             }
             Self::Locked(shared) => shared.run_callbacks(),
@@ -72,27 +77,24 @@ impl EngineLock for Exclusive {
 }
 
 #[cold]
-fn run_all_callbacks(engine: &RefCell<Engine>) {
-    loop {
-        // The engine is free again before code of users runs: the code may use the context.
-        let completed = engine.borrow_mut().next_completed();
-        match completed {
-            Some(completed) => completed.run(),
-            None => return,
-        }
+fn run_all_callbacks(cell: &EngineCell) {
+    // The engine is free again before code of users runs: the code may use the context.
+    while let Some(completed) = cell.peek(Engine::next_completed) {
+        completed.run();
     }
 }
 
 /// The engine while its thread uses it.
 pub(crate) struct ExclusiveGuard<'a> {
-    /// The engine's address, which is valid for both kinds of owner, so that an access need not match the owner.
+    /// The engine's address, which is valid for all kinds of owner, so that an access need not match the owner.
     engine: *mut Engine,
     owner: Owner<'a>,
 }
 
 /// The lock or borrow that ends when the guard is dropped.
 enum Owner<'a> {
-    Cell(RefMut<'a, Engine>),
+    Cell(InUse<'a>),
+    WithTasks(Option<InUseWithTasks<'a>>),
     Locked(LockedOwner<'a>),
 }
 
@@ -118,10 +120,29 @@ impl<'a> LockedOwner<'a> {
     }
 }
 
-impl EngineGuard for RefMut<'_, Engine> {
+/// The engine of a cell, for the code that waits.
+struct FromCell<'a>(&'a mut Engine);
+
+impl Deref for FromCell<'_> {
+    type Target = Engine;
+
+    #[inline]
+    fn deref(&self) -> &Engine {
+        self.0
+    }
+}
+
+impl DerefMut for FromCell<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Engine {
+        self.0
+    }
+}
+
+impl EngineGuard for FromCell<'_> {
     #[inline]
     fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, _: Option<Instant>) {
-        self.progress_or_idle(idle, || awaited.wait_for());
+        self.0.progress_or_idle(idle, || awaited.wait_for());
     }
 }
 
@@ -156,8 +177,8 @@ impl EngineGuard for ExclusiveGuard<'_> {
     #[inline]
     fn progress_or_wait(&mut self, idle: &mut Idle, awaited: &Awaited<'_>, until: Option<Instant>) {
         match &mut self.owner {
-            Owner::Cell(engine) => engine.progress_or_wait(idle, awaited, until),
             Owner::Locked(owner) => owner.guard().progress_or_wait(idle, awaited, until),
+            Owner::Cell(_) | Owner::WithTasks(_) => FromCell(self).progress_or_wait(idle, awaited, until),
         }
     }
 
@@ -165,8 +186,8 @@ impl EngineGuard for ExclusiveGuard<'_> {
     #[inline]
     fn wait_longer(&mut self, request: Request) -> Result<Status, Failure> {
         match &mut self.owner {
-            Owner::Cell(engine) => engine.wait_longer(request),
             Owner::Locked(owner) => owner.wait_longer(request),
+            Owner::Cell(_) | Owner::WithTasks(_) => FromCell(self).wait_longer(request),
         }
     }
 
@@ -175,5 +196,32 @@ impl EngineGuard for ExclusiveGuard<'_> {
         if let Owner::Locked(owner) = &mut self.owner {
             owner.guard().more_follows();
         }
+    }
+
+    fn returns_soon(&mut self) {
+        match &mut self.owner {
+            Owner::Cell(_) | Owner::WithTasks(None) => {}
+            Owner::WithTasks(Some(owner)) => owner.returns_soon = true,
+            Owner::Locked(owner) => owner.guard().returns_soon(),
+        }
+    }
+
+    fn has_driver(&self, waker: &Waker) -> bool {
+        match &self.owner {
+            Owner::Cell(_) | Owner::WithTasks(_) => self.tasks.is_own(waker),
+            Owner::Locked(owner) => owner.0.as_ref().is_some_and(|guard| guard.has_driver(waker)),
+        }
+    }
+
+    fn watch_task(&mut self, request: Request, waker: Waker) -> std::io::Result<FormerEntry> {
+        if let Owner::Locked(owner) = &mut self.owner {
+            return owner.guard().watch_task(request, waker);
+        }
+        let former = Engine::watch_task(self, request, waker)?;
+        self.owner = match std::mem::replace(&mut self.owner, Owner::WithTasks(None)) {
+            Owner::Cell(owner) => Owner::WithTasks(Some(owner.with_tasks())),
+            other => other,
+        };
+        Ok(former)
     }
 }

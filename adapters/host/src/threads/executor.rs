@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, Waker};
 
 use crate::engine::waits::WaitFor;
 use crate::threads::exclusive::Exclusive;
@@ -19,11 +19,13 @@ use crate::waiting::wait_set::WaitSet;
 /// Runs a future in a thread of a world that several threads share.
 pub(crate) fn block_on_shared<F: Future>(shared: &Shared, future: F) -> F::Output {
     let (task_waker, waker) = TaskWaker::new(Some(parker::own()), shared.wakeup());
+    let _entered = Entered::new(shared, &waker);
     let mut task = TaskContext::from_waker(&waker);
     let mut future = pin!(future);
     let mut idle = Idle::default();
+    let mut is_woken = task_waker.take();
     loop {
-        if task_waker.take() {
+        if is_woken {
             if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
                 return output;
             }
@@ -32,6 +34,11 @@ pub(crate) fn block_on_shared<F: Future>(shared: &Shared, future: F) -> F::Outpu
         let mut engine = shared.lock();
         engine.clock.renew_coarsely();
         engine.progress_or_wait(&mut idle, &Awaited::Task(&task_waker), None);
+        is_woken = task_waker.take();
+        // A poll of the future may take any time, so tasks of other executors get another driver before it.
+        if !is_woken {
+            engine.returns_soon();
+        }
     }
 }
 
@@ -44,18 +51,21 @@ pub(crate) fn block_on_exclusive<F: Future>(exclusive: &Exclusive, future: F) ->
     let wakeup = Arc::new(WakeupFd::new().expect("the system refuses an eventfd: raise the limit of open files"));
     let former =
         add_wakeup(cell, &wakeup).expect("the system refuses an epoll descriptor: raise the limit of open files");
-    let (task_waker, waker) = TaskWaker::new(None, wakeup);
+    let _former = FormerWaitSet { cell, wait_set: Some(former) };
+    let (task_waker, waker) = TaskWaker::new(None, Arc::clone(&wakeup));
+    let _entered = Entered::new(cell, &waker);
     let mut task = TaskContext::from_waker(&waker);
     let mut future = pin!(future);
     let mut idle = Idle::default();
-    let output = loop {
+    loop {
         if task_waker.take() {
             if let Poll::Ready(output) = future.as_mut().poll(&mut task) {
-                break output;
+                return output;
             }
             idle.reset();
         }
         let mut engine = cell.lock();
+        engine.returns_soon();
         if engine.poll() != 0 {
             idle.reset();
         } else if idle.count(&engine.idle_policy) {
@@ -64,12 +74,46 @@ pub(crate) fn block_on_exclusive<F: Future>(exclusive: &Exclusive, future: F) ->
                 !task_waker.is_woken()
             });
             task_waker.end_sleep();
+            // Only for a thread that sleeps, and the next sleep looks at the waker first.
+            wakeup.clear();
         }
         drop(engine);
         cell.run_callbacks();
-    };
-    cell.lock().wait_set = former;
-    output
+    }
+}
+
+/// A thread is in `block_on`, also while the future panics.
+struct Entered<'a, T: EngineLock> {
+    engine: &'a T,
+    waker: &'a Waker,
+}
+
+impl<'a, T: EngineLock> Entered<'a, T> {
+    fn new(engine: &'a T, waker: &'a Waker) -> Self {
+        engine.lock().tasks.enter(waker);
+        Self { engine, waker }
+    }
+}
+
+impl<T: EngineLock> Drop for Entered<'_, T> {
+    fn drop(&mut self) {
+        // The guard hands over to the reactor, if tasks of other executors wait.
+        self.engine.lock().tasks.leave(self.waker);
+    }
+}
+
+/// The wait set that an engine gets back at the end of `block_on`, also where the future panics.
+struct FormerWaitSet<'a> {
+    cell: &'a Exclusive,
+    wait_set: Option<WaitSet>,
+}
+
+impl Drop for FormerWaitSet<'_> {
+    fn drop(&mut self) {
+        if let Some(former) = self.wait_set.take() {
+            self.cell.lock().wait_set = former;
+        }
+    }
 }
 
 /// Lets `wakeup` wake the engine from its sleep, too. Returns the former wait set.

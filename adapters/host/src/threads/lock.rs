@@ -1,11 +1,13 @@
 //! The functions of every lock around an engine, and how the thread that holds it waits.
 
 use std::ops::DerefMut;
+use std::task::Waker;
 
 use towline_core::mtl::{Comm, Failure, Request, Source, Status, Tag};
 use towline_core::time::Instant;
 
 use crate::engine::Engine;
+use crate::engine::pending::FormerEntry;
 use crate::engine::waits::WaitFor;
 use crate::waiting::idle::Idle;
 use crate::waiting::task_waker::TaskWaker;
@@ -43,6 +45,19 @@ pub(crate) trait EngineGuard: DerefMut<Target = Engine> {
     /// The next operation follows at once, so a frame of this one may be held back to be sent together with others.
     #[inline]
     fn more_follows(&mut self) {}
+
+    /// The thread uses the engine again soon, and hands over to the reactor then.
+    fn returns_soon(&mut self) {}
+
+    /// Whether a thread makes progress for the task of this waker: in `block_on`, or a progress thread.
+    fn has_driver(&self, waker: &Waker) -> bool {
+        self.tasks.is_own(waker)
+    }
+
+    /// Has the reactor wake a task of another executor that awaits a request.
+    fn watch_task(&mut self, request: Request, waker: Waker) -> std::io::Result<FormerEntry> {
+        Engine::watch_task(self, request, waker)
+    }
 
     /// Takes the outcome of a request, and waits for it if the request is not complete. Runs no code of users in a world of a
     /// single thread, so it does not unwind.

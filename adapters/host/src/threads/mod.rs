@@ -8,10 +8,12 @@
 //! | `progress_thread` | the thread that makes progress while no other thread does |
 //! | `progress_policy` | whether there is such a thread |
 //! | `shared` | the lock of [`Multiple`](levels::Multiple) threads |
-//! | `exclusive` | the cell of a [`Single`](levels::Single) thread |
+//! | `engine_cell` | the cell of an engine that one thread uses |
+//! | `exclusive` | that cell, or a lock where rails need it, for a [`Single`](levels::Single) thread |
 //! | `executor` | `block_on` for both |
 //! | `levels` | the public thread levels |
 
+pub(crate) mod engine_cell;
 pub(crate) mod exclusive;
 pub(crate) mod executor;
 pub(crate) mod levels;

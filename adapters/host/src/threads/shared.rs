@@ -50,6 +50,9 @@ impl EngineLock for Shared {
         progress_thread::stop(&self.state);
         // A progress thread that panicked has aborted the process.
         let _ = thread.join();
+        // The tasks that it would have woken poll again, and have the reactor wake them from then on.
+        let mut engine = self.lock();
+        engine.has_no_progress_thread();
     }
 }
 
@@ -80,6 +83,7 @@ impl Shared {
                 engine,
                 coordinator: WaitCoordinator::new(),
                 waiters: Waiters::default(),
+                has_progress_thread: progress_thread,
                 single_user,
                 callbacks: VecDeque::with_capacity(WAITING_THREADS),
             }),

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -33,6 +34,8 @@ pub(crate) struct SharedGuard<'a> {
     more_follows: bool,
     /// This thread waits for the outcome of a request.
     waits: bool,
+    /// The thread takes the lock again soon, so it hands over to the reactor then.
+    returns_soon: bool,
     /// The progress thread holds the lock.
     is_progress_thread: bool,
     /// A panic of users' code. It is resumed when the lock is free, and so after the operation of this thread is complete.
@@ -87,7 +90,9 @@ impl EngineGuard for SharedGuard<'_> {
             if self.locked.coordinator.is_polling() {
                 return self.park(idle, awaited, until);
             }
-            self.locked.coordinator.note_poll();
+            if self.locked.coordinator.note_poll() {
+                self.tasks.disarm();
+            }
             let now = self.clock.now();
             if self.mtl.progress(now) != 0 {
                 idle.reset();
@@ -116,6 +121,14 @@ impl EngineGuard for SharedGuard<'_> {
         self.waits = false;
         self.awaited_requests -= 1;
     }
+
+    fn returns_soon(&mut self) {
+        self.returns_soon = true;
+    }
+
+    fn has_driver(&self, waker: &Waker) -> bool {
+        self.locked.has_progress_thread || self.tasks.is_own(waker)
+    }
 }
 
 /// Taking the lock, and releasing it for a while.
@@ -127,6 +140,7 @@ impl<'a> SharedGuard<'a> {
             locked: shared.locked.lock(),
             more_follows: false,
             waits: false,
+            returns_soon: false,
             is_progress_thread: false,
             panic: None,
         }
@@ -188,7 +202,8 @@ impl<'a> SharedGuard<'a> {
         if self.needs_flush && !self.more_follows {
             self.mtl.pml().flush();
         }
-        match self.locked.coordinator.handoff() {
+        let tasks_wait = !self.returns_soon && self.tasks.are_waiting();
+        match self.locked.coordinator.handoff(tasks_wait) {
             Handoff::Nothing => {}
             Handoff::Arm(until) => {
                 self.watch_spares();
@@ -202,6 +217,7 @@ impl<'a> SharedGuard<'a> {
                 }
             }
             Handoff::Wake(parker) => parker.unpark(),
+            Handoff::Reactor => self.hand_over(),
         }
     }
 }
@@ -468,5 +484,16 @@ impl SharedGuard<'_> {
     /// There is no progress thread any more.
     pub fn leave_progress_thread(&mut self) {
         self.locked.coordinator.set_progress_thread(None);
+    }
+
+    /// The progress thread has ended: wakes the tasks that rely on it.
+    pub fn has_no_progress_thread(&mut self) {
+        self.locked.has_progress_thread = false;
+        let Locked { engine, callbacks, .. } = &mut *self.locked;
+        let wakers = engine.pending.entries.values().filter_map(|entry| match entry {
+            Pending::Waker(waker) => Some(Completed::Wake(waker.clone())),
+            _ => None,
+        });
+        callbacks.extend(wakers);
     }
 }

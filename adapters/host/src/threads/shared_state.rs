@@ -32,6 +32,8 @@ pub(crate) struct Locked {
     pub engine: Engine,
     pub coordinator: WaitCoordinator<Instant>,
     pub waiters: Waiters,
+    /// There is a progress thread. It completes the operations of all tasks.
+    pub has_progress_thread: bool,
     /// The engine belongs to one thread of the program, beside the progress thread. The progress thread frees no buffers then,
     /// since these may not be `Send`.
     pub single_user: bool,

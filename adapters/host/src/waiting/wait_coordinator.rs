@@ -1,8 +1,9 @@
 //! Which of several threads makes progress on a shared engine while they wait. At most one of them polls the engine, at most one
 //! sleeps on its wait set, and all others are parked until their own request is complete.
 //!
-//! The invariant holds whenever the lock is free: if a thread is parked, then one thread polls; or one thread sleeps on the wait
-//! set with the rails armed or its wake-up signalled; or a wake-up is on its way to a thread that will restore the invariant.
+//! The invariant holds whenever the lock is free: if a thread is parked, or a task of another executor waits, then one thread
+//! polls; or one thread sleeps on the wait set with the rails armed or its wake-up signalled; or a wake-up is on its way to a
+//! thread that will restore the invariant. Where only tasks wait, the reactor may sleep instead of a thread.
 //! Each thread that releases the lock asks [`handoff`](WaitCoordinator::handoff) which step it must take for that. A thread is
 //! woken only by the event that it waits for, or to make progress.
 
@@ -27,6 +28,8 @@ pub(crate) struct WaitCoordinator<At> {
     progress_thread_pauses: bool,
     /// Whether a caller polled since the progress thread last asked.
     caller_polled: bool,
+    /// Whether the reactor has been asked to wake a task, and no thread has polled since.
+    handed_over: bool,
 }
 
 /// The step that a thread must take before it releases the lock.
@@ -39,6 +42,9 @@ pub(crate) enum Handoff<At> {
     Arm(At),
     /// No thread makes progress: wake this one.
     Wake(Arc<Parker>),
+    /// No thread makes progress, and tasks of other executors wait: arm the rails, and have the reactor wake a task when there is
+    /// something to do.
+    Reactor,
 }
 
 impl<At: Copy> WaitCoordinator<At> {
@@ -51,6 +57,7 @@ impl<At: Copy> WaitCoordinator<At> {
             progress_thread: None,
             progress_thread_pauses: false,
             caller_polled: false,
+            handed_over: false,
         }
     }
 
@@ -59,9 +66,11 @@ impl<At: Copy> WaitCoordinator<At> {
         self.polling != 0
     }
 
-    /// A caller polls.
-    pub fn note_poll(&mut self) {
+    /// A caller polls. Returns whether the reactor must be told that no task has to be woken for now.
+    #[must_use]
+    pub fn note_poll(&mut self) -> bool {
         self.caller_polled = true;
+        std::mem::take(&mut self.handed_over)
     }
 
     /// Whether the progress thread leaves the engine to callers. It does while a caller polls; while a caller sleeps on the wait
@@ -128,8 +137,8 @@ impl<At: Copy> WaitCoordinator<At> {
         self.progress_thread_pauses = pauses;
     }
 
-    /// The step that the calling thread must take before it releases the lock.
-    pub fn handoff(&self) -> Handoff<At> {
+    /// The step that the calling thread must take before it releases the lock. `tasks_wait`: tasks of other executors wait.
+    pub fn handoff(&mut self, tasks_wait: bool) -> Handoff<At> {
         if self.polling != 0 {
             return Handoff::Nothing; // the polling thread makes progress
         }
@@ -139,7 +148,14 @@ impl<At: Copy> WaitCoordinator<At> {
         match &self.progress_thread {
             Some(thread) if self.progress_thread_pauses && !self.parked.is_empty() => Handoff::Wake(Arc::clone(thread)),
             Some(_) => Handoff::Nothing, // the progress thread looks by itself
-            None => self.parked.first().map_or(Handoff::Nothing, |first| Handoff::Wake(Arc::clone(first))),
+            None => match self.parked.first() {
+                Some(first) => Handoff::Wake(Arc::clone(first)),
+                None if tasks_wait => {
+                    self.handed_over = true;
+                    Handoff::Reactor
+                }
+                None => Handoff::Nothing,
+            },
         }
     }
 }

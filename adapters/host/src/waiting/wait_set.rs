@@ -10,6 +10,15 @@ use towline_core::time::Instant;
 use super::notify::WakeupFd;
 use crate::transports::rails::AnyRail;
 
+/// The descriptor that a rail makes readable when something comes after it was armed. It stays the same as long as the rail exists.
+/// `None` for a rail without one, and while shared memory has no room for one.
+pub(crate) fn wait_fd(rail: &mut AnyRail) -> Option<BorrowedFd<'_>> {
+    match rail {
+        AnyRail::Sm(rail) => rail.wait_fd().ok(),
+        rail => network_fd(rail),
+    }
+}
+
 /// The wait handles of a context.
 #[derive(Debug)]
 pub(crate) enum WaitSet {
