@@ -112,11 +112,15 @@ impl<L: Threads> Communicator<L> {
         steps.end()
     }
 
-    /// Collects the same number of bytes from each rank, and returns all of them in the order of the ranks. An error at one rank
-    /// reaches all ranks, as far as ranks that are lost do not prevent that.
-    pub(crate) fn agree(&self, mine: &[u8]) -> Result<Vec<u8>, Error> {
+    /// Collects the same number of bytes from each rank, and returns all of them in the order of the ranks. `error`: why this rank
+    /// cannot take part. It still does its steps, and returns the error. An error at one rank reaches all ranks, as far as ranks
+    /// that are lost do not prevent that.
+    pub(crate) fn agree(&self, mine: &[u8], error: Option<Error>) -> Result<Vec<u8>, Error> {
         let mut steps = Steps::new(self, AGREEMENT);
         let (rank, size) = steps.place();
+        if let Some(error) = error {
+            steps.fail(error);
+        }
         let mut all = vec![0; mine.len() * size];
         all[rank * mine.len()..][..mine.len()].copy_from_slice(mine);
         bruck(&mut steps, &mut all, mine.len());

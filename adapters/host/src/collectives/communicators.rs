@@ -8,7 +8,7 @@ use crate::context::handle::RankMap;
 use crate::context::state::ContextState;
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, OwnedCommunicator};
-use crate::threads::levels::{ThreadLevel, Threads};
+use crate::threads::levels::Threads;
 use crate::threads::lock::EngineLock;
 use crate::values::shortage::Shortage;
 
@@ -23,8 +23,6 @@ struct SplitEntry {
     key: U32,
     /// The lowest context id that is free at this rank.
     next_context_id: U32,
-    /// Other threads of this rank may make communicators at the same time.
-    is_shared: U32,
 }
 
 impl SplitEntry {
@@ -81,16 +79,12 @@ impl<L: Threads> Communicator<L> {
                 color: color.unwrap_or(0).into(),
                 key: key.into(),
                 next_context_id: next_context_id.saturating_add(ahead).into(),
-                is_shared: u32::from(L::LEVEL == ThreadLevel::Multiple).into(),
             };
-            let bytes = self.agree(mine.as_bytes())?;
-            let entries = <[SplitEntry]>::ref_from_bytes(&bytes).map_err(|_| Error::Finished)?;
-            let id = self.agreed_id(entries)?;
-            let made = color.map(|color| self.make(place, id, color, entries)).transpose();
-            // Other threads may have taken the context id at some rank. All ranks then try again.
-            let is_shared = entries.iter().any(|entry| entry.is_shared.get() != 0);
+            let made = self.agree(mine.as_bytes(), None).and_then(|bytes| self.make(place, color, &bytes));
+            // A rank with an error tells the others. Other threads may have taken the context id at some rank: all then try again.
             let taken = matches!(made, Err(Error::Communicator(CommError::ContextTaken)));
-            if !is_shared || !self.agree(&[u8::from(taken)])?.contains(&1) {
+            let error = made.as_ref().err().filter(|_| !taken).cloned();
+            if !self.agree(&[u8::from(taken)], error)?.contains(&1) {
                 return made;
             }
         }
@@ -113,14 +107,16 @@ impl<L: Threads> Communicator<L> {
         Ok(id)
     }
 
-    /// Makes the communicator of a color at this rank.
+    /// Makes the communicator of this rank's color, if it has one and no rank lacks anything.
     fn make(
         &self,
         mut place: Result<Place<'_, L>, Shortage>,
-        id: u32,
-        color: u32,
-        entries: &[SplitEntry],
-    ) -> Result<OwnedCommunicator<L>, Error> {
+        color: Option<u32>,
+        entries: &[u8],
+    ) -> Result<Option<OwnedCommunicator<L>>, Error> {
+        let entries = <[SplitEntry]>::ref_from_bytes(entries).map_err(|_| Error::Finished)?;
+        let id = self.agreed_id(entries)?;
+        let Some(color) = color else { return Ok(None) };
         let context = &self.handle.context;
         let with_color = (0..).zip(entries).filter(|(_, entry)| entry.has_color(color));
         let mut members: Vec<(u32, u32)> = with_color.map(|(rank, entry)| (entry.key.get(), rank)).collect();
@@ -142,7 +138,7 @@ impl<L: Threads> Communicator<L> {
         };
         drop(engine);
         let comm = made.map_err(Error::Communicator)?;
-        Ok(OwnedCommunicator(Self::new(L::Ref::clone(context), comm, rank, size, rank_map, id)))
+        Ok(Some(OwnedCommunicator(Self::new(L::Ref::clone(context), comm, rank, size, rank_map, id))))
     }
 }
 

@@ -142,15 +142,15 @@ impl<L: Threads> Communicator<L> {
     /// Until the registration has ended, the memory is readable and writable, and only windows access it. The registration has
     /// ended before the window is dropped.
     unsafe fn window_at(&self, base: *mut u8, len: usize, access: Access) -> Result<Window<L>, (Error, Option<Part>)> {
-        let comm = self.dup().map_err(|error| (error, None))?;
-        let mut engine = comm.handle.context.engine.lock();
+        let comm = self.dup();
+        let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
         let base = NonNull::new(base).unwrap_or(NonNull::dangling());
         // SAFETY: the caller's promise; windows access it under the engine's lock, by copies and atomics only.
         let registration = unsafe { engine.mtl.pml().register(base.as_ptr(), len, access, None) };
         drop(engine);
         let made = registration.map(|registration| (registration, WindowMemory::Caller(CallerMemory(base))));
-        Window::agree(comm, id, made.ok_or(Shortage::Windows), len)
+        Window::agree(self, comm, id, made.ok_or(Shortage::Windows), len)
     }
 }
 

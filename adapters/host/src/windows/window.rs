@@ -126,8 +126,8 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn window_with(&self, bytes: usize, access: Access) -> Result<Window<L>, Error> {
-        let comm = self.dup()?;
-        let mut engine = comm.handle.context.engine.lock();
+        let comm = self.dup();
+        let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
         let pml = engine.mtl.pml();
         let made = pml.rails_mut().window_memory(bytes).map_err(|_| Shortage::Memory).and_then(|memory| {
@@ -137,10 +137,9 @@ impl<L: Threads> Communicator<L> {
             Ok((registration, memory))
         });
         drop(engine);
-        let context = L::Ref::clone(&comm.handle.context);
-        Window::agree(comm, id, made, bytes).map_err(|(error, part)| {
+        Window::agree(self, comm, id, made, bytes).map_err(|(error, part)| {
             if let Some((registration, memory)) = part {
-                context.engine.lock().retire_window(registration, memory, None);
+                self.handle.context.engine.lock().retire_window(registration, memory, None);
             }
             error
         })
@@ -151,14 +150,16 @@ impl<L: Threads> Communicator<L> {
 pub(super) type Part = (Registration, WindowMemory);
 
 impl<L: Threads> Window<L> {
-    /// Makes the window at all ranks, or at none. `made`: the part of this rank, which is given back with an error.
+    /// Makes the window at all ranks, or at none. `made`: the part of this rank, which is given back with an error. The ranks agree
+    /// in the communicator `all`, since some may have no `comm` if a rank was lost.
     pub(super) fn agree(
-        comm: OwnedCommunicator<L>,
+        all: &Communicator<L>,
+        comm: Result<OwnedCommunicator<L>, Error>,
         id: u64,
         made: Result<Part, Shortage>,
         len: usize,
     ) -> Result<Self, (Error, Option<Part>)> {
-        let context = &comm.handle.context;
+        let context = &all.handle.context;
         let mut mine = [0; ENTRY];
         let (handle, code) = mine.split_at_mut(HANDLE_BYTES);
         let mut shortage = made.as_ref().err().copied();
@@ -169,25 +170,25 @@ impl<L: Threads> Window<L> {
             }
         }
         code.copy_from_slice(&Shortage::code(shortage).to_le_bytes());
-        let parts = comm.agree(&mine).and_then(|all| {
+        let parts = all.agree(&mine, comm.as_ref().err().cloned()).and_then(|entries| {
             let part = |(rank, entry): (u32, &[u8])| {
                 let (handle, code) = entry.split_at(HANDLE_BYTES);
                 let code = u32::from_le_bytes(code.try_into().unwrap_or([0xff; 4]));
                 if let Some(why) = Shortage::of_code(code) {
                     return Err(Error::NoWindow { rank, why });
                 }
-                let peer = comm.handle.peer(rank).ok_or(Error::NoSuchRank { rank, size: comm.size() })?;
+                let peer = all.handle.peer(rank).ok_or(Error::NoSuchRank { rank, size: all.size() })?;
                 let remote = RemoteMemory::from_bytes(handle);
                 Ok((peer, remote.ok_or(Error::NoWindow { rank, why: Shortage::Unknown })?))
             };
-            (0..).zip(all.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
+            (0..).zip(entries.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
         });
-        match (made, parts) {
-            (Ok((registration, memory)), Ok(parts)) => {
+        match (made, parts.and_then(|parts| Ok((parts, comm?)))) {
+            (Ok((registration, memory)), Ok((parts, comm))) => {
                 Ok(Window { comm, id, registration, memory: Some(memory), len, parts })
             }
             (Ok(part), Err(error)) => Err((error, Some(part))),
-            (Err(why), parts) => Err((parts.err().unwrap_or(Error::NoWindow { rank: comm.rank(), why }), None)),
+            (Err(why), parts) => Err((parts.err().unwrap_or(Error::NoWindow { rank: all.rank(), why }), None)),
         }
     }
 }
