@@ -1,7 +1,7 @@
 //! Ranks whose shared memory is full, or whose files may not be long: they use another transport, or get errors, at both ends.
 //!
-//! Each job has a `/dev/shm` of its own: a small file system in a mount namespace. Making it needs root or user namespaces; without
-//! both, the tests say so and pass. Ranks are this test program itself in a role.
+//! Each job has a `/dev/shm` of its own: a small file system in a mount namespace. Making it needs root or user namespaces;
+//! without both, the tests say so and pass. Ranks are this test program itself in a role.
 
 use std::io::Write;
 use std::process::{Command, Output};
@@ -302,8 +302,8 @@ fn p7_a_restarted_rank_takes_part_again_although_shared_memory_is_full() {
     }
 }
 
-/// The kernel ends a process with a signal that makes a file longer than its limit. Rings shrink to the limit; below 8 KiB there are
-/// none. The memory of windows is a file, too.
+/// The kernel ends a process with a signal that makes a file longer than its limit. Rings shrink to the limit; below 8 KiB there
+/// are none. The memory of windows is a file, too.
 #[test]
 fn p1_a_limit_on_the_size_of_files_is_kept_without_a_signal() {
     for (file_limit, role) in
@@ -346,8 +346,8 @@ fn a_launcher_whose_output_file_may_not_be_longer_is_not_ended_by_a_signal() {
     assert_eq!((ended.status.code(), mask.map(|mask| mask >> 24 & 1)), (Some(0), Some(0)), "{text} {ended:?}");
 }
 
-/// Any number of ranks, any room, any length of messages: everything arrives, or all ranks that are concerned get errors. Part of the
-/// thorough checks: `host-tests/scripts/full-memory`.
+/// Any number of ranks, any room, any length of messages: everything arrives, or all ranks that are concerned get errors. Part of
+/// the thorough checks: `host-tests/scripts/full-memory`.
 #[test]
 #[ignore = "takes minutes; run by host-tests/scripts/full-memory"]
 fn p1_any_room_ends_in_delivery_or_in_errors() {

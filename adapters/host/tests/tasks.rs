@@ -243,6 +243,7 @@ fn futures_that_outlive_their_world_end_with_an_error() {
             Poll::Ready(())
         }));
         let mut own = world.irecv(world.rank(), 1, [0u8; 4]).unwrap();
+        world.barrier().unwrap(); // the other rank has polled its receive, too
         drop(world);
         pollster::block_on(receiving).unwrap_err();
         while !own.is_done() {
@@ -256,6 +257,7 @@ fn futures_that_outlive_their_world_end_with_an_error() {
             let (polled, is_polled) = channel();
             threads.spawn(move || waits(receiving, polled).unwrap_err());
             is_polled.recv().unwrap();
+            world.barrier().unwrap();
             drop(world);
         });
     });

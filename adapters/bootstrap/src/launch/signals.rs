@@ -13,8 +13,8 @@ use signal_hook::iterator::Signals;
 /// handled, even if they were ignored or blocked at start, as shells do with SIGINT for background processes. A user who
 /// interrupts a launcher wants to end the job.
 ///
-/// The launcher also ignores the signal for a file that becomes longer than its limit (`ulimit -f`). The write fails then, as it does
-/// on a full disk. Otherwise the launcher would end, and its ranks with it. Ranks have the signal as usual, see [`reset`].
+/// The launcher also ignores the signal for a file that becomes longer than its limit (`ulimit -f`). The write fails then, as it
+/// does on a full disk. Otherwise the launcher would end, and its ranks with it. Ranks have the signal as usual, see [`reset`].
 pub(super) fn watch(tell: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
     let passed = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
     let wanted = passed.into_iter().filter(|signal| *signal != SIGHUP || !ignored(SIGHUP)).chain([SIGCHLD]);

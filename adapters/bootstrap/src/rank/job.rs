@@ -336,8 +336,8 @@ impl Job {
         self.request(Kind::Abort, &payload, "abort")
     }
 
-    /// Has the launcher print a warning about this rank (at most 4096 bytes of it). It prints the first warning of a job only, since
-    /// many ranks may have the same reason to warn. Does not wait. Without a launcher the warning goes to standard error.
+    /// Has the launcher print a warning about this rank (at most 4096 bytes of it). It prints the first warning of a job only,
+    /// since many ranks may have the same reason to warn. Does not wait. Without a launcher the warning goes to standard error.
     ///
     /// # Errors
     /// [`Error::Lost`] if the launcher cannot be reached.

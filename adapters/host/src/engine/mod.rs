@@ -255,8 +255,8 @@ impl Engine {
         self.mtl.progress(self.clock.now())
     }
 
-    /// As [`poll`](Self::poll), for a caller that does not wait in the library, and comes again later. Looks for ended contexts, too,
-    /// if nothing came, and answers the launcher.
+    /// As [`poll`](Self::poll), for a caller that does not wait in the library, and comes again later. Looks for ended contexts,
+    /// too, if nothing came, and answers the launcher.
     pub fn poll_and_look(&mut self) -> u32 {
         let events = self.poll();
         let now = self.clock.now();
@@ -360,8 +360,8 @@ impl Engine {
         }
     }
 
-    /// Ends the registration of a dropped window's memory. The memory is freed as soon as nothing is arriving in it. `buffer`: the
-    /// owner of memory that is not the library's.
+    /// Ends the registration of a dropped window's memory. The memory is freed as soon as nothing is arriving in it. `buffer`:
+    /// the owner of memory that is not the library's.
     pub fn retire_window(&mut self, registration: Registration, memory: WindowMemory, buffer: Option<DetachedBuffer>) {
         self.rma_ops.retired.push(RetiredWindow { registration, _memory: memory, buffer });
         self.release_retired_windows();

@@ -78,6 +78,7 @@
 //! | long messages are slow within a host | the kernel forbids single copies | the same: the line of the rank says how long messages are copied |
 //! | nobody knows what to expect | | `towline perf` measures each transport beside the limit of this machine: see [measuring](super::measuring) |
 //! | more ranks than processors | waiting ranks sleep instead of polling, and are woken one after the other | `nproc`, `towline info` |
+//! | other programs run on the same processors | a rank that yields or sleeps waits for its turn. Ranks that are bound to a processor each suffer least | `top`; `towline run --bind-to core` |
 //! | a rank sends and then computes, over udp | the progress thread is off | [`progress_thread`](crate::World::progress_thread) |
 //!
 //! # Reports
