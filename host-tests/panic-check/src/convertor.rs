@@ -25,7 +25,14 @@ fn layouts() -> Result<(), LayoutError> {
     // Any possible layout: the optimiser must not know how this one was made.
     let layout = *any(&outer);
     keep((layout.on(any(&Opaque)).is_ok(), layout.accelerator().is_some()));
-    keep((layout.size(), layout.extent(), layout.bounds(), layout.is_one_run(), layout.overlap() as u8, layout.overlaps()));
+    keep((
+        layout.size(),
+        layout.extent(),
+        layout.bounds(),
+        layout.is_one_run(),
+        layout.overlap() as u8,
+        layout.overlaps(),
+    ));
     if let Err(misfit) = layout.fits(any(0), any(0)) {
         format(misfit);
     }

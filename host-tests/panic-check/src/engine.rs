@@ -177,7 +177,10 @@ fn communicators<R: Rails>(mtl: &mut Mtl<'_, R>, comm: &mut Comm) {
             mtl.unreceived().for_each(keep);
             mtl.one_sided_operations().for_each(keep);
         }
-        11 => mtl.del_comms(),
+        11 => {
+            keep(mtl.free_comms());
+            mtl.del_comms();
+        }
         3 => keep((mtl.failed(any(*comm), source()), mtl.broken(any(*comm)))),
         _ => mtl.acknowledge(any(*comm)),
     }
@@ -248,7 +251,8 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters())),
-        28 => keep((pml.detached(), pml.free_requests(), pml.peer_of(request))),
+        28 => keep((pml.detached(), pml.free_requests(), pml.peer_of(request), pml.is_over(request))),
+        30 => keep(pml.add_spare(Peer(any(0)), any(0), Endpoint(any(0)))),
         4 => {
             pml.purge(any(0));
             pml.refuse_unexpected(any(0)..any(0));
@@ -260,7 +264,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
             keep(pml.why_lost(Peer(any(0))));
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
-        28 => {
+        29 => {
             keep(pml.has_sent(Peer(any(0))));
             pml.operations().for_each(keep);
             pml.unreceived().for_each(|message| keep((message, message.is_internal())));

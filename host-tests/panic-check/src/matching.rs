@@ -48,7 +48,7 @@ fn selection() {
         _ => Err(any(Unreachable::Full)),
     }));
     for rail in rails.iter() {
-        keep((rail.for_messages(), rail.for_one_sided()));
+        keep((rail.for_messages(), rail.for_one_sided(), rail.for_spare()));
     }
     format(Report { peer: Peer(any(0)), rails: any(rails) });
 }
