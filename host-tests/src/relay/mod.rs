@@ -5,7 +5,8 @@
 //! faults, and not each single fault.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::random::Random;
 
@@ -24,6 +25,11 @@ pub struct Ports {
     pub links: u16,
 }
 
+/// The lowest port that is reserved.
+const LOWEST: u16 = 10_000;
+/// From how many ports are chosen.
+const RANGE: u16 = 22_000;
+
 impl Ports {
     /// The first port of a rank.
     pub fn of(self, rank: u32) -> u16 {
@@ -40,11 +46,16 @@ impl Ports {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.of(rank)))
     }
 
-    /// Finds free ports, and binds them with `bind`. They are below the range from which systems choose ports.
+    /// Finds free ports, and binds them with `bind`. They are below the range from which systems choose ports. Each call in a
+    /// process gets other ports, since those of an earlier call may be free until its ranks have started.
     fn reserve<T>(links: u16, count: u16, bind: impl Fn(SocketAddr) -> std::io::Result<T>) -> Option<(Self, Vec<T>)> {
-        let mut random = Random::new(u64::from(std::process::id()) << 32 | u64::from(clock_nanos()));
+        static FIRST: OnceLock<u64> = OnceLock::new();
+        static TAKEN: AtomicU64 = AtomicU64::new(0);
+        let seed = || u64::from(std::process::id()) << 32 | u64::from(clock_nanos());
+        let start = FIRST.get_or_init(|| Random::new(seed()).between(0, u64::from(RANGE)));
         (0..200).find_map(|_| {
-            let first = random.between(10_000, 32_000) as u16;
+            let taken = TAKEN.fetch_add(count.into(), Ordering::Relaxed);
+            let first = LOWEST + ((start + taken) % u64::from(RANGE - count)) as u16;
             let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let bound = (first..first + count).map(|port| bind(address(port))).collect::<Result<_, _>>().ok()?;
             Some((Self { first, links }, bound))
