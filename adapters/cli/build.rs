@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 fn main() {
     let folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rustc-env=TOWLINE_COMMIT={}", commit(&folder).as_deref().unwrap_or("unknown"));
+    println!("cargo::rustc-env=COMMIT_OF_TOWLINE={}", commit(&folder).as_deref().unwrap_or("unknown"));
 }
 
 /// The first digits of the commit from which this crate in `folder` is built.

@@ -7,7 +7,7 @@ use towline_core::wire;
 /// The version's number.
 pub const NUMBER: &str = env!("CARGO_PKG_VERSION");
 /// The first digits of the commit, or `unknown`. The build script finds it.
-pub const COMMIT: &str = env!("TOWLINE_COMMIT");
+pub const COMMIT: &str = env!("COMMIT_OF_TOWLINE");
 
 /// The features with which this program was built.
 pub fn features() -> Vec<&'static str> {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// arrive, which may be the reason why other ranks end.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
 /// Time for which a failure is held while its cause is not known.
-const CAUSE_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const CAUSE_LIMIT: Duration = Duration::from_secs(2);
 /// Number of ranks that are listed as consequences.
 const LISTED_MAX: usize = 8;
 
@@ -204,6 +204,11 @@ impl Failures {
             format!(", after operations with {} had failed", ranks(&lost))
         };
         format!("{}{text}{after}", failure.what)
+    }
+
+    /// Whether one of the failures beside the cause is of such a rank.
+    pub(super) fn lists_any(&self, which: impl Fn(u32) -> bool) -> bool {
+        self.others.iter().any(|failure| which(failure.rank))
     }
 
     /// A line about the failures beside the cause. `None` if there are none.

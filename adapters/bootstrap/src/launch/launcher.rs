@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM};
 
 use super::children::{Children, End, RankInput, Start};
 use super::cores::Cores;
-use super::failures::{Failure, Failures, Kind, RankState};
+use super::failures::{CAUSE_LIMIT, Failure, Failures, Kind, RankState};
 use super::input::{Feeder, Piece};
 use super::message::{self, Order, Report};
 use super::options::Launch;
@@ -146,6 +146,13 @@ impl Launcher {
                 None => {}
             }
             self.check_deadlines();
+        }
+        // The last messages of ranks say which failures are consequences.
+        let until = Instant::now() + CAUSE_LIMIT;
+        while self.failures.lists_any(|rank| self.state(rank).connected)
+            && let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now()))
+        {
+            self.handle(event);
         }
         if let Some(others) = self.failures.describe_others() {
             self.log.print(others);

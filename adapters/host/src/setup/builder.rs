@@ -341,10 +341,14 @@ impl<L: Threads> Builder<L> {
             let _ = job.lost_peer(rank); // perhaps it has failed already, and is the cause
         }
         let started = started?;
-        // A restarted process skips this fence if an earlier process of its rank took part in it.
-        if contexts > 1 && (job.incarnation() == 1 || job.fences() == 0) {
-            // No context may finish before all ranks know each other, since others may not have started yet.
-            job.fence(deadline)?;
+        // No context may leave before all ranks know each other, since others may not have started yet: what it has sent to them
+        // would be lost with it. A restarted process skips this fence if an earlier process of its rank took part in it.
+        if job.incarnation() == 1 || job.fences() == 0 {
+            match job.fence(deadline) {
+                // Operations with that rank report its end.
+                Err(towline_bootstrap::Error::PeerGone { .. }) if contexts == 1 => {}
+                outcome => outcome?,
+            }
         }
         let (incarnation, own) = (job.incarnation(), job.rank());
         let launcher = Arc::new(Launcher::new(job, first));
