@@ -12,7 +12,7 @@ pub const RANKS_MAX: u32 = 1 << 20;
 const OF_A_JOB: [&str; 6] =
     ["TOWLINE_RANK", "TOWLINE_SIZE", "TOWLINE_ROOT", "TOWLINE_JOB", "TOWLINE_KEY", "TOWLINE_LISTEN"];
 
-/// The names of all variables that [`Environment`] reads.
+/// The names of all variables that [`Environment`] reads. Inputs of the fuzz target number them in this order.
 pub const VARIABLES: [&str; 10] = [
     "TOWLINE_RANK",
     "TOWLINE_SIZE",

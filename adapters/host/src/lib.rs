@@ -50,6 +50,7 @@ mod collectives;
 mod context;
 mod engine;
 mod errors;
+mod forks;
 mod job;
 pub mod manual;
 mod operations;

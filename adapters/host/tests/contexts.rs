@@ -351,14 +351,15 @@ fn a_receive_from_an_unconnected_context_that_finished_fails() {
 fn a_receive_from_an_unconnected_process_that_finished_fails() {
     for transport in TRANSPORTS {
         jobs(2, |rank, job| {
-            // Rank 1 does not wait for the other.
+            // Rank 1 hardly waits for the other, which may finish in that time.
             let limit = if rank == 1 { 1 } else { 60_000 };
             let builder =
                 Builder::new().transports(transport).configure(|config| config.finish_timeout_ms = limit).job(job);
             each(builder.contexts(2).unwrap(), |context| {
                 let world = context.enter();
                 if rank == 1 {
-                    assert!(matches!(world.finish(), Err(SetupError::Finish { .. })));
+                    let ended = world.finish();
+                    assert!(matches!(ended, Ok(_) | Err(SetupError::Finish { .. })), "{transport}: {ended:?}");
                     return;
                 }
                 let all_contexts = world.all_contexts();

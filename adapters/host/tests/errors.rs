@@ -31,6 +31,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::NotReady { rank },
         Error::NoCommunicator { rank },
         Error::Finished,
+        Error::Forked { process: 1234 },
         Error::Layout(LayoutError::TooDeep),
         Error::OutOfBuffer(BoundsError::BeyondEnd(4)),
         Error::Overlap,
@@ -72,6 +73,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         SetupError::Contexts { rank, contexts: 2, other: 0, others: 1 },
         SetupError::TooManyContexts { ranks: 1 << 20, contexts: 2 },
         SetupError::AlreadyJoined { rank },
+        SetupError::Forked(Error::Forked { process: 1234 }),
         SetupError::CustomRail,
         SetupError::NotRejoined { ranks: vec![1, 2], waited_ms: 7 },
         SetupError::Unreachable { rank, report: "peer 3: none".into() },
@@ -84,6 +86,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         RejoinError::NotRestarted { rank, waited_ms: 7 },
         RejoinError::Unreachable { rank, report: "peer 3: none".into() },
         RejoinError::Contexts { rank },
+        RejoinError::Forked(Error::Forked { process: 1234 }),
     ];
     let launch = [
         LaunchError::NoRanks,

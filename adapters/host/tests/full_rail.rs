@@ -1,7 +1,8 @@
-//! A rail that has no room for a long time: a rank that waits for it does not keep a processor busy.
+//! A rail of the program that is slow: one that has no room for a long time, and one that takes long to add its peers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 
 use towline::{Builder, Error, Multiple, Rail};
 use towline_core::convertor::Span;
@@ -12,12 +13,16 @@ use towline_core::rail::{
 };
 use towline_core::time::{Duration, Instant};
 
+mod common;
+
 /// A rail that answers `Busy` for a while, like one that waits for a descriptor, and then gives up the peer.
 struct Full {
     attributes: Attributes,
     until: Option<Instant>,
     reported: bool,
     polls: Arc<AtomicU64>,
+    /// What happens while a peer is added.
+    adding: Option<Box<dyn FnMut() + Send>>,
 }
 
 const A_WHILE: Duration = Duration::from_millis(300);
@@ -42,7 +47,7 @@ impl Full {
             frames_kept: 1,
             one_sided: towline_core::rail::native::OneSided::NONE,
         };
-        Self { attributes, until: None, reported: false, polls: Arc::clone(polls) }
+        Self { attributes, until: None, reported: false, polls: Arc::clone(polls), adding: None }
     }
 }
 
@@ -56,6 +61,7 @@ impl Rail for Full {
     }
 
     fn add_peer(&mut self, _: Peer, _: &[u8]) -> Result<Endpoint, Unreachable> {
+        self.adding.iter_mut().for_each(|adding| adding());
         Ok(Endpoint(0))
     }
 
@@ -130,4 +136,30 @@ fn p11_a_progress_thread_does_not_poll_for_room_on_a_rail() {
     assert_eq!(sending.wait().unwrap_err().error, Error::PeerFailed { rank: 0 });
     let polls = polls.load(Ordering::Relaxed);
     assert!(polls < MANY, "{polls} polls");
+}
+
+/// What a rank sends before it leaves would be lost if another rank did not know it yet.
+#[test]
+fn no_rank_begins_before_all_ranks_know_each_other() {
+    let (begun, waits) = channel();
+    let waits: std::sync::Mutex<Option<Receiver<()>>> = std::sync::Mutex::new(Some(waits));
+    let knows = Arc::new(AtomicBool::new(false));
+    common::jobs(2, |rank, job| {
+        let mut rail = Full::new(&Arc::default());
+        if rank == 1 {
+            let (waits, knows) = (waits.lock().unwrap().take().unwrap(), Arc::clone(&knows));
+            rail.adding = Some(Box::new(move || {
+                // The other rank begins meanwhile if it can.
+                let _ = waits.recv_timeout(std::time::Duration::from_nanos(A_WHILE.as_nanos()));
+                knows.store(true, Ordering::SeqCst);
+            }));
+        }
+        // SAFETY: the rail transfers nothing.
+        let world = unsafe { Builder::new().transports("loopback").rail(rail) }.job(job).build().unwrap();
+        if rank == 0 {
+            let _ = begun.send(());
+            assert!(knows.load(Ordering::SeqCst), "rank 1 did not know rank 0 yet");
+        }
+        drop(world);
+    });
 }

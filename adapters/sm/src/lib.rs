@@ -16,6 +16,8 @@
 //!
 //! [`Rail`] implements [`towline_core::rail::Rail`]. It is used by one thread at a time, and may move between threads.
 //!
+//! A process may fork. The child does not get the shared memory, and must not use or drop a rail.
+//!
 //! # Source layout
 //! Types stand below, behaviour above. Nothing imports from `rail`, which holds the rail's state and its behaviour. Below it are
 //! `single_copy` and `rma` (access to a peer's memory), `segment` (files in shared memory), `ring` (frames in slots), `host`

@@ -5,6 +5,7 @@
 //! faults, and not each single fault.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -79,9 +80,21 @@ fn reserve_ports<T>(
     let taken = || std::io::Error::from(std::io::ErrorKind::AddrInUse);
     let (advertised, held) = Ports::reserve(links, count, bind).ok_or_else(taken)?;
     let both = |at| Ok((TcpListener::bind(at)?, UdpSocket::bind(at)?));
+    let probing = lock(&PROBING);
     let (real, free) = Ports::reserve(links, count, both).ok_or_else(taken)?;
     drop(free);
+    drop(probing);
     Ok((real, advertised, held))
+}
+
+/// Held while ports for ranks are probed, and while a process is started.
+static PROBING: Mutex<()> = Mutex::new(());
+
+/// Starts a process while no ports are being probed. A new process holds copies of all sockets until it runs its program. With a
+/// copy of a probing socket, it would keep the port from the rank that the port is for.
+pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _probing = lock(&PROBING);
+    command.spawn()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -12,6 +12,7 @@ mod launch;
 mod server;
 
 use self::input::{COMPONENT, Input, SIZE, key};
+use crate::environment::VARIABLES;
 use crate::protocol::channel::{Channel, Side};
 use crate::protocol::handshake::{ANSWER, OPENING};
 use crate::protocol::stream::Stream;
@@ -87,21 +88,9 @@ fn rank(data: &[u8]) {
 
 /// Reads an environment. Each line of the input is a variable's number and its value.
 fn environment(data: &[u8]) {
-    const NAMES: [&str; 10] = [
-        "TOWLINE_RANK",
-        "TOWLINE_SIZE",
-        "TOWLINE_ROOT",
-        "TOWLINE_JOB",
-        "TOWLINE_KEY",
-        "TOWLINE_LISTEN",
-        "TOWLINE_TRANSPORTS",
-        "TOWLINE_LINKS",
-        "TOWLINE_HOST",
-        "TOWLINE_LOCAL",
-    ];
     let text = String::from_utf8_lossy(data);
     let line = |name: &str| {
-        let number = NAMES.iter().position(|known| *known == name)?;
+        let number = VARIABLES.iter().position(|known| *known == name)?;
         let number = char::from_digit(number as u32, 10)?;
         text.lines().find_map(|line| line.strip_prefix(number)).map(str::to_string)
     };

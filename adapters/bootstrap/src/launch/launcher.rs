@@ -150,7 +150,8 @@ impl Launcher {
         // The last messages of ranks say which failures are consequences.
         let until = Instant::now() + CAUSE_LIMIT;
         while self.failures.lists_any(|rank| self.state(rank).connected)
-            && let Ok(event) = events.recv_timeout(until.saturating_duration_since(Instant::now()))
+            && let Some(left) = until.checked_duration_since(Instant::now())
+            && let Ok(event) = events.recv_timeout(left)
         {
             self.handle(event);
         }

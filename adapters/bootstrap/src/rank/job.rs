@@ -459,25 +459,6 @@ impl Job {
         self.ends.heard.pop_front()
     }
 
-    /// Waits until the launcher reports that `rank`, or a part of it, has ended, for example after an attempt to reach it
-    /// has failed. Returns `false` if there is no such report by the deadline, or the launcher is lost.
-    /// [`next_end`](Self::next_end) returns the end nevertheless.
-    pub fn wait_for_end(&mut self, rank: u32, deadline: Instant) -> bool {
-        loop {
-            // The answer to a question that was asked before may not have it.
-            if self.ask_for_ends().is_err() {
-                return false;
-            }
-            if self.has_ended(rank) || self.ends.heard.iter().any(|end| end.rank == rank) {
-                return true;
-            }
-            let timeout = |_: &Self| Error::Timeout { step: "end".into(), waited: Duration::ZERO };
-            if self.wait(deadline, timeout).is_err() {
-                return false;
-            }
-        }
-    }
-
     /// Handles messages that have arrived, without waiting. Returns the next rank that was restarted and has published
     /// again, with its new incarnation. The rank's earlier publications are removed by then.
     pub fn next_restart(&mut self) -> Option<(u32, u32)> {

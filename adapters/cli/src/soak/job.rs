@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use towline_host_tests::relay::{DatagramCounts, Datagrams, StreamCounts, Streams};
+use towline_host_tests::relay::{DatagramCounts, Datagrams, StreamCounts, Streams, spawn};
 
 use super::faults::{Fault, KINDS, Plan};
 use super::process_handle::Process;
@@ -161,7 +161,7 @@ impl Job {
             command.args(["--ports", &real.first.to_string(), &told.first.to_string()]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|why| format!("cannot start {}: {why}", me.display()))?;
+        let mut child = spawn(&mut command).map_err(|why| format!("cannot start {}: {why}", me.display()))?;
         let (sender, lines) = channel();
         if let Some(out) = child.stdout.take() {
             let mut said = BufReader::new(out).lines().map_while(Result::ok);

@@ -20,7 +20,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn barrier(&self) -> Result<(), Error> {
-        let mut outcome = Ok(());
+        let mut outcome = self.handle.context.check_process();
         for (round, dest, source) in self.rounds() {
             // Even after an error in this round, the next round must run, since other ranks wait for this rank in it. Each round
             // reports its own errors only: a barrier of ranks that are alive succeeds.

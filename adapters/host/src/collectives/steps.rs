@@ -51,7 +51,9 @@ pub(crate) struct Steps<'a, L: Threads> {
 
 impl<'a, L: Threads> Steps<'a, L> {
     pub fn new(comm: &'a Communicator<L>, tag: u32) -> Self {
-        Self { comm, tag, error: None, failed: None, compares_lengths: false }
+        // A rank that is alone has no step that could fail.
+        let error = comm.handle.context.check_process().err();
+        Self { comm, tag, error, failed: None, compares_lengths: false }
     }
 
     /// The rank of this process, and the number of ranks.

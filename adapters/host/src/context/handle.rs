@@ -114,6 +114,9 @@ impl<L: Sharing> CommHandle<L> {
     /// The error of an operation that failed.
     #[cold]
     pub fn failure(&self, engine: &Engine, failure: Failure) -> Error {
+        if let Err(forked) = self.context.check_process() {
+            return forked;
+        }
         let rank = |peer| self.rank_of(engine, peer);
         match failure {
             Failure::Truncated(status) => Error::Truncated {
@@ -138,6 +141,9 @@ impl<L: Sharing> CommHandle<L> {
     /// The error for a peer that was lost.
     #[cold]
     pub fn peer_lost(&self, engine: &Engine, peer: Peer) -> Error {
+        if let Err(forked) = self.context.check_process() {
+            return forked;
+        }
         let rank = self.rank_of(engine, peer);
         let restarted = engine.mtl.excluded(self.comm, towline_core::mtl::Source::Rank(rank)).is_some();
         match engine.mtl.why_lost(peer) {
@@ -175,6 +181,9 @@ impl<L: Sharing> CommHandle<L> {
     /// The error for an operation with rank `other` that the engine did not accept.
     #[cold]
     pub fn refusal(&self, engine: &Engine, refusal: Refusal, other: Option<u32>) -> Error {
+        if let Err(forked) = self.context.check_process() {
+            return forked;
+        }
         match (refusal, other) {
             (Refusal::Busy, _) => Error::Busy,
             (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => self.failed(engine, peer),

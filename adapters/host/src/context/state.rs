@@ -1,13 +1,16 @@
 //! The state of a context: one address in the job, its engine, and its connection to the launcher.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use towline_bootstrap::report::Report;
 use towline_core::btl::selection::{Candidate, Report as Choice};
 use towline_core::rail::Peer;
 
 use crate::engine::reporter::Reporting;
+use crate::errors::error::Error;
+use crate::forks::handlers::{Markable as _, Marked, mark_in_children};
+use crate::forks::owned::Owned;
 use crate::job::launcher::Launcher;
 use crate::settings::config::Config;
 use crate::threads::levels::Sharing;
@@ -17,7 +20,9 @@ use towline_settings::Setting;
 
 /// Shared by everything that belongs to a context.
 pub(crate) struct ContextState<L: Sharing> {
-    pub engine: L::Lock,
+    /// Has the engine marked in forked children, once the context was entered. Dropped before the engine.
+    pub marked: OnceLock<Marked>,
+    pub engine: Owned<L::Lock>,
     /// The address of this context, and those of all others.
     pub grid: Grid,
     pub launcher: Arc<Launcher>,
@@ -35,6 +40,29 @@ pub(crate) struct ContextState<L: Sharing> {
 }
 
 impl<L: Sharing> ContextState<L> {
+    /// Has the engine marked in children that are forked from now on.
+    ///
+    /// # Safety
+    /// The state stays where it is until it is dropped.
+    pub unsafe fn mark_in_children(&self) {
+        if self.is_copy() {
+            self.engine.mark_as_copy();
+        } else {
+            // SAFETY: the caller's promise. The result is dropped before the engine is.
+            let _ = self.marked.set(unsafe { mark_in_children::<L::Lock>(&raw const *self.engine) });
+        }
+    }
+
+    /// Whether this is a copy in a forked child.
+    pub fn is_copy(&self) -> bool {
+        !self.engine.owner().is_this()
+    }
+
+    /// The error of operations in a forked child.
+    pub fn check_process(&self) -> Result<(), Error> {
+        if self.is_copy() { Err(Error::Forked { process: self.engine.owner().id }) } else { Ok(()) }
+    }
+
     /// Wakes the tasks and frees the buffers of completed requests. Runs code of users.
     #[inline]
     pub fn run_callbacks(&self) {
@@ -72,6 +100,9 @@ impl<L: Sharing> ContextState<L> {
 
     /// Lines of text for users: the working rails, and the rails by which each address is reached.
     pub fn transport_report(&self) -> Vec<String> {
+        if let Err(forked) = self.check_process() {
+            return vec![forked.to_string()];
+        }
         let engine = self.engine.lock();
         let line = |(number, rails): (usize, &Vec<Candidate>)| {
             let choice = Choice { peer: Peer(number as u32), rails };

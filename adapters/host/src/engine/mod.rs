@@ -2,6 +2,7 @@
 //! requests. The modules below contain these parts and do not know the engine.
 
 pub(crate) mod loopback_hub;
+pub(crate) mod of_child;
 pub(crate) mod pending;
 pub(crate) mod rank_table;
 pub(crate) mod reporter;
@@ -14,7 +15,7 @@ pub(crate) mod waits;
 
 use std::task::Waker;
 
-use towline_bootstrap::report::Unmatched;
+use towline_bootstrap::report::{ALL_CONTEXTS, Unmatched};
 use towline_core::error::Blame;
 use towline_core::mtl::{Comm, CommError, Failure, Group, Mtl, Request};
 use towline_core::pml::Rails as _;
@@ -73,6 +74,8 @@ pub(crate) struct Engine {
     pub next_context_id: u32,
     /// Communicators that are being made, for which a place is kept.
     pub reserved_comms: u32,
+    /// It is the engine of a forked child, and refuses everything.
+    pub is_of_child: bool,
     pub _loopback_hub: LoopbackHub,
     pub _memory: Mapping,
 }
@@ -84,6 +87,41 @@ const BUSY_TURNS_PER_LOOK: u32 = 4096;
 const LAST_MESSAGES: Duration = Duration::from_millis(1000);
 
 impl Engine {
+    /// An engine of these parts, without an operation and without a connection to a launcher. `memory` is that of the other parts.
+    pub fn new(
+        mtl: Mtl<'static, RailSet>,
+        idle_policy: IdlePolicy,
+        wait_set: WaitSet,
+        loopback_hub: LoopbackHub,
+        memory: Mapping,
+    ) -> Self {
+        Self {
+            mtl,
+            pending: PendingTable::default(),
+            tasks: Tasks::default(),
+            rma_ops: RmaOps::default(),
+            scope_lists: ScopeLists::new(0),
+            rank_tables: Vec::new(),
+            clock: Clock::new(),
+            idle_policy,
+            wait_set,
+            needs_flush: false,
+            awaited_requests: 0,
+            ended_contexts: None,
+            reporter: None,
+            waits: Waits::default(),
+            dropped_messages: Unmatched::default(),
+            end_of_world: None,
+            busy_turns: 0,
+            losses_seen: 0,
+            next_context_id: ALL_CONTEXTS + 1,
+            reserved_comms: 0,
+            is_of_child: false,
+            _loopback_hub: loopback_hub,
+            _memory: memory,
+        }
+    }
+
     /// Adds a communicator of these peers, in which this context is rank `rank`. A lasting communicator also includes the new
     /// process of a rank that is restarted.
     pub fn add_table_comm(
@@ -363,6 +401,10 @@ impl Engine {
     /// Ends the registration of a dropped window's memory. The memory is freed as soon as nothing is arriving in it. `buffer`:
     /// the owner of memory that is not the library's.
     pub fn retire_window(&mut self, registration: Registration, memory: WindowMemory, buffer: Option<DetachedBuffer>) {
+        if self.is_of_child {
+            // The mapping may not exist in the child, and other memory may have its address.
+            return std::mem::forget((memory, buffer));
+        }
         self.rma_ops.retired.push(RetiredWindow { registration, _memory: memory, buffer });
         self.release_retired_windows();
     }

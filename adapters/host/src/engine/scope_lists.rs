@@ -52,7 +52,8 @@ impl ScopeLists {
     /// The request at `place` in a list, and the place after it.
     pub fn at(&self, place: u32) -> Option<(Request, u32)> {
         let slot = place.checked_sub(1)? as usize;
-        Some((Request::from_bits(self.bits[slot]), self.links[slot][1]))
+        // A forked child has a place of its parent's list, and no tables.
+        Some((Request::from_bits(*self.bits.get(slot)?), self.links[slot][1]))
     }
 }
 

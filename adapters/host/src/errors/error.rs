@@ -96,6 +96,11 @@ pub enum Error {
     },
     /// The world was finished, or the operation belongs to another world.
     Finished,
+    /// This process was forked from the one to which the world belongs: see [`World`](crate::World#forks).
+    Forked {
+        /// The system's number of the process to which the world belongs.
+        process: u32,
+    },
     /// A layout cannot be built.
     Layout(LayoutError),
     /// A layout reaches beyond its buffer.
@@ -284,6 +289,11 @@ impl fmt::Display for Error {
             ),
             Self::Finished => f.write_str(
                 "the world was finished, or the operation belongs to another world: operations need the world that made them",
+            ),
+            Self::Forked { process } => write!(
+                f,
+                "this process was forked from process {process}, and only that one can use its world: run another program in the \
+                 child (exec), or end the child"
             ),
             Self::Layout(why) => why.fmt(f),
             Self::OutOfBuffer(why) => why.fmt(f),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use towline_core::error::Blame;
 
+use crate::errors::error::Error;
+
 /// A restarted rank was not accepted: the error of [`World::rejoin`](crate::World::rejoin).
 ///
 /// ```
@@ -39,6 +41,8 @@ pub enum RejoinError {
         /// The verdict on each transport.
         report: String,
     },
+    /// This process was forked from the one to which the world belongs.
+    Forked(Error),
     /// The new process was built with another number of contexts.
     Contexts {
         /// Which rank.
@@ -50,7 +54,7 @@ impl RejoinError {
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::NoSuchRank { .. } => Blame::Caller,
+            Self::NoSuchRank { .. } | Self::Forked(_) => Blame::Caller,
             _ => Blame::Peer,
         }
     }
@@ -59,6 +63,7 @@ impl RejoinError {
 impl fmt::Display for RejoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Forked(why) => why.fmt(f),
             Self::NoSuchRank { rank, size } => {
                 write!(f, "there is no rank {rank}: the world has {size} (numbered from 0)")
             }

@@ -11,6 +11,8 @@ use towline_core::pml::{self, TooFew};
 use towline_net::advice;
 use towline_settings::InvalidSetting;
 
+use crate::errors::error::Error;
+
 /// The largest number of contexts in a job, all ranks together.
 pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 
@@ -65,6 +67,8 @@ pub enum SetupError {
         /// The rank.
         rank: u32,
     },
+    /// This process was forked from a rank, which has a world of its own: see [`World`](crate::World#forks).
+    Forked(Error),
     /// A rail of the program's own serves one context, but the program asked for several contexts or threads.
     CustomRail,
     /// This rank was restarted, and other ranks have not accepted it: see [`World::rejoin`](crate::World::rejoin).
@@ -115,6 +119,7 @@ impl fmt::Display for SetupError {
         match self {
             Self::Bootstrap(why) => why.fmt(f),
             Self::Setting(why) => why.fmt(f),
+            Self::Forked(why) => why.fmt(f),
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
             Self::Warning(warning) => write!(f, "{warning} (an error, since TOWLINE_STRICT is set)"),
             Self::Card { rank, why } => {

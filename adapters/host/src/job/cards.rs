@@ -1,7 +1,5 @@
 //! The publications of a rank at its start: its number of contexts, its limits, and the cards of its rails.
 
-use std::time::{Duration, Instant};
-
 use towline_bootstrap::{Error, Job};
 use towline_core::btl::selection::{Candidate, Report, Verdict, select};
 use towline_core::modex::{Component, Version};
@@ -20,9 +18,6 @@ const CONTEXTS: &str = "contexts";
 /// The component under which a rank publishes which restarted ranks it has accepted: rank and incarnation of each. Ranks of other
 /// versions know it by this name.
 const REJOINED: &str = "taken back";
-
-/// How long to wait for the launcher's report that a rank has ended, if no rail reaches it.
-const END_WAIT: Duration = Duration::from_secs(2);
 
 pub(crate) fn component(name: &str) -> Component<'_> {
     let version = Version::new(1, 0, 0);
@@ -116,27 +111,22 @@ pub(crate) fn engine_limits(job: &Job, rank: u32) -> Result<&[u8], SetupError> {
 }
 
 /// Chooses a context's rails for each address, in the order of their numbers. Candidates are in the order of the rails, loopback
-/// last. Other ranks may have ended already: no rail reaches these, and that is no error.
-pub(crate) fn choose(job: &mut Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
+/// last. No rank leaves its job before all have chosen, so an address that no rail reaches is an error. Only a restarted process may
+/// find that other ranks have ended.
+pub(crate) fn choose(job: &Job, grid: Grid, rails: &mut [AnyRail]) -> Result<Vec<Vec<Candidate>>, SetupError> {
     let names = names(rails);
     let mut choices = Vec::with_capacity(grid.total() as usize);
     for number in 0..grid.total() {
         let candidates = choose_one(job, grid, number, &names, rails);
         let reached = candidates.iter().any(|candidate| candidate.for_messages().is_some());
         let rank = grid.address(number).rank;
-        if !reached && !has_ended(job, grid, rank) {
+        if !reached && (rank == grid.own.rank || job.incarnation() == 1) {
             let report = Report { peer: Peer(number), rails: &candidates }.to_string();
             return Err(SetupError::Unreachable { rank, report });
         }
         choices.push(candidates);
     }
     Ok(choices)
-}
-
-/// Whether a rank that no rail reaches has ended. A rank that leaves its job early tells the launcher before it removes what others
-/// need to reach it.
-fn has_ended(job: &mut Job, grid: Grid, rank: u32) -> bool {
-    rank != grid.own.rank && (job.incarnation() > 1 || job.wait_for_end(rank, Instant::now() + END_WAIT))
 }
 
 /// Chooses a context's rails for one address, by the cards that the rank of that address has published under the rails' names.

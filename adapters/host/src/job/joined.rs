@@ -5,25 +5,30 @@ use std::time::Instant;
 
 use towline_bootstrap::{Environment, Job};
 
+use crate::errors::error::Error;
 use crate::errors::setup::SetupError;
+use crate::forks::owned::Process;
 
 /// Joins the job that the environment describes. A process is one rank of a job that a launcher started. A job of its own, without
 /// a launcher, may be made any number of times.
 ///
 /// # Errors
-/// [`SetupError::AlreadyJoined`], and those of [`Job::join`].
+/// [`SetupError::AlreadyJoined`], [`SetupError::Forked`] in a child of the process that has joined, and those of [`Job::join`].
 pub(crate) fn join(environment: Environment, deadline: Instant) -> Result<Job, SetupError> {
-    /// Job and rank, and the process: a child that was forked is another one.
-    static JOINED: Mutex<Vec<(u64, u32, u32)>> = Mutex::new(Vec::new());
+    /// Job and rank, and the process.
+    static JOINED: Mutex<Vec<(u64, u32, Process)>> = Mutex::new(Vec::new());
     let (rank, has_launcher) = (environment.rank, !environment.root.is_empty());
-    let this = (environment.job, rank, std::process::id());
+    let this = (environment.job, rank);
     let mut joined = JOINED.lock().unwrap_or_else(PoisonError::into_inner);
-    if has_launcher && joined.contains(&this) {
-        return Err(SetupError::AlreadyJoined { rank });
+    let before = joined.iter().find(|(job, rank, _)| has_launcher && (*job, *rank) == this);
+    match before.map(|(_, _, process)| *process) {
+        None => {}
+        Some(process) if process.is_this() => return Err(SetupError::AlreadyJoined { rank }),
+        Some(process) => return Err(SetupError::Forked(Error::Forked { process: process.id })),
     }
     let job = Job::join(environment, deadline)?;
     if has_launcher {
-        joined.push(this);
+        joined.push((this.0, this.1, Process::this()));
     }
     Ok(job)
 }

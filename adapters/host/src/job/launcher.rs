@@ -16,6 +16,8 @@ const QUESTION_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The connection to the launcher, behind a lock. For the launcher a rank is done when all contexts of its process are.
 pub(crate) struct Launcher {
+    /// The incarnation of this process.
+    pub incarnation: u32,
     state: Mutex<LauncherState>,
     lost_peers: Mutex<LostPeers>,
 }
@@ -64,6 +66,7 @@ pub(crate) struct EndedContext {
 impl Launcher {
     /// For the contexts of a process. `grid` may be that of any of them.
     pub fn new(job: Job, grid: Grid) -> Self {
+        let incarnation = job.incarnation();
         let state = Mutex::new(LauncherState {
             job,
             grid,
@@ -75,7 +78,7 @@ impl Launcher {
             ask_at: Instant::now(),
             warned: false,
         });
-        Self { state, lost_peers: Mutex::default() }
+        Self { incarnation, state, lost_peers: Mutex::default() }
     }
 
     /// Records that a context finished normally. The last context of the process reports to the launcher that this rank is done.
@@ -162,11 +165,6 @@ impl Launcher {
         {
             log::warn!("{own} is lost, and the launcher cannot be told, so other ranks may wait for it: {why}");
         }
-    }
-
-    /// The incarnation of this process.
-    pub fn incarnation(&self) -> u32 {
-        self.lock().job.incarnation()
     }
 
     /// Ranks that were restarted since this process came up, with their incarnations, as far as the launcher has said so.

@@ -60,6 +60,20 @@
 //!
 //! These are the tests of `adapters/cli/tests/ends.rs`.
 //!
+//! # A process forks
+//!
+//! A world belongs to the process that made it. In a child that was forked, all its operations end with
+//! [`Forked`](crate::Error::Forked), and dropping it does nothing: see [`World`](crate::World#forks).
+//!
+//! | case | what happens |
+//! |---|---|
+//! | a child uses the world, drops it, or panics with it; sm, tcp, udp, with one thread, several, and a progress thread | Each call ends with `Forked`. The parent and the other ranks notice nothing, also while messages are on the way |
+//! | a child runs another program, at once or after a fork | it does not get descriptors or shared memory of the world |
+//! | a rank is killed while a child of it goes on | the other ranks learn from the launcher that the rank has ended, since the child keeps its connections open |
+//! | a child calls [`init`](crate::init) | it ends with `Forked` if its parent is a rank of a launcher's job; a launcher starts each rank itself |
+//!
+//! These are the tests of `adapters/cli/tests/forks.rs`.
+//!
 //! # A process is restarted
 //!
 //! `towline run --restart N` restarts a rank that was killed or failed. The other ranks accept its new process with

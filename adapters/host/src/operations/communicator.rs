@@ -94,6 +94,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn address_of(&self, rank: u32) -> Result<Address, Error> {
+        self.handle.context.check_process()?;
         self.handle.address(rank).ok_or(Error::NoSuchRank { rank, size: self.handle.size })
     }
 
@@ -102,6 +103,7 @@ impl<L: Threads> Communicator<L> {
     /// # Errors
     /// [`Error::NoSuchAddress`] if this communicator does not include the address.
     pub fn rank_of(&self, address: impl Into<Address>) -> Result<u32, Error> {
+        self.handle.context.check_process()?;
         let address = address.into();
         self.handle.rank_at(address).ok_or(Error::NoSuchAddress(address))
     }

@@ -88,7 +88,7 @@ impl<'c, L: Threads> Message<'c, L> {
 
 impl<L: Threads> Drop for Message<'_, L> {
     fn drop(&mut self) {
-        let Some(message) = self.message.take() else { return };
+        let Some(message) = self.message.take().filter(|_| !self.handle.context.is_copy()) else { return };
         let mut engine = self.handle.context.engine.lock();
         // SAFETY: an empty span stands for no memory.
         match unsafe { engine.mtl.imrecv(message, Span::EMPTY) } {

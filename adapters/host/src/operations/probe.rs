@@ -114,6 +114,7 @@ impl<L: Threads> Communicator<L> {
 
     /// Checks the arguments of a probe.
     fn check_probe(&self, source: Source, tag: Tag) -> Result<(), Error> {
+        self.handle.context.check_process()?;
         tag.reserved().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
         match source.rank() {
             Some(rank) if rank >= self.handle.size => Err(Error::NoSuchRank { rank, size: self.handle.size }),

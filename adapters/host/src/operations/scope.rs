@@ -85,7 +85,8 @@ impl<L: Threads> Communicator<L> {
         list.handle.context.run_callbacks();
         let value = result?;
         match list.failed.take() {
-            None => Ok(value),
+            // In a forked child, the operations that the parent began have no outcome.
+            None => list.handle.context.check_process().map(|()| value).map_err(E::from),
             Some(error) => Err(error.into()),
         }
     }

@@ -1,10 +1,9 @@
 //! Brings up one context: chooses its rails, starts its engine, and makes its state.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use towline_bootstrap::Job;
-use towline_bootstrap::report::Unmatched;
 use towline_core::btl::selection::{Candidate, Verdict};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
@@ -14,13 +13,10 @@ use crate::context::handle::{ALL_CONTEXTS_ID, WORLD_ID};
 use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
-use crate::engine::pending::PendingTable;
 use crate::engine::reporter::Reporter;
-use crate::engine::rma_ops::RmaOps;
 use crate::engine::scope_lists::ScopeLists;
-use crate::engine::tasks::Tasks;
-use crate::engine::waits::Waits;
 use crate::errors::setup::SetupError;
+use crate::forks::owned::Owned;
 use crate::job::cards;
 use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
@@ -34,7 +30,6 @@ use crate::transports::memory::Mapping;
 use crate::transports::open::OpenedRails;
 use crate::transports::rails::{AnyRail, RailSet};
 use crate::values::address::Grid;
-use crate::waiting::clock::Clock;
 use crate::waiting::idle::IdlePolicy;
 use crate::waiting::wait_set::WaitSet;
 use towline_settings::Setting;
@@ -160,30 +155,10 @@ impl StartedContext {
         let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet::new(rails, used))?;
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         add_peers(&mut mtl, job, grid, &choices, &opened_index)?;
-        let mut engine = Engine {
-            mtl,
-            pending: PendingTable::default(),
-            tasks: Tasks::default(),
-            rma_ops: RmaOps::default(),
-            scope_lists: ScopeLists::new(limits.requests),
-            awaited_requests: 0,
-            rank_tables: Vec::new(),
-            clock: Clock::new(),
-            idle_policy: IdlePolicy::new(config, processors::are_shared(job, grid)),
-            wait_set,
-            needs_flush,
-            ended_contexts: None,
-            reporter: None,
-            waits: Waits::default(),
-            dropped_messages: Unmatched::default(),
-            end_of_world: None,
-            busy_turns: 0,
-            losses_seen: 0,
-            next_context_id: ALL_CONTEXTS_ID + 1,
-            reserved_comms: 0,
-            _loopback_hub: hub,
-            _memory: memory,
-        };
+        let idle_policy = IdlePolicy::new(config, processors::are_shared(job, grid));
+        let scope_lists = ScopeLists::new(limits.requests);
+        let engine = Engine::new(mtl, idle_policy, wait_set, hub, memory);
+        let mut engine = Engine { scope_lists, needs_flush, ..engine };
         let (world, all_contexts) = add_communicators(&mut engine, grid)?;
         let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
         Ok(Self {
@@ -215,7 +190,8 @@ impl StartedContext {
         let engine =
             engine.map_err(|why| SetupError::System("make a wait handle or start the progress thread", why))?;
         let state = Box::new(ContextState {
-            engine,
+            marked: OnceLock::new(),
+            engine: Owned::new(engine),
             grid: self.grid,
             launcher: Arc::clone(launcher),
             config: config.clone(),

@@ -8,6 +8,7 @@ use towline_bootstrap::{Environment, Job};
 use towline_core::rail::FullRail;
 
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
+use crate::forks::handlers;
 use crate::job::launcher::Launcher;
 use crate::job::warnings::{self, Warning};
 use crate::job::{cards, joined, processors};
@@ -295,6 +296,7 @@ impl<L: Threads> Builder<L> {
     }
 
     fn set_up(self, contexts: u32) -> Result<Vec<PreparedContext<L>>, SetupError> {
+        handlers::install().map_err(|why| SetupError::System("install the handlers of forks", why))?;
         let (config, settings) = self.config.in_force(process_environment)?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         let policy = ProgressThreadPolicy::new(&config, bound)?;

@@ -56,6 +56,8 @@ impl<L: Threads> PreparedContext<L> {
     pub fn enter(self) -> World<L> {
         let grid = self.state.grid;
         let state = L::Ref::from(self.state);
+        // SAFETY: what is behind the reference stays there until it is dropped.
+        unsafe { state.mark_in_children() };
         let communicator =
             |comm, rank, size, rank_map, id| Communicator::new(L::Ref::clone(&state), comm, rank, size, rank_map, id);
         let all = communicator(self.world, grid.own.rank, grid.ranks, RankMap::Peers, WORLD_ID);
@@ -109,7 +111,7 @@ impl<L: Threads> std::fmt::Debug for Context<L> {
 
 impl<L: Threads> Drop for Context<L> {
     fn drop(&mut self) {
-        let Some(prepared) = self.prepared.take() else { return };
+        let Some(prepared) = self.prepared.take().filter(|prepared| !prepared.state.is_copy()) else { return };
         // As with a world, a panicking thread does not report a normal end, so the launcher ends the job.
         if std::thread::panicking() {
             prepared.state.launcher.report_lost(self.address);

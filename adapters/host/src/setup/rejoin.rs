@@ -23,6 +23,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 impl<L: Sharing> ContextState<L> {
     /// Restarted ranks that this context has not accepted yet.
     pub fn restarted(&self) -> Vec<u32> {
+        if self.is_copy() {
+            return Vec::new();
+        }
         let restarted = self.launcher.restarted();
         if restarted.is_empty() {
             return Vec::new();
@@ -34,6 +37,7 @@ impl<L: Sharing> ContextState<L> {
 
     /// Waits until a rank was restarted, and accepts its new process.
     pub fn rejoin(&self, rank: u32, timeout: Duration) -> Result<u32, RejoinError> {
+        self.check_process().map_err(RejoinError::Forked)?;
         if rank >= self.grid.ranks {
             return Err(RejoinError::NoSuchRank { rank, size: self.grid.ranks });
         }

@@ -40,6 +40,15 @@ use towline_settings::Setting;
 /// is a failure. Where a rank has several contexts, each waits for the contexts of its index, and the last one tells the launcher.
 /// If rank 0 runs the job's server itself, because there is no launcher, its drop also waits until the other ranks have ended.
 ///
+/// # Forks
+///
+/// A world belongs to the process that made it. A child that was forked has a copy that refuses all operations, with
+/// [`Error::Forked`](crate::Error::Forked). To drop the copy, to panic, or to end the child does not disturb the parent or other
+/// ranks. The same holds for all other objects of the world. The child should not go on for long without running another program
+/// (`exec`), since it keeps the parent's connections open: if the parent is killed meanwhile, other ranks learn of that from the
+/// launcher only. [`Command`](std::process::Command), `posix_spawn` and `exec` have no such limits. The C library's `fork` is
+/// noticed; a bare `clone` or `fork` system call is not. A child of a rank cannot join the job with [`init`](crate::init).
+///
 /// ```
 /// let world = towline::init()?;
 /// println!("rank {} of {}, by {:?}", world.rank(), world.size(), world.rails());
@@ -148,7 +157,7 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn incarnation(&self) -> u32 {
-        self.context().launcher.incarnation()
+        self.context().launcher.incarnation
     }
 
     /// Waits, for at most `timeout`, until a rank was restarted; then accepts its new process, and returns its incarnation.
@@ -260,6 +269,7 @@ impl<L: Threads> World<L> {
     /// If the I/O of the runtime is disabled: see `enable_io` of its builder.
     #[cfg(feature = "tokio")]
     pub fn attach_tokio(&self) -> std::io::Result<()> {
+        self.context().check_process().map_err(std::io::Error::other)?;
         self.context().engine.lock().attach_tokio()
     }
 
@@ -289,6 +299,11 @@ impl<L: Threads> World<L> {
     /// As [`finish`](Self::finish). `report` gets an error before the launcher learns that this rank is done.
     pub(crate) fn end(&self, report: impl FnOnce(&SetupError)) -> Result<(), SetupError> {
         let context = self.context();
+        if let Err(forked) = context.check_process() {
+            let forked = SetupError::Forked(forked);
+            report(&forked);
+            return Err(forked);
+        }
         if context.finished.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -305,7 +320,8 @@ impl<L: Threads> World<L> {
     /// Ends the world because its program has failed: as a drop, but other ranks take the end for a failure.
     pub(crate) fn fail(&self) {
         let context = self.context();
-        if !context.finished.swap(true, Ordering::SeqCst)
+        if !context.is_copy()
+            && !context.finished.swap(true, Ordering::SeqCst)
             && let Err(why) = context.leave(true)
         {
             log::warn!("rank {} did not leave normally: {why}", self.all.rank());
@@ -314,7 +330,9 @@ impl<L: Threads> World<L> {
 
     /// Tells the launcher that the program of this rank fails, with the text of its error or panic.
     pub(crate) fn report_failing(&self, panic: bool, text: &str) {
-        self.context().launcher.report_failing(panic, text);
+        if !self.context().is_copy() {
+            self.context().launcher.report_failing(panic, text);
+        }
     }
 
     /// Asks the launcher to end all ranks with exit status `code` and to print `message`; then exits. A `code` of 0 counts as 1.
@@ -325,8 +343,8 @@ impl<L: Threads> World<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn abort(&self, code: i32, message: &str) -> ! {
-        let asked = self.context().launcher.abort(code, message);
-        if asked.is_err() || self.all.size() == 1 {
+        let told = !self.context().is_copy() && self.context().launcher.abort(code, message).is_ok();
+        if !told || self.all.size() == 1 {
             eprintln!("towline: {message}");
         }
         std::process::exit(if code == 0 { 1 } else { code })
@@ -436,6 +454,9 @@ impl<L: Threads> World<L> {
 impl<L: Threads> Drop for World<L> {
     fn drop(&mut self) {
         let context = self.context();
+        if context.is_copy() {
+            return;
+        }
         // No normal end is reported for a panicking thread, so the launcher ends the other ranks, which would wait for this one.
         if std::thread::panicking() {
             return context.launcher.report_lost(self.address());

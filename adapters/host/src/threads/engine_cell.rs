@@ -1,27 +1,32 @@
-//! The cell of an engine that one thread uses: a `RefCell` that also knows whether tasks wait.
+//! The cell of an engine that one thread uses: a `RefCell` that also knows whether tasks wait, and whether it is a copy in a child.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, OnceCell, UnsafeCell};
 
 use crate::engine::Engine;
+use crate::forks::handlers::Markable;
 
 /// An engine that is used by one thread, through one guard at a time.
 pub(crate) struct EngineCell {
     engine: UnsafeCell<Engine>,
     state: Cell<State>,
+    /// In a forked child, the cell that it uses instead.
+    of_child: OnceCell<Box<EngineCell>>,
 }
 
 /// Whether the engine is in use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum State {
     Free,
     /// Free, and tasks of other executors wait, so whoever uses the engine must hand over to the reactor afterwards.
     FreeWithTasks,
     InUse,
+    /// A copy in a forked child: it is never used.
+    OfParent,
 }
 
 impl EngineCell {
     pub const fn new(engine: Engine) -> Self {
-        Self { engine: UnsafeCell::new(engine), state: Cell::new(State::Free) }
+        Self { engine: UnsafeCell::new(engine), state: Cell::new(State::Free), of_child: OnceCell::new() }
     }
 
     /// The address of the engine, for the owner of the cell.
@@ -40,6 +45,16 @@ impl EngineCell {
         Some(InUse(self))
     }
 
+    /// This cell, or in a forked child the one that it uses instead.
+    #[cold]
+    pub fn current(&self) -> &Self {
+        let mut cell = self;
+        while cell.state.get() == State::OfParent {
+            cell = cell.of_child.get_or_init(|| Box::new(Self::new(Engine::of_child())));
+        }
+        cell
+    }
+
     /// Takes the engine while tasks wait.
     ///
     /// # Panics
@@ -48,7 +63,7 @@ impl EngineCell {
     #[inline(never)]
     pub fn take_from_tasks(&self) -> InUseWithTasks<'_> {
         let former = self.state.replace(State::InUse);
-        assert!(former == State::FreeWithTasks, "the engine is used by a function that calls code of users");
+        assert!(former == State::FreeWithTasks, "{IN_USE}");
         // SAFETY: the engine was free.
         unsafe { &*self.engine.get() }.tasks.disarm();
         InUseWithTasks { cell: self, returns_soon: false }
@@ -60,12 +75,36 @@ impl EngineCell {
     /// If it is in use.
     #[inline]
     pub fn peek<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
-        let former = self.state.replace(State::InUse);
-        assert!(former != State::InUse, "the engine is used by a function that calls code of users");
+        let former = self.state.get();
+        if former >= State::InUse {
+            return self.peek_in_child(look);
+        }
+        self.state.set(State::InUse);
         // SAFETY: the engine was free, and is marked as in use.
         let value = look(unsafe { &mut *self.engine.get() });
         self.state.set(former);
         value
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn peek_in_child<T>(&self, look: impl FnOnce(&mut Engine) -> T) -> T {
+        let cell = self.current();
+        assert!(cell.state.get() < State::InUse, "{IN_USE}");
+        cell.peek(look)
+    }
+}
+
+/// The text of a panic.
+const IN_USE: &str = "the engine is used by a function that calls code of users";
+
+impl Markable for EngineCell {
+    fn mark_as_copy(&self) {
+        let mut cell = self;
+        while let Some(child) = cell.of_child.get() {
+            cell = child;
+        }
+        cell.state.set(State::OfParent);
     }
 }
 

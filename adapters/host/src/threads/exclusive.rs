@@ -9,6 +9,7 @@ use towline_core::time::Instant;
 
 use crate::engine::Engine;
 use crate::engine::pending::FormerEntry;
+use crate::forks::handlers::Markable;
 use crate::threads::engine_cell::{EngineCell, InUse, InUseWithTasks};
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::threads::shared::Shared;
@@ -39,13 +40,10 @@ impl EngineLock for Exclusive {
     #[inline]
     fn lock(&self) -> ExclusiveGuard<'_> {
         match self {
-            Self::Cell(cell) => {
-                let owner = match cell.take() {
-                    Some(owner) => Owner::Cell(owner),
-                    None => Owner::WithTasks(Some(cell.take_from_tasks())),
-                };
-                ExclusiveGuard { engine: cell.engine(), owner }
-            }
+            Self::Cell(cell) => match cell.take() {
+                Some(owner) => ExclusiveGuard { engine: cell.engine(), owner: Owner::Cell(owner) },
+                None => take_otherwise(cell),
+            },
             Self::Locked(shared) => lock_shared(shared),
         }
     }
@@ -72,6 +70,27 @@ impl EngineLock for Exclusive {
     fn end_progress_thread(&self) {
         if let Self::Locked(shared) = self {
             shared.end_progress_thread();
+        }
+    }
+}
+
+/// Takes an engine for which tasks wait, or that of a forked child.
+#[cold]
+#[inline(never)]
+fn take_otherwise(cell: &EngineCell) -> ExclusiveGuard<'_> {
+    let cell = cell.current();
+    let owner = match cell.take() {
+        Some(owner) => Owner::Cell(owner),
+        None => Owner::WithTasks(Some(cell.take_from_tasks())),
+    };
+    ExclusiveGuard { engine: cell.engine(), owner }
+}
+
+impl Markable for Exclusive {
+    fn mark_as_copy(&self) {
+        match self {
+            Self::Cell(cell) => cell.mark_as_copy(),
+            Self::Locked(shared) => shared.mark_as_copy(),
         }
     }
 }
@@ -105,7 +124,7 @@ struct LockedOwner<'a>(Option<SharedGuard<'a>>);
 #[inline(never)]
 fn lock_shared(shared: &Shared) -> ExclusiveGuard<'_> {
     let guard = shared.lock();
-    ExclusiveGuard { engine: shared.engine(), owner: Owner::Locked(LockedOwner(Some(guard))) }
+    ExclusiveGuard { engine: guard.engine(), owner: Owner::Locked(LockedOwner(Some(guard))) }
 }
 
 impl<'a> LockedOwner<'a> {

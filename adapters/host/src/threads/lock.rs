@@ -9,11 +9,12 @@ use towline_core::time::Instant;
 use crate::engine::Engine;
 use crate::engine::pending::FormerEntry;
 use crate::engine::waits::WaitFor;
+use crate::forks::handlers::Markable;
 use crate::waiting::idle::Idle;
 use crate::waiting::task_waker::TaskWaker;
 
 /// A lock around an engine. No thread has two guards of it at a time.
-pub(crate) trait EngineLock: Sized {
+pub(crate) trait EngineLock: Markable + Sized {
     /// The engine, exclusively for the thread that holds the lock.
     type Guard<'a>: EngineGuard
     where
@@ -22,7 +23,7 @@ pub(crate) trait EngineLock: Sized {
     /// A lock around `engine`, with a progress thread if that is asked for.
     fn new(engine: Engine, progress_thread: bool) -> std::io::Result<Self>;
 
-    /// Takes the lock.
+    /// Takes the lock. In a forked child, the guard is for an engine of the child's own.
     fn lock(&self) -> Self::Guard<'_>;
 
     /// Wakes the tasks and frees the buffers of completed requests. Runs code of users, so the calling thread must not hold the

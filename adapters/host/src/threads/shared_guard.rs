@@ -134,10 +134,10 @@ impl EngineGuard for SharedGuard<'_> {
 /// Taking the lock, and releasing it for a while.
 impl<'a> SharedGuard<'a> {
     #[inline]
-    pub fn new(shared: &'a SharedState) -> Self {
+    pub fn new(shared: &'a SharedState, locked: MutexGuard<'a, Locked>) -> Self {
         Self {
             shared,
-            locked: shared.locked.lock(),
+            locked,
             more_follows: false,
             waits: false,
             returns_soon: false,
@@ -148,9 +148,15 @@ impl<'a> SharedGuard<'a> {
 
     /// As `new`, for the progress thread.
     pub fn for_progress_thread(shared: &'a SharedState) -> Self {
-        let mut guard = Self::new(shared);
+        let mut guard = Self::new(shared, shared.locked.lock());
         guard.is_progress_thread = true;
         guard
+    }
+
+    /// The address of the engine.
+    pub fn engine(&self) -> *mut Engine {
+        // SAFETY: no reference is made, only an address.
+        unsafe { &raw mut (*self.shared.locked.data_ptr()).engine }
     }
 
     /// Releases the lock for a moment. This thread makes progress afterwards, regardless of other threads' use of the engine.

@@ -25,6 +25,8 @@ pub(crate) struct SharedState {
     pub stop: AtomicBool,
     /// How often the progress thread woke.
     pub wakes: AtomicU64,
+    /// A copy in a forked child: its lock is locked for ever.
+    pub of_parent: AtomicBool,
 }
 
 /// The data that the lock protects.

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use towline_core::arena::Arena;
 
 /// Zeroed memory that costs only address space until it is used.
@@ -31,6 +31,10 @@ impl Mapping {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         }?;
+        // A forked child has no use for it, and the parent need not copy the pages that it writes to. The memory is usable either
+        // way.
+        // SAFETY: our own mapping, to which no reference exists yet.
+        let _ = unsafe { madvise(base, len, Advice::LinuxDontFork) };
         let base = NonNull::new(base.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, len })
     }

@@ -142,6 +142,7 @@ impl<L: Threads> Communicator<L> {
     /// Until the registration has ended, the memory is readable and writable, and only windows access it. The registration has
     /// ended before the window is dropped.
     unsafe fn window_at(&self, base: *mut u8, len: usize, access: Access) -> Result<Window<L>, (Error, Option<Part>)> {
+        self.handle.context.check_process().map_err(|forked| (forked, None))?;
         let comm = self.dup();
         let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();

@@ -126,6 +126,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn window_with(&self, bytes: usize, access: Access) -> Result<Window<L>, Error> {
+        self.handle.context.check_process()?;
         let comm = self.dup();
         let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
@@ -290,6 +291,7 @@ impl<L: Threads> Window<L> {
     /// # Errors
     /// The first failure of an operation since the last flush: [`Error::Refused`] or [`Error::PeerFailed`].
     pub fn flush(&self, rank: u32) -> Result<(), Error> {
+        self.context().check_process()?;
         self.part(rank)?;
         let settled = self.wait_until(|engine| engine.rma_ops.take_detached(self.id, rank));
         settled.map_err(|failure| self.failure(rank, failure))
@@ -311,6 +313,7 @@ impl<L: Threads> Window<L> {
     where
         T: FromBytes + IntoBytes + ?Sized,
     {
+        self.context().check_process()?;
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
         let _engine = self.comm.handle.context.engine.lock();
@@ -329,6 +332,7 @@ impl<L: Threads> Window<L> {
     where
         T: IntoBytes + Immutable + ?Sized,
     {
+        self.context().check_process()?;
         let data = data.as_bytes();
         let at = self.own(offset, data.len())?;
         let _engine = self.comm.handle.context.engine.lock();
@@ -442,6 +446,9 @@ impl<L: Threads> Window<L> {
             Ok(part) => part,
             Err(error) => return Some(Err(error)),
         };
+        if let Err(forked) = handle.context.check_process() {
+            return Some(Err(forked));
+        }
         if handle.context.finished.load(Ordering::Relaxed) {
             return Some(Err(Error::Finished));
         }

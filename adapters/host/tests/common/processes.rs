@@ -171,7 +171,8 @@ fn command(base: &Environment, rank: u32, role: &str, before: &[&str]) -> Comman
 }
 
 fn start(command: &mut Command) -> Rank {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = towline_host_tests::relay::spawn(command).unwrap();
     let mut error = child.stderr.take().unwrap();
     let errors = std::thread::spawn(move || {
         let mut text = Vec::new();

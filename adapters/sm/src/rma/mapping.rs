@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::atomics::{AtomicU64, Ordering};
+use crate::host::keep_from_children;
 use crate::segment::layout::PAGE;
 
 /// Value of the first word of a region: "towwin" and the version.
@@ -41,6 +42,7 @@ impl Mapping {
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) }?;
+        keep_from_children(base, len);
         Ok(Self { base: NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?, len })
     }
 

@@ -22,6 +22,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use super::room::{Room, file_limit};
 use crate::atomics::{AtomicU32, AtomicU64};
 use crate::error::{OpenError, system_error};
+use crate::host::keep_from_children;
 
 /// A mapping of a whole segment; unmapped when dropped.
 #[derive(Debug)]
@@ -97,6 +98,7 @@ impl Segment {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
         let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, protection, flags, file, 0) }
             .map_err(|error| system_error("map", path, error.into()))?;
+        keep_from_children(base, len);
         let base = NonNull::new(base.cast()).ok_or_else(|| OpenError::Malformed(path.to_owned()))?;
         Ok(Self { base, len, inode })
     }
