@@ -100,3 +100,31 @@ pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_ports_are_free_although_processes_are_started() {
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        assert!(spawn(&mut Command::new("true")).unwrap().wait().unwrap().success());
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let (real, _, _held) = reserve_ports(2, 2, TcpListener::bind).unwrap();
+                for rank in 0..2 {
+                    let taken = TcpListener::bind(real.address(rank)).and_then(|_| UdpSocket::bind(real.address(rank)));
+                    done.store(taken.is_err(), Ordering::Relaxed);
+                    taken.unwrap();
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}

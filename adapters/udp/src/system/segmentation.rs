@@ -73,7 +73,13 @@ fn test(own: IpAddr) -> io::Result<()> {
 
 /// Waits for a datagram, leaves it in the socket, and returns its sender.
 fn wait(socket: &Socket) -> io::Result<SockAddr> {
-    socket.peek_from(&mut [MaybeUninit::uninit()]).map(|(_, from)| from)
+    loop {
+        match socket.peek_from(&mut [MaybeUninit::uninit()]) {
+            // A signal, or another thread that starts a process.
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome.map(|(_, from)| from),
+        }
+    }
 }
 
 #[cfg(test)]
