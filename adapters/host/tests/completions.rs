@@ -48,6 +48,36 @@ fn in_any_order<L: MayOwn<Vec<u8>>>(world: &Communicator<L>, seed: u64, by_some:
     assert!(world.wait_some(&mut receives).is_empty());
 }
 
+/// As with `MPI_Waitany`, persistent operations stay where they are, and count only while they are started.
+#[test]
+fn persistent_operations_that_are_not_started_are_skipped() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
+            if world.rank() == 1 {
+                return [2u32, 0, 3, 1].iter().for_each(|tag| world.send(0, *tag, tag).unwrap());
+            }
+            let mut receives: Vec<_> = (0..4).map(|tag| world.recv_init(1, tag, [9u32])).collect();
+            assert_eq!((world.wait_any(&mut receives), world.test_any(&mut receives)), (None, None));
+            assert!(world.wait_some(&mut receives).is_empty());
+            world.wait_all(&mut receives);
+            receives[1..].iter_mut().for_each(|receive| receive.start().unwrap());
+            let mut seen = Vec::new();
+            while let Some(index) = world.wait_any(&mut receives) {
+                assert_eq!(receives[index].wait().unwrap().tag, index as u32);
+                assert_eq!(receives[index].buffer(), Some(&[index as u32]));
+                seen.push(index);
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, [1, 2, 3]);
+            receives[0].start().unwrap();
+            while world.test_any(&mut receives) != Some(0) {}
+            assert_eq!(world.wait_some(&mut receives), [0]);
+            receives[0].wait().unwrap();
+            assert_eq!(receives.iter_mut().map(|receive| receive.wait()).filter(Result::is_err).count(), 4);
+        });
+    }
+}
+
 #[test]
 fn whichever_operation_is_complete_is_found() {
     for transport in transports(&TRANSPORTS) {

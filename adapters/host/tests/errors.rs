@@ -32,6 +32,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::NoCommunicator { rank },
         Error::Finished,
         Error::Forked { process: 1234 },
+        Error::UnalignedPart { rank, word: 8 },
         Error::Layout(LayoutError::TooDeep),
         Error::OutOfBuffer(BoundsError::BeyondEnd(4)),
         Error::Overlap,
@@ -42,6 +43,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::NoWindow { rank, why: Shortage::Windows },
         Error::NoWindow { rank, why: Shortage::Memory },
         Error::WrongLength { expected: 4, given: 3 },
+        Error::WrongCounts { sum: 4, items: 3 },
         Error::UnequalLengths { rank, expected: 8, sent: 9 },
         Error::NoPart { rank },
         Error::InProgress,
@@ -75,6 +77,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         SetupError::AlreadyJoined { rank },
         SetupError::Forked(Error::Forked { process: 1234 }),
         SetupError::CustomRail,
+        SetupError::NoContexts,
         SetupError::NotRejoined { ranks: vec![1, 2], waited_ms: 7 },
         SetupError::Unreachable { rank, report: "peer 3: none".into() },
         SetupError::System("map memory", refused()),
@@ -86,6 +89,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         RejoinError::NotRestarted { rank, waited_ms: 7 },
         RejoinError::Unreachable { rank, report: "peer 3: none".into() },
         RejoinError::Contexts { rank },
+        RejoinError::Itself { rank },
         RejoinError::Forked(Error::Forked { process: 1234 }),
     ];
     let launch = [

@@ -83,6 +83,27 @@ fn b25_memory_of_a_closure_is_a_window_for_its_run() {
     }
 }
 
+/// The address of the memory is at fault then, and not the offset.
+#[test]
+fn words_of_unaligned_memory_have_no_atomic_operations() {
+    for transport in transports(&TRANSPORTS) {
+        ranks(2, transport, |world| {
+            let (mut memory, other) = ([0u64; 9], 1 - world.rank());
+            let unaligned = &mut towline::zerocopy::IntoBytes::as_mut_bytes(&mut memory)[4..68];
+            let done = world.window_scope(unaligned, Access::ANY, |window| {
+                let refused = Error::UnalignedPart { rank: other, word: 8 };
+                assert_eq!(window.accumulate(other, 0, AtomicOp::Add, &[1u64]), Err(refused.clone()));
+                assert_eq!(window.fetch_and_op(other, 8, AtomicOp::Add, 1u64), Err(refused));
+                assert_eq!(window.fetch_and_op(other, 4, AtomicOp::Add, 1u32), Ok(0));
+                let offset = Error::Unaligned { rank: other, offset: 2, word: 4, len: 64 };
+                assert_eq!(window.fetch_and_op(other, 2, AtomicOp::Add, 1u32), Err(offset));
+                Ok::<(), Error>(())
+            });
+            assert_eq!((done, memory), (Ok(()), [0, 1, 0, 0, 0, 0, 0, 0, 0]));
+        });
+    }
+}
+
 #[test]
 fn b25_a_window_owns_its_buffer_until_it_is_closed() {
     for transport in transports(&TRANSPORTS) {

@@ -18,7 +18,7 @@ pub enum AllocError {
     Exhausted,
     /// The peer is lost or was removed.
     Unreachable,
-    /// The reserve is longer than a descriptor's memory or than a frame.
+    /// The reserve is longer than a descriptor's memory or than a frame, or leaves no room for data.
     TooLong,
     /// The order is not that of a complete operation to this peer.
     UnknownOrder,
@@ -40,7 +40,7 @@ impl fmt::Display for AllocError {
         f.write_str(match self {
             Self::Exhausted => "all descriptors are in use: free some, or make progress and try again",
             Self::Unreachable => "the peer is lost or was removed: add it again, or use another module",
-            Self::TooLong => "the reserve is longer than a descriptor's memory or than a frame: use a shorter one",
+            Self::TooLong => "the reserve takes more than a descriptor's memory or a frame, or leaves no room for data: use a shorter one",
             Self::UnknownOrder => UNKNOWN_ORDER,
         })
     }

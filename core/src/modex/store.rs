@@ -231,15 +231,16 @@ impl<'m> Store<'m> {
             return Ok(Merged::Old);
         }
         let restarted = new.incarnation != old.incarnation;
-        for entry in set.entries() {
-            let index = self.cell_of(&entry.component, rank).map_err(|_| MergeError::TooManyComponents)?;
-            let same = self.cells.get(index).is_some_and(|cell| cell.revision == entry.revision);
-            if restarted || !same {
-                let stored = self.put(index, entry.revision, entry.data);
-                stored.map_err(|(needed, room)| MergeError::TooLong { needed, room })?;
-                self.mark_changed(index);
+        let mut stored = self.put_entries(&set, restarted);
+        if matches!(stored, Err(MergeError::TooLong { .. })) && self.fits(&set) {
+            // The older set has data that this one does not have, or blocks that are longer than their new data.
+            self.drop_absent(&set);
+            for column in 0..self.keys_used {
+                self.index(rank, column).into_iter().for_each(|index| self.discard(index));
             }
+            stored = self.put_entries(&set, true);
         }
+        stored?;
         self.drop_absent(&set);
         if let Some(peer) = self.peers.get_mut(rank as usize) {
             *peer = Peer { incarnation: new.incarnation, revision: new.revision };
@@ -248,6 +249,29 @@ impl<'m> Store<'m> {
             self.known = self.known.saturating_add(1);
         }
         Ok(if restarted && old.revision != 0 { Merged::Restarted } else { Merged::New })
+    }
+
+    /// Whether there is room for a set once the older set of the same peer is gone.
+    fn fits(&self, set: &Set<'_>) -> bool {
+        let block = |len: usize| len.saturating_add(BLOCK_HEADER);
+        let cells = (0..self.keys_used).filter_map(|column| self.cells.get(self.index(set.rank(), column)?));
+        let blocks = cells.filter(|cell| cell.revision != 0).filter_map(|cell| self.block_size(cell.offset));
+        let freed = blocks.fold(0usize, |sum, size| sum.saturating_add(block(size)));
+        let needed = set.entries().fold(0usize, |sum, entry| sum.saturating_add(block(entry.data.len())));
+        needed <= self.data.len().saturating_sub(self.data_live.saturating_sub(freed))
+    }
+
+    /// Stores the entries of a set. `all`: also those whose revision is known.
+    fn put_entries(&mut self, set: &Set<'_>, all: bool) -> Result<(), MergeError> {
+        for entry in set.entries() {
+            let index = self.cell_of(&entry.component, set.rank()).map_err(|_| MergeError::TooManyComponents)?;
+            if all || self.cells.get(index).is_none_or(|cell| cell.revision != entry.revision) {
+                let stored = self.put(index, entry.revision, entry.data);
+                stored.map_err(|(needed, room)| MergeError::TooLong { needed, room })?;
+                self.mark_changed(index);
+            }
+        }
+        Ok(())
     }
 
     /// Removes the data that a peer does not publish any more.

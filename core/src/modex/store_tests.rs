@@ -265,6 +265,26 @@ fn invalid_sets_are_refused_and_sets_without_room_can_be_merged_later() {
     assert_eq!(zero.encode(&mut [0; 20]), Err(NoRoom { needed: 24 + 34 + 12 }));
 }
 
+/// A peer may publish less than before for one component and more for another, or restart with other components.
+#[test]
+fn x1_a_set_that_fits_replaces_an_older_one_of_any_shape() {
+    let mut zero = store(StoreConfig { bytes: 48, components: 3, ..config(0, 2) });
+    let mut one = store(config(1, 2));
+    one.send(&TCP, &[1; 2]).unwrap();
+    one.send(&SM, &[2; 20]).unwrap();
+    assert_eq!(zero.merge(&encoded(&one)), Ok(Merged::New));
+    one.send(&TCP, &[3; 20]).unwrap();
+    one.send(&SM, &[4; 2]).unwrap();
+    assert_eq!(zero.merge(&encoded(&one)), Ok(Merged::New));
+    assert_eq!([&TCP, &SM].map(|component| received(&mut zero, component, 1).unwrap().len()), [20, 2]);
+    let mut again = store(StoreConfig { incarnation: 2, ..config(1, 2) });
+    let udp = Component { name: "udp", ..TCP };
+    again.send(&udp, &[5; 40]).unwrap();
+    assert_eq!(zero.merge(&encoded(&again)), Ok(Merged::Restarted));
+    assert_eq!(received(&mut zero, &udp, 1).unwrap(), [5; 40]);
+    assert_eq!(received(&mut zero, &TCP, 1), Err(RecvError::NotFound));
+}
+
 proptest! {
     /// Random publications in little memory, compared with a map: compaction and replacement never mix up data.
     #[test]

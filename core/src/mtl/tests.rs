@@ -407,6 +407,11 @@ fn p7_a_rejoined_member_is_in_no_communicator_made_before_it_was_lost() {
     let (wide, recent) = (receive(zero, table, Source::Any, g), receive(zero, same, Source::Rank(2), h));
     assert_eq!(send(zero, same, 2), Ok(Sending::Complete));
     assert_eq!([wide, recent].map(|request| zero.test(request)), [None; 2]);
+    // The new process of the peer is no member, so its failure does not matter here.
+    zero.pml().lose_peer(Peer(1), Lost::Broken);
+    zero.progress(Instant::ZERO);
+    assert_eq!((zero.test(wide), zero.failed(table, Source::Any)), (None, None));
+    zero.add_peer(Peer(1), &params, |_, rail| rail.add_peer(Peer(1), &1u32.to_le_bytes())).unwrap();
     // A lasting communicator, and a new one, contain the present incarnations of their peers.
     let anew = zero.add_comm(9, Group::World { size: 3 }, 0);
     assert_eq!(anew, Err(CommError::Full));

@@ -472,10 +472,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
     fn report_failures(&mut self) {
         while let Some(peer) = self.pml.next_failed() {
             let failed = self.pml.is_failed(peer);
+            let rejoined = self.rejoins.of(peer);
             for slot in 0..self.comms.capacity() {
-                let Some(state) = self.comms.at_mut(slot).filter(|state| state.rank_of(peer).is_some()) else {
-                    continue;
-                };
+                // A process that has a member's place after a restart is not that member.
+                let is_member = |state: &&mut CommState<'_>| state.rank_of(peer).is_some() && !state.excludes(rejoined);
+                let Some(state) = self.comms.at_mut(slot).filter(is_member) else { continue };
                 let context = state.context;
                 if failed {
                     state.fail(peer);

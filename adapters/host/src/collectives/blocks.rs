@@ -5,7 +5,7 @@ use crate::errors::error::Error;
 /// Divides items into one block for each rank, with these lengths, one after the other: the counts of `MPI_Gatherv` and others.
 ///
 /// # Errors
-/// [`Error::WrongLength`] if the counts do not add up to the number of items.
+/// [`Error::WrongCounts`] if the counts do not add up to the number of items.
 ///
 /// ```
 /// let items = [1, 2, 3, 4];
@@ -38,8 +38,8 @@ pub fn blocks_mut<'a, T>(items: &'a mut [T], counts: &[usize]) -> Result<Vec<&'a
 }
 
 fn check_total(items: usize, counts: &[usize]) -> Result<(), Error> {
-    let total = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
-    check_length(total.unwrap_or(usize::MAX), items)
+    let sum = counts.iter().fold(0usize, |sum, count| sum.saturating_add(*count));
+    if sum == items { Ok(()) } else { Err(Error::WrongCounts { sum, items }) }
 }
 
 /// Checks that a slice has as many items as a collective operation needs.

@@ -134,6 +134,13 @@ pub enum Error {
         /// How many there are.
         given: usize,
     },
+    /// The counts of [`blocks`](crate::blocks) do not add up to the number of items.
+    WrongCounts {
+        /// The sum of the counts.
+        sum: usize,
+        /// How many items there are.
+        items: usize,
+    },
     /// Ranks passed different lengths to a collective operation.
     UnequalLengths {
         /// A rank whose length is different.
@@ -170,6 +177,14 @@ pub enum Error {
         word: u64,
         /// The length of the rank's part in bytes.
         len: u64,
+    },
+    /// A rank's part of a window begins at an address that is not a multiple of a word's size, so words of that size have no atomic
+    /// operations there. Only memory of the program can begin so.
+    UnalignedPart {
+        /// Which rank.
+        rank: u32,
+        /// The size of the word in bytes.
+        word: u64,
     },
     /// A rank refused a one-sided operation on its part of a window.
     Refused {
@@ -252,8 +267,9 @@ impl fmt::Display for Error {
                 match bytes {
                     Some(bytes) => write!(
                         f,
-                        "rank {rank} has finished, and has not received the message of {bytes} bytes{with_tag}: have it receive the \
-                         message before it finishes, or do not send it"
+                        "rank {rank} has finished, and has not received the message of {}{with_tag}: have it receive the message before it \
+                         finishes, or do not send it",
+                        counted(*bytes)
                     ),
                     None => write!(
                         f,
@@ -317,6 +333,10 @@ impl fmt::Display for Error {
                 "a collective operation needs {expected} items or blocks here, but was given {given}: pass slices of the length that \
                  its documentation says"
             ),
+            Self::WrongCounts { sum, items } => write!(
+                f,
+                "the counts of the blocks add up to {sum}, but the slice has a length of {items}: pass counts that add up to it"
+            ),
             Self::UnequalLengths { rank, expected, sent } => write!(
                 f,
                 "rank {rank} sends {sent} bytes in a collective operation, but this rank expects {expected}: pass the same length at \
@@ -329,18 +349,24 @@ impl fmt::Display for Error {
             ),
             Self::OutOfWindow { rank, offset, bytes, len } => write!(
                 f,
-                "an operation on {bytes} bytes from offset {offset} on reaches beyond rank {rank}'s part of the window, which has \
-                 {len} bytes: stay within `Window::len`, or make a larger window"
+                "an operation on {} from offset {offset} on reaches beyond rank {rank}'s part of the window, which has \
+                 {len} bytes: stay within `Window::len`, or make a larger window",
+                counted(*bytes)
             ),
             Self::Unaligned { rank, offset, word, len } => write!(
                 f,
                 "an atomic operation on a word of {word} bytes at offset {offset} of rank {rank}'s part of the window, which has \
                  {len} bytes, is impossible: use an offset that is a multiple of {word}"
             ),
+            Self::UnalignedPart { rank, word } => write!(
+                f,
+                "rank {rank}'s part of the window begins at an address that is not a multiple of {word}, so atomic operations on words \
+                 of {word} bytes are impossible there: have the rank make its window over aligned memory"
+            ),
             Self::Refused { rank, why: Denied::NoRight } => write!(
                 f,
                 "this program began an operation on rank {rank}'s part of the window without the right for it: use an operation that \
-                 the rank allows, or have the rank allow it in `window_with`"
+                 the rank allows, or have the rank make the window with that right (`Access`)"
             ),
             Self::Refused { rank, why: Denied::NoMemory } => write!(
                 f,
@@ -353,6 +379,11 @@ impl fmt::Display for Error {
             ),
         }
     }
+}
+
+/// A number of bytes, as text.
+fn counted(bytes: u64) -> String {
+    format!("{bytes} byte{}", if bytes == 1 { "" } else { "s" })
 }
 
 impl std::error::Error for Error {}

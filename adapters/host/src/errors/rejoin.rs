@@ -27,6 +27,11 @@ pub enum RejoinError {
         /// How many ranks there are.
         size: u32,
     },
+    /// A rank cannot accept itself.
+    Itself {
+        /// Which rank.
+        rank: u32,
+    },
     /// The rank was not restarted, or was accepted already.
     NotRestarted {
         /// Which rank.
@@ -54,7 +59,7 @@ impl RejoinError {
     /// The party that has to act: this program, the other rank, or the system that provides a resource.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::NoSuchRank { .. } | Self::Forked(_) => Blame::Caller,
+            Self::NoSuchRank { .. } | Self::Itself { .. } | Self::Forked(_) => Blame::Caller,
             _ => Blame::Peer,
         }
     }
@@ -66,6 +71,9 @@ impl fmt::Display for RejoinError {
             Self::Forked(why) => why.fmt(f),
             Self::NoSuchRank { rank, size } => {
                 write!(f, "there is no rank {rank}: the world has {size} (numbered from 0)")
+            }
+            Self::Itself { rank } => {
+                write!(f, "rank {rank} cannot accept itself: pass the number of another rank that was restarted")
             }
             Self::NotRestarted { rank, waited_ms } => write!(
                 f,

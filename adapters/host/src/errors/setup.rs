@@ -55,6 +55,8 @@ pub enum SetupError {
         /// How many contexts that rank, like most ranks, has.
         others: u32,
     },
+    /// The program asked for no context.
+    NoContexts,
     /// There are more contexts, all ranks together, than a job can have.
     TooManyContexts {
         /// How many ranks there are.
@@ -125,6 +127,7 @@ impl fmt::Display for SetupError {
             Self::Card { rank, why } => {
                 write!(f, "the card of rank {rank} is missing or malformed ({why}): run the same version on all ranks")
             }
+            Self::NoContexts => f.write_str("a rank has at least one context: pass 1 or more to `Builder::contexts`"),
             Self::Contexts { rank, contexts, other, others } => write!(
                 f,
                 "rank {rank} has {contexts} contexts, but rank {other} has {others}: build all ranks with the same number"

@@ -20,8 +20,15 @@ pub(crate) trait Pending<L: Threads> {
     fn handle(&self) -> &CommHandle<L>;
     /// Its request, if its outcome was not taken from the engine yet.
     fn request(&self) -> Option<Request>;
+    /// Whether its outcome is still to be taken by its `wait`. A persistent operation that was not started has none.
+    fn is_active(&self) -> bool;
     /// Takes the outcome from the engine, if the operation is complete. Returns whether it is.
     fn test(&mut self) -> bool;
+}
+
+/// Whether an operation is complete, and its outcome is still to be taken.
+fn is_ready<L: Threads>(operation: &mut impl Pending<L>) -> bool {
+    operation.is_active() && operation.test()
 }
 
 impl<L: Threads, C: Completion<L> + ?Sized> Completion<L> for &mut C {}
@@ -35,16 +42,21 @@ impl<L: Threads, C: Pending<L> + ?Sized> Pending<L> for &mut C {
         (**self).request()
     }
 
+    fn is_active(&self) -> bool {
+        (**self).is_active()
+    }
+
     fn test(&mut self) -> bool {
         (**self).test()
     }
 }
 
 impl<L: Threads> Communicator<L> {
-    /// Waits until one of these operations is complete, and returns its index: `MPI_Waitany`. `None` if there is no operation.
+    /// Waits until one of these operations is complete, and returns its index: `MPI_Waitany`. `None` if there is no operation,
+    /// or none is active: a persistent operation is active from its start until its `wait` has returned.
     ///
-    /// The operation stays in the slice. Take it out and call its `wait`, which returns the outcome without waiting; otherwise the
-    /// next call returns the same index. Operations of different types are passed as `&mut dyn Completion`. All of them belong to
+    /// The operation stays in the slice. Take it out, and call its `wait`, which returns the outcome without waiting; otherwise the
+    /// next call returns the same index. A persistent operation may stay, and only its `wait` is called. Operations of different types are passed as `&mut dyn Completion`. All of them belong to
     /// the context of this communicator. (Those of another context are completed, too, but this call polls then and does not
     /// sleep.)
     ///
@@ -65,10 +77,10 @@ impl<L: Threads> Communicator<L> {
     /// ```
     pub fn wait_any<C: Completion<L>>(&self, operations: &mut [C]) -> Option<usize> {
         loop {
-            if let Some(found) = operations.iter_mut().position(Pending::test) {
+            if let Some(found) = operations.iter_mut().position(is_ready) {
                 return Some(found);
             }
-            if operations.is_empty() {
+            if !operations.iter().any(Pending::is_active) {
                 return None;
             }
             self.wait_for_some(operations);
@@ -89,7 +101,7 @@ impl<L: Threads> Communicator<L> {
     pub fn wait_some<C: Completion<L>>(&self, operations: &mut [C]) -> Vec<usize> {
         self.handle.context.progress(); // also where the caller has left complete operations in the slice
         self.wait_any(operations);
-        let complete = operations.iter_mut().enumerate().filter_map(|(index, it)| it.test().then_some(index));
+        let complete = operations.iter_mut().enumerate().filter_map(|(index, it)| is_ready(it).then_some(index));
         complete.collect()
     }
 
@@ -124,10 +136,10 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn test_any<C: Completion<L>>(&self, operations: &mut [C]) -> Option<usize> {
-        let found = operations.iter_mut().position(Pending::test);
+        let found = operations.iter_mut().position(is_ready);
         found.or_else(|| {
             self.handle.context.progress();
-            operations.iter_mut().position(Pending::test)
+            operations.iter_mut().position(is_ready)
         })
     }
 

@@ -199,6 +199,10 @@ macro_rules! persistent {
                 self.operation.request()
             }
 
+            fn is_active(&self) -> bool {
+                self.operation.is_active()
+            }
+
             fn test(&mut self) -> bool {
                 self.operation.test(false)
             }

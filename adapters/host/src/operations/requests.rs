@@ -231,6 +231,10 @@ impl<B, L: Threads> PendingOperation<L> for SendRequest<B, L> {
         self.0.request()
     }
 
+    fn is_active(&self) -> bool {
+        self.0.is_active()
+    }
+
     fn test(&mut self) -> bool {
         self.0.test(false)
     }
@@ -243,6 +247,10 @@ impl<B, L: Threads> PendingOperation<L> for RecvRequest<B, L> {
 
     fn request(&self) -> Option<Request> {
         self.0.request()
+    }
+
+    fn is_active(&self) -> bool {
+        self.0.is_active()
     }
 
     fn test(&mut self) -> bool {
@@ -372,6 +380,11 @@ impl<B, L: Threads> Operation<B, L> {
     /// The request, while it is in progress.
     pub fn request(&self) -> Option<Request> {
         if let Stage::InProgress(request) = self.stage { Some(request) } else { None }
+    }
+
+    /// Whether its outcome is still to be taken.
+    pub fn is_active(&self) -> bool {
+        !matches!(self.stage, Stage::Complete(None))
     }
 
     /// Waits until the operation is complete.

@@ -416,6 +416,10 @@ impl<L: Threads> Pending<L> for ScopedSend<'_, L> {
         self.op.request()
     }
 
+    fn is_active(&self) -> bool {
+        true // its `wait` consumes it
+    }
+
     fn test(&mut self) -> bool {
         self.op.test()
     }
@@ -428,6 +432,10 @@ impl<T: ?Sized, L: Threads> Pending<L> for ScopedRecv<'_, T, L> {
 
     fn request(&self) -> Option<Request> {
         self.op.request()
+    }
+
+    fn is_active(&self) -> bool {
+        true // its `wait` consumes it
     }
 
     fn test(&mut self) -> bool {

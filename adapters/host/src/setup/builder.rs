@@ -292,7 +292,10 @@ impl<L: Threads> Builder<L> {
         if self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_))) {
             return Err(SetupError::CustomRail);
         }
-        Ok(self.set_up(count.max(1))?.into_iter().map(Context::new).collect())
+        if count == 0 {
+            return Err(SetupError::NoContexts);
+        }
+        Ok(self.set_up(count)?.into_iter().map(Context::new).collect())
     }
 
     fn set_up(self, contexts: u32) -> Result<Vec<PreparedContext<L>>, SetupError> {

@@ -41,6 +41,9 @@ impl<L: Sharing> ContextState<L> {
         if rank >= self.grid.ranks {
             return Err(RejoinError::NoSuchRank { rank, size: self.grid.ranks });
         }
+        if rank == self.grid.own.rank {
+            return Err(RejoinError::Itself { rank });
+        }
         let started = Instant::now();
         loop {
             if self.restarted().contains(&rank) {

@@ -247,7 +247,7 @@ impl<L: Threads> Window<L> {
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::NoSuchOperation`] if words of this type have no such operation, and
-    /// [`Error::Unaligned`] if the offset is not a multiple of their size.
+    /// [`Error::Unaligned`] if the offset is not a multiple of their size, or [`Error::UnalignedPart`] if the part's address is not.
     pub fn accumulate<W: Word>(&self, rank: u32, offset: u64, op: AtomicOp, operands: &[W]) -> Result<(), Error> {
         for (index, operand) in (0..).zip(operands) {
             let what = Self::atomic::<W>(op, *operand)?;
@@ -403,7 +403,10 @@ impl<L: Threads> Window<L> {
             _ if why == BeginError::OutOfBounds => self.out_of_window(rank, offset, bytes),
             Transfer::Atomic(atomic, flags) if atomic.takes(flags) => {
                 let len = self.part(rank).map_or(0, |(_, remote)| remote.len());
-                Error::Unaligned { rank, offset, word: bytes, len }
+                match offset % bytes {
+                    0 => Error::UnalignedPart { rank, word: bytes },
+                    _ => Error::Unaligned { rank, offset, word: bytes, len },
+                }
             }
             Transfer::Atomic(atomic, flags) => no_such_operation(atomic, word_name(flags)),
             // Puts and gets of any length and offset exist.

@@ -159,7 +159,14 @@ impl<'m, R: FullRail> Btl<'m, R> {
         if reserve > self.descriptors.bytes() {
             return Err(AllocError::TooLong);
         }
+        let asked = size != 0 && !data.is_empty();
         let mut data = data.window(0, size.min(room as u64));
+        if data.as_contiguous().is_none() {
+            data = data.window(0, self.descriptors.bytes().saturating_sub(reserve) as u64);
+        }
+        if asked && data.is_empty() {
+            return Err(AllocError::TooLong);
+        }
         if data.as_contiguous().is_some() {
             let descriptor = self.descriptors.take(reserve, flags, order).ok_or(AllocError::Exhausted)?;
             if !data.is_empty() && self.descriptors.attach(descriptor, data).is_err() {
@@ -167,7 +174,6 @@ impl<'m, R: FullRail> Btl<'m, R> {
             }
             return Ok((descriptor, data.len()));
         }
-        data = data.window(0, self.descriptors.bytes().saturating_sub(reserve) as u64);
         let len = reserve.saturating_add(data.len() as usize);
         let descriptor = self.descriptors.take(len, flags, order).ok_or(AllocError::Exhausted)?;
         let packed = self.descriptors.own(descriptor).unwrap_or(Span::EMPTY).window(reserve as u64, data.len());

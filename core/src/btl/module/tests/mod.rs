@@ -453,6 +453,13 @@ fn b13_prepare_src_packs_any_layout_behind_the_reserve() {
         let refused = unsafe { btl.prepare_src(to, Span::of(&bytes), NO_ORDER, reserve, 256, NONE) };
         assert_eq!(refused, Err(AllocError::TooLong));
     }
+    // Neither is one that leaves no room for any data: a caller that goes on with the rest would never end.
+    for (data, reserve) in [(Span::of(&bytes), 128), (data, 50)] {
+        let btl = &mut mesh.modules[0];
+        // SAFETY: as above.
+        let refused = unsafe { btl.prepare_src(to, data, NO_ORDER, reserve, 256, NONE) };
+        assert_eq!(refused, Err(AllocError::TooLong), "{reserve}");
+    }
 }
 
 proptest! {
