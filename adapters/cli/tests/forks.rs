@@ -215,7 +215,7 @@ fn try_world<L: MayOwn<Vec<u8>>>(world: &World<L>, error: &Error) {
     assert_eq!(world.rejoin(1, std::time::Duration::MAX), Err(RejoinError::Forked(error.clone())));
     assert_eq!(world.transport_report(), [error.to_string()]);
     assert!(world.rails().is_empty() && world.capabilities().is_empty());
-    assert!(world.enable_rail(0, false).is_err());
+    assert_eq!(world.enable_rail(0, false), Err(error.clone()));
     assert_eq!(world.counters().eager_sent, 0);
     assert_eq!(world.progress_thread(), None);
     assert!(world.report().waits.is_empty());

@@ -28,6 +28,7 @@ fn as_rank() {
     };
     let outcome = match role.as_str() {
         "exchange" => exchange(&world, number("BYTES"), 2),
+        "once" => exchange(&world, number("BYTES"), 1),
         "first long later" => first_long_later(&world, number("BYTES")),
         "block on" => world.block_on(async { exchange_async(&world, number("BYTES")).await }),
         "restart" => restart(&world, number("BYTES")),
@@ -250,10 +251,27 @@ fn p1_a_pair_without_a_ring_uses_tcp_and_the_job_is_warned_once() {
         (3, "size=12k", 100_000, "window"),
     ] {
         let Some(text) = assert_all_delivered(&Case { ranks, room, bytes, role, ..CASE }) else { return };
-        let what =
-            ["shared memory is used no more between ranks", "no room for ", "free there", "TOWLINE_SM_", "--shm-size"];
-        let named = what.iter().all(|part| text.contains(part) || (room.contains("inodes") && *part == "free there"));
+        let what = match room.contains("inodes") {
+            true => ["no further file can be made in /dev/shm", "no free inode", "nr_inodes", "TOWLINE_SM_DIRECTORY"],
+            false => ["no room for ", "free there", "TOWLINE_SM_", "--shm-size"],
+        };
+        let named = what.iter().all(|part| text.contains(part));
         assert!(named && text.matches(WARNING).count() == 1, "{room}: {text}");
+    }
+}
+
+/// No rank is idle in such a job. If some ranks have no shared memory from the beginning, and others lack room for a ring later, there
+/// is one warning, too.
+#[test]
+fn p1_a_short_job_is_warned_once() {
+    for (ranks, room) in [(2, "size=64m,nr_inodes=4"), (2, "size=16k"), (4, "size=64m,nr_inodes=3")] {
+        for (bytes, repetitions) in [(1, 4), (100_000, 2)] {
+            for _ in 0..repetitions {
+                let case = Case { role: "once", ranks, room, bytes, ..CASE };
+                let Some(text) = assert_all_delivered(&case) else { return };
+                assert_eq!(text.matches("towline: warning: ").count(), 1, "{room}, {bytes}: {text}");
+            }
+        }
     }
 }
 

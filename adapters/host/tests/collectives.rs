@@ -12,7 +12,7 @@ mod selection;
 use std::time::Duration;
 
 use collective_model::check;
-use common::ranks;
+use common::{ranks, ranks_with};
 use processes::{Job, report};
 use selection::transports;
 use towline::{Communicator, Error, Sum, World, blocks_mut};
@@ -180,7 +180,7 @@ fn a_root_that_does_not_exist_is_an_error() {
 #[test]
 fn counts_that_do_not_fit_their_items_are_refused() {
     let mut items = [1u8, 2, 3];
-    let refused = Err(Error::WrongLength { expected: 4, given: 3 });
+    let refused = Err(Error::WrongCounts { sum: 4, items: 3 });
     assert_eq!(towline::blocks(&items, &[2, 2]).map(|blocks| blocks.len()), refused);
     assert_eq!(blocks_mut(&mut items, &[1, 3]).map(|blocks| blocks.len()), refused);
     assert!(towline::blocks(&items, &[usize::MAX, 4]).is_err());
@@ -221,6 +221,67 @@ fn p7_a_killed_rank_ends_collective_operations_at_all_ranks() {
         job.ranks[2].kill();
         for survivor in [0, 1, 3] {
             job.ranks[survivor].wait_for("over");
+        }
+    }
+}
+
+/// The other ranks wait for this one in a collective operation, so it must not lack a request for its part.
+#[test]
+fn collective_operations_work_although_the_program_holds_all_requests() {
+    const HELD: u32 = 8;
+    for transport in transports(&["sm", "tcp", "udp"]) {
+        for full in [&[1][..], &[0, 1, 2]] {
+            let few =
+                |builder: towline::Builder| builder.transports(transport).configure(|config| config.requests = HELD);
+            ranks_with(3, few, |world| {
+                let (next, before) = ((world.rank() + 1) % 3, (world.rank() + 2) % 3);
+                let is_full = full.contains(&world.rank());
+                let held: Vec<_> = (0..if is_full { HELD } else { 0 })
+                    .map(|tag| world.irecv(before, tag, vec![0u32; 1]).unwrap())
+                    .collect();
+                let check_held = || {
+                    let more = world.irecv(before, HELD, vec![0u32; 1]).map(drop).map_err(|failed| failed.error);
+                    assert_eq!(more, if is_full { Err(towline::Error::Busy) } else { Ok(()) }, "{transport}");
+                };
+                check_held();
+                for items in [1, 3, 100_000] {
+                    let mut data = vec![world.rank(); items];
+                    world.barrier().unwrap();
+                    world.broadcast(1, &mut data[..]).unwrap();
+                    assert!(data.iter().all(|item| *item == 1));
+                    world.allreduce(&mut data, Sum).unwrap();
+                    assert!(data.iter().all(|item| *item == 3));
+                    let mut all = vec![9; 3 * items];
+                    world.allgather(&vec![world.rank(); items], &mut all).unwrap();
+                    let mut gathered = vec![9; if world.rank() == 0 { 3 * items } else { 0 }];
+                    world.gather(0, &vec![world.rank(); items], &mut gathered).unwrap();
+                    let mut mine = vec![9; items];
+                    world.scatter(0, &gathered, &mut mine).unwrap();
+                    assert!(mine.iter().all(|item| *item == world.rank()));
+                    let mut exchanged = vec![9; 3 * items];
+                    world.alltoall(&all, &mut exchanged).unwrap();
+                    assert!(exchanged.iter().all(|item| *item == world.rank()));
+                    check_held();
+                }
+                let other = world.dup().unwrap();
+                let window = other.window(64).unwrap();
+                window.put(next, 0, &[world.rank()]).unwrap();
+                window.flush_all().unwrap();
+                other.barrier().unwrap();
+                let mut word = [9u32];
+                window.read(0, &mut word).unwrap();
+                assert_eq!(word, [before]);
+                drop(window);
+                drop(other);
+                check_held();
+                if full.contains(&next) {
+                    (0..HELD).for_each(|tag| world.send(next, tag, &tag).unwrap());
+                }
+                for (tag, receive) in (0..).zip(held) {
+                    assert_eq!(receive.wait().unwrap().0, [tag]);
+                }
+                world.finish().unwrap();
+            });
         }
     }
 }

@@ -32,6 +32,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::NoCommunicator { rank },
         Error::Finished,
         Error::Forked { process: 1234 },
+        Error::Rail(towline::EnableError::NoRail(9)),
         Error::UnalignedPart { rank, word: 8 },
         Error::Layout(LayoutError::TooDeep),
         Error::OutOfBuffer(BoundsError::BeyondEnd(4)),

@@ -62,11 +62,18 @@ impl fmt::Display for OpenError {
             Self::Config(what) => write!(f, "shared memory rail: {what}"),
             Self::NoRoom { path, bytes, free_bytes, free_files } => {
                 // The directory and not the file, so that the text is the same for all ranks.
-                write!(f, "no room for {bytes} bytes in {}: ", directory_of(path).display())?;
-                match (free_bytes, free_files) {
-                    (_, Some(0)) => f.write_str("no further file can be made there")?,
-                    (Some(free), _) => write!(f, "{free} bytes are free there")?,
-                    (None, _) => f.write_str("the file system is full")?,
+                let directory = directory_of(path).display();
+                if *free_files == Some(0) {
+                    return write!(
+                        f,
+                        "no further file can be made in {directory}, since its file system has no free inode: raise their number (the \
+                         mount option nr_inodes), remove files there, use another one (TOWLINE_SM_DIRECTORY), or fewer ranks"
+                    );
+                }
+                write!(f, "no room for {bytes} bytes in {directory}: ")?;
+                match free_bytes {
+                    Some(free) => write!(f, "{free} bytes are free there")?,
+                    None => f.write_str("the file system is full")?,
                 }
                 f.write_str(
                     ". Enlarge that file system (for a container: `--shm-size`), use another one (TOWLINE_SM_DIRECTORY), \

@@ -500,42 +500,59 @@ impl Pair {
     fn stream(&mut self, mode: Mode, bytes: usize, count: u64, mut tick: impl FnMut(bool)) -> Result<f64> {
         let messages = window(mode, bytes);
         let all = bytes * messages;
-        let (world, out) = (&self.world, &self.out[..all]);
-        let layout = Layout::bytes(bytes as u64)?;
+        let world = &self.world;
         let start = Instant::now();
         tick(true);
         for _ in 0..count {
             if world.rank() == 0 {
-                world.scope(|scope| {
-                    if mode.has_one_buffer() {
-                        return (0..messages).try_for_each(|_| scope.isend(1, DATA, &out[..bytes]).map(drop));
-                    }
-                    out.chunks_exact(bytes).try_for_each(|message| scope.isend(1, DATA, message).map(drop))
-                })?;
+                match mode.has_one_buffer() {
+                    true => send_from_one(world, &self.out[..bytes], messages)?,
+                    false => send_from_each(world, &self.out[..all], bytes)?,
+                }
                 world.recv(1, DATA, &mut [0u8; 0])?;
                 tick(false);
-            } else if mode.has_one_buffer() {
-                let into = self.into[..bytes].as_mut_ptr();
-                world.scope(|scope| {
-                    (0..messages).try_for_each(|_| {
-                        // SAFETY: the buffer lives longer than the scope, and nobody else uses it meanwhile. Several
-                        // receives write plain bytes to it, by pointers, in any order, and nobody reads them, as in
-                        // other libraries' benchmarks.
-                        let view = unsafe { ViewMut::at(into, &layout) }?;
-                        scope.irecv_view(0, DATA, view).map(drop)
-                    })
-                })?;
-                world.send(0, DATA, &[0u8; 0])?;
             } else {
-                let into = &mut self.into[..all];
-                world.scope(|scope| {
-                    into.chunks_exact_mut(bytes).try_for_each(|message| scope.irecv(0, DATA, message).map(drop))
-                })?;
+                match mode.has_one_buffer() {
+                    true => receive_into_one(world, &mut self.into[..bytes], messages)?,
+                    false => receive_into_each(world, &mut self.into[..all], bytes)?,
+                }
                 world.send(0, DATA, &[0u8; 0])?;
             }
         }
         Ok(start.elapsed().as_nanos() as f64)
     }
+}
+
+// Each window is a function of its own, as a program with one kind of stream is compiled: the compiler inlines a send into one place.
+
+#[inline(never)]
+fn send_from_each(world: &World, out: &[u8], bytes: usize) -> Result<()> {
+    Ok(world.scope(|scope| out.chunks_exact(bytes).try_for_each(|message| scope.isend(1, DATA, message).map(drop)))?)
+}
+
+#[inline(never)]
+fn send_from_one(world: &World, out: &[u8], messages: usize) -> Result<()> {
+    Ok(world.scope(|scope| (0..messages).try_for_each(|_| scope.isend(1, DATA, out).map(drop)))?)
+}
+
+#[inline(never)]
+fn receive_into_each(world: &World, into: &mut [u8], bytes: usize) -> Result<()> {
+    Ok(world
+        .scope(|scope| into.chunks_exact_mut(bytes).try_for_each(|message| scope.irecv(0, DATA, message).map(drop)))?)
+}
+
+#[inline(never)]
+fn receive_into_one(world: &World, into: &mut [u8], messages: usize) -> Result<()> {
+    let layout = Layout::bytes(into.len() as u64)?;
+    let into = into.as_mut_ptr();
+    Ok(world.scope(|scope| {
+        (0..messages).try_for_each(|_| {
+            // SAFETY: the buffer lives longer than the scope, and nobody else uses it meanwhile. Several receives write plain
+            // bytes to it, by pointers, in any order, and nobody reads them, as in other libraries' benchmarks.
+            let view = unsafe { ViewMut::at(into, &layout) }?;
+            scope.irecv_view(0, DATA, view).map(drop)
+        })
+    })?)
 }
 
 /// The better one of two values of a mode.

@@ -15,6 +15,7 @@ impl<L: Threads> Communicator<L> {
     /// this rank have been sent.
     pub(crate) fn finish_barrier(&self, deadline: Instant) -> FinishBarrier {
         let mut engine = self.handle.context.engine.lock();
+        while engine.free_kept_request() {}
         let mut barrier = FinishBarrier { timed_out: false, lost: Vec::new() };
         for (round, dest, source) in self.rounds() {
             self.finish_round(&mut engine, &mut barrier, FINISH_TAGS.start + round, dest, source, deadline);

@@ -148,18 +148,19 @@ impl<L: Threads> Steps<'_, L> {
     pub fn receive_all<'b>(&mut self, blocks: impl IntoIterator<Item = (usize, &'b mut [u8])>) {
         let mut blocks = blocks.into_iter();
         loop {
-            let mut some: Vec<_> = blocks.by_ref().take(AT_A_TIME).collect();
+            let mut engine = self.comm.handle.context.engine.lock();
+            let mut some: Vec<_> = blocks.by_ref().take(at_a_time(&mut engine)).collect();
             if some.is_empty() {
                 return;
             }
             let sinks: Vec<_> = some.iter_mut().map(|(source, into)| (*source, self.sink(into))).collect();
-            let mut engine = self.comm.handle.context.engine.lock();
             let received: Vec<_> = no_unwind(|| {
                 // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
                 let begin = |(source, sink)| unsafe { self.begin_receive(&mut engine, source, sink) };
                 let begun: Vec<_> = sinks.into_iter().map(begin).collect();
                 begun.into_iter().map(|begun| begun.and_then(|request| self.wait(&mut engine, request))).collect()
             });
+            engine.keep_requests();
             drop(engine);
             self.comm.handle.context.run_callbacks();
             for ((source, into), received) in some.into_iter().zip(received) {
@@ -172,22 +173,43 @@ impl<L: Threads> Steps<'_, L> {
     pub fn send_all<'b>(&mut self, blocks: impl IntoIterator<Item = (usize, &'b [u8])>) {
         let mut blocks = blocks.into_iter();
         loop {
-            let some: Vec<_> = blocks.by_ref().take(AT_A_TIME).map(|(dest, data)| (dest, self.source(data))).collect();
+            let mut engine = self.comm.handle.context.engine.lock();
+            let some = blocks.by_ref().take(at_a_time(&mut engine)).map(|(dest, data)| (dest, self.source(data)));
+            let some: Vec<_> = some.collect();
             if some.is_empty() {
                 return;
             }
-            let mut engine = self.comm.handle.context.engine.lock();
             let sent: Vec<_> = no_unwind(|| {
                 // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
                 let begin = |(dest, data)| unsafe { self.begin_send(&mut engine, dest, data) };
                 let begun: Vec<_> = some.into_iter().map(begin).collect();
                 begun.into_iter().map(|begun| self.wait_for_send(&mut engine, begun)).collect()
             });
+            engine.keep_requests();
             drop(engine);
             self.comm.handle.context.run_callbacks();
             sent.into_iter().filter_map(Result::err).for_each(|error| self.note(error));
         }
     }
+}
+
+/// How many requests a step may begin together: with more, it would wait for requests that only its own later steps free.
+fn at_a_time(engine: &mut Engine) -> usize {
+    AT_A_TIME.min(engine.mtl.pml().free_requests() as usize).max(1)
+}
+
+/// No request is free: frees one of those that are kept, or waits for a while.
+///
+/// # Errors
+/// [`Error::Busy`] if no request can become free without a further call by this thread.
+fn find_request(engine: &mut impl EngineGuard, idle: &mut Idle) -> Result<(), Error> {
+    if !engine.free_kept_request() {
+        if !engine.may_free_requests() {
+            return Err(Error::Busy);
+        }
+        engine.progress_or_wait(idle, &Awaited::FreeRequests(1), None);
+    }
+    Ok(())
 }
 
 /// The result of a receive: the rank that it was from, and how many bytes came.
@@ -222,6 +244,7 @@ impl<L: Threads> Steps<'_, L> {
             let mut wait = |begun: Result<_, _>| begun.and_then(|request| self.wait(&mut engine, request));
             (sent, received.map(|(source, begun)| (source, wait(begun))))
         });
+        engine.keep_requests();
         drop(engine);
         self.comm.handle.context.run_callbacks();
         if let Err(error) = sent {
@@ -253,7 +276,7 @@ impl<L: Threads> Steps<'_, L> {
         unsafe { engine.mtl.irecv(self.comm.handle.comm, source, tag, sink) }
     }
 
-    /// Begins a receive, and waits for a free request if there is none.
+    /// Begins a receive. If no request is free, it takes one of those that are kept, or waits for one.
     ///
     /// # Safety
     /// The memory is writable and not used otherwise until the request is complete.
@@ -262,13 +285,14 @@ impl<L: Threads> Steps<'_, L> {
         loop {
             // SAFETY: the caller's promise.
             match unsafe { self.try_receive(engine, source, sink) } {
-                Err(Refusal::Busy) => engine.progress_or_wait(&mut idle, &Awaited::Anything, None),
+                Err(Refusal::Busy) => find_request(engine, &mut idle)?,
                 begun => return begun.map_err(|why| self.comm.handle.refusal(engine, why, Some(source as u32))),
             }
         }
     }
 
-    /// Begins a send, and waits for a free request if it needs one and there is none. `None` if it is complete.
+    /// Begins a send. If it needs a request and none is free, it takes one of those that are kept, or waits for one. `None` if it is
+    /// complete.
     ///
     /// # Safety
     /// The memory is readable and unchanged until the request is complete.
@@ -284,7 +308,7 @@ impl<L: Threads> Steps<'_, L> {
             match unsafe { engine.mtl.isend(comm, dest as u32, self.tag, Mode::Standard, data) } {
                 Ok(Sending::Complete) => return Ok(None),
                 Ok(Sending::Pending(request)) => return Ok(Some(request)),
-                Err(Refusal::Busy) => engine.progress_or_wait(&mut idle, &Awaited::Anything, None),
+                Err(Refusal::Busy) => find_request(engine, &mut idle)?,
                 Err(why) => return Err(self.comm.handle.refusal(engine, why, Some(dest as u32))),
             }
         }

@@ -1,6 +1,7 @@
 //! The engine of one context, with the parts that the host adds to it: memory, time, the wait set, and tables beside the
 //! requests. The modules below contain these parts and do not know the engine.
 
+pub(crate) mod kept_requests;
 pub(crate) mod loopback_hub;
 pub(crate) mod of_child;
 pub(crate) mod pending;
@@ -30,6 +31,7 @@ use crate::waiting::clock::Clock;
 use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
 use crate::waiting::reactor::AwaitedByTask;
 use crate::waiting::wait_set::WaitSet;
+use kept_requests::KeptRequests;
 use loopback_hub::LoopbackHub;
 use pending::{Completed, DetachedBuffer, FormerEntry, Pending, PendingTable};
 use rank_table::RankTable;
@@ -74,6 +76,8 @@ pub(crate) struct Engine {
     pub next_context_id: u32,
     /// Communicators that are being made, for which a place is kept.
     pub reserved_comms: u32,
+    /// The requests for collective operations.
+    pub kept_requests: KeptRequests,
     /// It is the engine of a forked child, and refuses everything.
     pub is_of_child: bool,
     pub _loopback_hub: LoopbackHub,
@@ -116,6 +120,7 @@ impl Engine {
             losses_seen: 0,
             next_context_id: ALL_CONTEXTS + 1,
             reserved_comms: 0,
+            kept_requests: KeptRequests::default(),
             is_of_child: false,
             _loopback_hub: loopback_hub,
             _memory: memory,
@@ -210,6 +215,7 @@ impl Engine {
     /// The world has ended, in which this context has `peers` peers. Operations that outlive it end with an error, unless their
     /// messages are on the way.
     pub fn end_world(&mut self, peers: u32) {
+        self.pass_warning_on(); // a short program may never have been idle
         self.end_of_world = Some((self.clock.renew() + LAST_MESSAGES, peers));
     }
 

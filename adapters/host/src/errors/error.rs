@@ -5,6 +5,7 @@ use std::fmt;
 use towline_core::convertor::{BoundsError, LayoutError};
 use towline_core::error::Blame;
 use towline_core::mtl::CommError;
+use towline_core::pml::EnableError;
 use towline_core::rma::Denied;
 
 use crate::values::address::Address;
@@ -96,6 +97,8 @@ pub enum Error {
     },
     /// The world was finished, or the operation belongs to another world.
     Finished,
+    /// The world has no such rail.
+    Rail(EnableError),
     /// This process was forked from the one to which the world belongs: see [`World`](crate::World#forks).
     Forked {
         /// The system's number of the process to which the world belongs.
@@ -306,6 +309,7 @@ impl fmt::Display for Error {
             Self::Finished => f.write_str(
                 "the world was finished, or the operation belongs to another world: operations need the world that made them",
             ),
+            Self::Rail(why) => why.fmt(f),
             Self::Forked { process } => write!(
                 f,
                 "this process was forked from process {process}, and only that one can use its world: run another program in the \

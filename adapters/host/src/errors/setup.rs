@@ -178,8 +178,8 @@ impl fmt::Display for SetupError {
             }
             Self::Unsent { waited_ms } => write!(
                 f,
-                "messages of this rank could not be sent in {waited_ms} ms, since no rank receives them: look for sends without a \
-                 receive whose requests were dropped"
+                "messages of this rank had not been received when all other ranks had finished, after {waited_ms} ms in `finish`: \
+                 look for sends without a receive whose requests were dropped"
             ),
             Self::Unmatched(unmatched) => {
                 write!(f, "{unmatched}: receive them, do not send them, or set TOWLINE_UNMATCHED to `warn` or `ignore`")

@@ -64,8 +64,8 @@ pub(crate) struct EndedContext {
 }
 
 impl Launcher {
-    /// For the contexts of a process. `grid` may be that of any of them.
-    pub fn new(job: Job, grid: Grid) -> Self {
+    /// For the contexts of a process. `grid` may be that of any of them. `warned`: users know that shared memory lacks room.
+    pub fn new(job: Job, grid: Grid, warned: bool) -> Self {
         let incarnation = job.incarnation();
         let state = Mutex::new(LauncherState {
             job,
@@ -76,7 +76,7 @@ impl Launcher {
             restarted: BTreeMap::new(),
             rejoined: BTreeMap::new(),
             ask_at: Instant::now(),
-            warned: false,
+            warned,
         });
         Self { incarnation, state, lost_peers: Mutex::default() }
     }

@@ -17,9 +17,9 @@ pub(crate) fn publish(job: &mut Job) -> Result<(), Error> {
     job.publish(&component(PROCESSORS), &Processors::own().to_bytes())
 }
 
-/// Whether contexts of this host, with this rank's among them, have to share processors, because there are more of them than
-/// processors that they may use. Known once the ranks have exchanged their publications.
-pub(crate) fn are_shared(job: &Job, grid: Grid) -> bool {
+/// How many contexts of this host, with this rank's among them, share a processor, because there are more of them than processors
+/// that they may use. 1 where none have to. Known once the ranks have exchanged their publications.
+pub(crate) fn contexts_per_processor(job: &Job, grid: Grid) -> u32 {
     let own = Processors::own();
     let published = |rank: &u32| job.card(&component(PROCESSORS), *rank).map_or(own, Processors::from_bytes);
     let ranks = match job.local_ranks() {
@@ -29,12 +29,12 @@ pub(crate) fn are_shared(job: &Job, grid: Grid) -> bool {
     // A container may allow less processor time than its processors have.
     let quota = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
     let quota = if quota < own.count() { quota } else { usize::MAX };
-    must_share(own, &ranks, grid.contexts as usize, quota)
+    sharing(own, &ranks, grid.contexts as usize, quota) as u32
 }
 
-/// Whether the ranks, each with that many contexts, need more processors than they have: all that compete with this rank directly
-/// or through others, or those whose processors are all among some rank's.
-fn must_share(own: Processors, ranks: &[Processors], contexts: usize, quota: usize) -> bool {
+/// How many contexts share a processor, rounded up, where each rank has that many contexts: among all ranks that compete with this
+/// one directly or through others, or among those whose processors are all among some rank's.
+fn sharing(own: Processors, ranks: &[Processors], contexts: usize, quota: usize) -> usize {
     let mut group = own;
     loop {
         let before = group;
@@ -46,10 +46,11 @@ fn must_share(own: Processors, ranks: &[Processors], contexts: usize, quota: usi
         }
     }
     let holders = ranks.iter().copied().filter(|rank| own.is_within(*rank));
-    [own, group].into_iter().chain(holders).any(|processors| {
+    let degree = |processors: Processors| {
         let competing = ranks.iter().filter(|rank| rank.is_within(processors)).count();
-        competing * contexts > processors.count().min(quota)
-    })
+        (competing * contexts).div_ceil(processors.count().min(quota).max(1))
+    };
+    [own, group].into_iter().chain(holders).map(degree).fold(1, usize::max)
 }
 
 /// A set of processors.
@@ -111,10 +112,23 @@ mod tests {
         list.iter().copied().collect()
     }
 
+    /// How many contexts share the processor of the first rank.
+    fn degree(ranks: &[&[usize]], contexts: usize) -> usize {
+        let ranks: Vec<Processors> = ranks.iter().map(|list| processors(list)).collect();
+        sharing(ranks[0], &ranks, contexts, usize::MAX)
+    }
+
     /// Whether the first of the ranks has to share.
     fn shares(ranks: &[&[usize]], contexts: usize) -> bool {
-        let ranks: Vec<Processors> = ranks.iter().map(|list| processors(list)).collect();
-        must_share(ranks[0], &ranks, contexts, usize::MAX)
+        degree(ranks, contexts) > 1
+    }
+
+    #[test]
+    fn the_contexts_of_a_processor_are_counted() {
+        let all: &[usize] = &[0, 1];
+        assert_eq!([2, 3, 4, 5, 16].map(|ranks| degree(&vec![all; ranks], 1)), [1, 2, 2, 3, 8]);
+        assert_eq!((degree(&[all; 2], 4), degree(&[&[0], &[0], all], 1)), (4, 2));
+        assert_eq!(degree(&[&[]], 1), 1, "no processor is known");
     }
 
     #[test]
@@ -144,8 +158,7 @@ mod tests {
     #[test]
     fn a_quota_of_processor_time_counts() {
         let ranks = [processors(&[0, 1, 2, 3]); 2];
-        assert!(must_share(ranks[0], &ranks, 1, 1));
-        assert!(!must_share(ranks[0], &ranks, 1, 2));
+        assert_eq!([1, 2, 4].map(|quota| sharing(ranks[0], &ranks, 1, quota)), [2, 1, 1]);
     }
 
     #[test]

@@ -60,6 +60,14 @@ pub(crate) fn publish(job: &mut Job, warnings: &[Warning]) -> Result<(), Error> 
     job.publish(&component(WARNINGS), text.as_bytes())
 }
 
+/// Whether some rank has published a warning that this happened.
+pub(crate) fn contain(job: &Job, what: &str) -> bool {
+    let texts = (0..job.size()).filter_map(|rank| job.card(&component(WARNINGS), rank).ok());
+    let is_it =
+        |line: &[u8]| line.strip_prefix(what.as_bytes()).is_some_and(|rest| rest.starts_with(&[SEPARATOR as u8]));
+    texts.flat_map(|text| text.split(|byte| *byte == b'\n')).any(is_it)
+}
+
 /// Prints the warnings of all ranks, at rank 0. A restarted rank 0 does not print them again.
 pub(crate) fn print(job: &Job) {
     if job.rank() != 0 || job.incarnation() != 1 {

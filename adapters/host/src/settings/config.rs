@@ -51,7 +51,7 @@ towline_settings::settings! {
         spin_us, "TOWLINE_SPIN_US": u32 = 50u32, "us",
             "How long a waiting rank polls, and yields the processor now and then, if no rank has to share its processor";
         yield_us, "TOWLINE_YIELD_US": u32 = 200u32, "us",
-            "How long a waiting rank then yields the processor after each poll, before it sleeps; not where another program keeps the processor then";
+            "How long a waiting rank then yields the processor after each poll, before it sleeps: for each rank that shares the processor; not where another program keeps the processor then";
         idle_sleep_ms, "TOWLINE_IDLE_SLEEP_MS": u32 = 500u32, "ms" in Values::at_least(1),
             "Longest sleep of a waiting rank, if nothing wakes it";
         progress_thread, "TOWLINE_PROGRESS_THREAD": String = "auto", "" in Values::OneOf(&["always", "never", "auto"]),

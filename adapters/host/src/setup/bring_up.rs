@@ -155,10 +155,11 @@ impl StartedContext {
         let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet::new(rails, used))?;
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         add_peers(&mut mtl, job, grid, &choices, &opened_index)?;
-        let idle_policy = IdlePolicy::new(config, processors::are_shared(job, grid));
+        let idle_policy = IdlePolicy::new(config, processors::contexts_per_processor(job, grid));
         let scope_lists = ScopeLists::new(limits.requests);
         let engine = Engine::new(mtl, idle_policy, wait_set, hub, memory);
         let mut engine = Engine { scope_lists, needs_flush, ..engine };
+        engine.keep_requests();
         let (world, all_contexts) = add_communicators(&mut engine, grid)?;
         let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
         Ok(Self {

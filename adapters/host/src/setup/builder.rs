@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use towline_bootstrap::{Environment, Job};
 use towline_core::rail::FullRail;
 
+use crate::engine::kept_requests::KEPT;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 use crate::forks::handlers;
 use crate::job::launcher::Launcher;
@@ -322,16 +323,14 @@ impl<L: Threads> Builder<L> {
         let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
         // The contexts of a process have the same transports.
         let failures = opened.first().map_or(&[][..], |opened| &opened.failures);
-        let left_out = |(name, why): &(String, String)| {
-            Warning::new(&format!("transport {name} does not work here, and is left out"), why)
-        };
+        let left_out = |(name, why): &(String, String)| Warning::new(&left_out_text(name), why);
         warnings.extend(failures.iter().map(left_out));
         if let Some(warning) = warnings.first().filter(|_| config.strict) {
             return Err(SetupError::Warning(warning.to_string()));
         }
         self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &grids));
         let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
-        let limits = engine_limits(&config, ranks * contexts, at_once)?;
+        let limits = engine_limits(&config, ranks * contexts, at_once, KEPT)?;
         cards::publish(&mut job, &opened, &limits)?;
         processors::publish(&mut job)?;
         warnings::publish(&mut job, &warnings)?;
@@ -356,7 +355,9 @@ impl<L: Threads> Builder<L> {
             }
         }
         let (incarnation, own) = (job.incarnation(), job.rank());
-        let launcher = Arc::new(Launcher::new(job, first));
+        // One warning about shared memory is enough for a job.
+        let warned = warnings::contain(&job, &left_out_text("sm"));
+        let launcher = Arc::new(Launcher::new(job, first, warned));
         let known = started.first().map_or(&[][..], |started| &started.incarnations);
         let restarted = (0..).zip(known).filter(|(rank, incarnation)| *rank != own && **incarnation > 1);
         launcher.note_restarted_before(restarted.map(|(rank, incarnation)| (rank, *incarnation)))?;
@@ -369,6 +370,11 @@ impl<L: Threads> Builder<L> {
         }
         Ok(prepared)
     }
+}
+
+/// What happened, where a transport cannot be used.
+fn left_out_text(transport: &str) -> String {
+    format!("transport {transport} does not work here, and is left out")
 }
 
 impl CustomRail {

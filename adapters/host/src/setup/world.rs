@@ -5,10 +5,11 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use towline_bootstrap::report::Report;
-use towline_core::pml::{Counters, EnableError, Rails};
+use towline_core::pml::{Counters, Rails};
 use towline_core::rail::Capabilities;
 
 use crate::context::state::ContextState;
+use crate::errors::error::Error;
 use crate::errors::rejoin::RejoinError;
 use crate::errors::setup::SetupError;
 use crate::operations::communicator::Communicator;
@@ -336,6 +337,7 @@ impl<L: Threads> World<L> {
     }
 
     /// Asks the launcher to end all ranks with exit status `code` and to print `message`; then exits. A `code` of 0 counts as 1.
+    /// In a child that was [forked](Self#forks), only the child ends.
     ///
     /// ```no_run
     /// let world = towline::init()?;
@@ -432,9 +434,10 @@ impl<L: Threads> World<L> {
     /// ```
     ///
     /// # Errors
-    /// [`EnableError`] if there is no such rail.
-    pub fn enable_rail(&self, index: usize, on: bool) -> Result<(), EnableError> {
-        self.context().engine.lock().mtl.enable_rail(index, on)
+    /// [`Error::Rail`] if there is no such rail.
+    pub fn enable_rail(&self, index: usize, on: bool) -> Result<(), Error> {
+        self.context().check_process()?;
+        self.context().engine.lock().mtl.enable_rail(index, on).map_err(Error::Rail)
     }
 
     /// The engine's counts of events so far.

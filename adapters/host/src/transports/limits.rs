@@ -31,14 +31,20 @@ pub(crate) fn longest_message_at_once(contexts: &[OpenedRails], job: &Job, loopb
 }
 
 /// The engine's limits for a job of `peers` addresses, in which messages of at most `at_once` bytes are sent in one frame.
-pub(crate) fn engine_limits(config: &Config, peers: u32, at_once: u32) -> Result<pml::Config, SetupError> {
+/// `kept_requests`: how many requests there are beside those of the program.
+pub(crate) fn engine_limits(
+    config: &Config,
+    peers: u32,
+    at_once: u32,
+    kept_requests: u32,
+) -> Result<pml::Config, SetupError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|why| SetupError::System("draw random numbers", std::io::Error::other(why)))?;
     let or = |set: u32, each: u32, least: u32| if set == 0 { peers.saturating_mul(each).max(least) } else { set };
     let units = or(config.units, 32, 1024);
     Ok(pml::Config {
         peers,
-        requests: config.requests.clamp(1, 1 << 24),
+        requests: config.requests.clamp(1, 1 << 24) + kept_requests,
         unexpected: or(config.unexpected, 128, 4096),
         units,
         unit_bytes: unit_bytes(config, units, at_once),
@@ -71,7 +77,7 @@ mod tests {
         let of = |change: fn(&mut Config), peers, at_once| {
             let mut config = Config::default();
             change(&mut config);
-            let limits = engine_limits(&config, peers, at_once).unwrap();
+            let limits = engine_limits(&config, peers, at_once, 2).unwrap();
             (limits.units, limits.unit_bytes)
         };
         let tcp = Config::default().tcp.eager_limit_bytes - 24;

@@ -9,8 +9,12 @@ const POLLS_PER_READING: u32 = 32;
 /// The same where ranks share processors: a thread that polls keeps the awaited rank from running.
 const POLLS_PER_READING_IF_SHARED: u32 = 2;
 
-/// A yield that lasts longer, in nanoseconds, gave a whole time slice to another program.
+/// A yield that lasts longer, in nanoseconds, gave a whole time slice to another program. Where ranks share processors, it is this
+/// for each of them, since a yield lets all of them run.
 const LONG_YIELD: u64 = 1_000_000;
+/// Long yields in a row that are no reason to avoid yields, where ranks share processors. While they set up what they share, each may
+/// run for long.
+const PATIENCE: u32 = 4;
 /// Nanoseconds without yields after the first long one. They double with each further one.
 const FIRST_BREAK: u64 = 100_000_000;
 /// How many yields must have helped since the last long one, so that a further long one is worth it.
@@ -25,6 +29,9 @@ const LONGEST_BREAK: u64 = 6_400_000_000;
 /// keeps the processor for a time slice of a few milliseconds. A thread that sleeps, in contrast, gets the processor back as soon as it
 /// is woken. So a thread yields while it polls only if the last yield helped. After a long yield, it does not yield for a while and
 /// sleeps earlier, unless many yields have helped.
+///
+/// Where ranks share processors, a yield takes a turn of each of them. So the times are longer there by their number, and several long
+/// yields must follow each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdlePolicy {
     /// Idle polls between two calls of [`Idle::step`].
@@ -37,8 +44,14 @@ pub(crate) struct IdlePolicy {
     max_sleep: u64,
     /// Whether the last yield brought an event at once, so a peer shares this processor.
     yields_help: bool,
+    /// The length of a yield, in nanoseconds, from which on it is long.
+    long_yield: u64,
     /// How many yields have helped since the last long one.
     helped: u32,
+    /// How many further long yields are no reason to avoid yields.
+    patience: u32,
+    /// `patience` at the beginning, and after many yields that helped.
+    most_patience: u32,
     /// Until when the thread does not yield.
     no_yield_until: Instant,
     /// Nanoseconds without yields after the next long one.
@@ -46,17 +59,31 @@ pub(crate) struct IdlePolicy {
 }
 
 impl IdlePolicy {
-    /// As configured. Where ranks have to share processors, polling would only keep other ranks from running.
-    pub fn new(config: &Config, share_processors: bool) -> Self {
-        let (spin, yields) = (u64::from(config.spin_us) * 1000, u64::from(config.yield_us) * 1000);
+    /// As configured. `sharing`: how many contexts share a processor. If they do, polling would only keep others from running.
+    pub fn new(config: &Config, sharing: u32) -> Self {
+        let sharing = u64::from(sharing.max(1));
+        let (spin, yields) = (u64::from(config.spin_us) * 1000, u64::from(config.yield_us) * 1000 * sharing);
         // The engine checks a peer for progress four times within the stall time-out. A sleep is at most a quarter of that
         // interval, so a check is not much late.
         let look = if config.stall_timeout_ms == 0 { u32::MAX } else { config.stall_timeout_ms / 16 };
         let max_sleep = u64::from(config.idle_sleep_ms.min(look)).max(1) * 1_000_000;
-        let (polls, spin) = if share_processors { (POLLS_PER_READING_IF_SHARED, 0) } else { (POLLS_PER_READING, spin) };
-        let no_yield_until = Instant::from_nanos(0);
-        let (yields_help, helped, next_break) = (false, 0, FIRST_BREAK);
-        Self { polls, spin, awake: spin + yields, max_sleep, yields_help, helped, no_yield_until, next_break }
+        let (polls, spin, patience) = match sharing {
+            1 => (POLLS_PER_READING, spin, 0),
+            _ => (POLLS_PER_READING_IF_SHARED, 0, PATIENCE),
+        };
+        Self {
+            polls,
+            spin,
+            awake: spin + yields,
+            max_sleep,
+            yields_help: false,
+            long_yield: LONG_YIELD * sharing,
+            helped: 0,
+            patience,
+            most_patience: patience,
+            no_yield_until: Instant::from_nanos(0),
+            next_break: FIRST_BREAK,
+        }
     }
 
     /// The longest sleep, in nanoseconds.
@@ -67,13 +94,17 @@ impl IdlePolicy {
     /// A yield began at `before` and ended at `after`. `helped`: there was an event right after it.
     pub fn note_yield(&mut self, before: Instant, after: Instant, helped: bool) {
         self.yields_help = helped;
-        if after.since(before).as_nanos() < LONG_YIELD {
+        if after.since(before).as_nanos() < self.long_yield {
             self.helped = self.helped.saturating_add(helped.into());
             if before.since(self.no_yield_until).as_nanos() >= self.next_break {
                 // Yields have been short for as long as they were avoided before.
                 self.next_break = FIRST_BREAK;
             }
-        } else if std::mem::take(&mut self.helped) < ENOUGH_HELP {
+        } else if std::mem::take(&mut self.helped) >= ENOUGH_HELP {
+            self.patience = self.most_patience;
+        } else if self.patience > 0 {
+            self.patience -= 1;
+        } else {
             self.no_yield_until = after + Duration::from_nanos(self.next_break);
             self.next_break = (2 * self.next_break).min(LONGEST_BREAK);
         }
@@ -174,7 +205,10 @@ mod tests {
         awake: 2000,
         max_sleep: 1,
         yields_help: false,
+        long_yield: LONG_YIELD,
         helped: 0,
+        patience: 0,
+        most_patience: 0,
         no_yield_until: Instant::from_nanos(0),
         next_break: FIRST_BREAK,
     };
@@ -270,9 +304,32 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_share_processors_do_not_spin() {
+    fn ranks_that_share_processors_do_not_spin_and_yield_for_longer() {
         let config = Config::default();
-        assert_eq!(IdlePolicy::new(&config, true).spin, 0);
-        assert_eq!(IdlePolicy::new(&config, false).spin, 50_000);
+        let times = |sharing| {
+            let policy = IdlePolicy::new(&config, sharing);
+            (policy.spin, policy.awake, policy.long_yield)
+        };
+        assert_eq!(times(1), (50_000, 250_000, LONG_YIELD));
+        assert_eq!(times(8), (0, 1_600_000, 8 * LONG_YIELD));
+    }
+
+    #[test]
+    fn ranks_that_share_processors_avoid_yields_after_several_long_ones_only() {
+        let at = Instant::from_nanos;
+        let mut policy = IdlePolicy::new(&Config::default(), 2);
+        let avoids = |policy: &IdlePolicy| policy.no_yield_until > at(0);
+        for _ in 0..PATIENCE {
+            policy.note_yield(at(0), at(2 * LONG_YIELD), false);
+        }
+        assert!(!avoids(&policy));
+        let mut helped = policy;
+        (0..ENOUGH_HELP).for_each(|_| helped.note_yield(at(0), at(2 * LONG_YIELD - 1), true));
+        for _ in 0..=PATIENCE {
+            helped.note_yield(at(0), at(2 * LONG_YIELD), false);
+        }
+        assert!(!avoids(&helped), "many that helped begin the count anew");
+        policy.note_yield(at(0), at(2 * LONG_YIELD), false);
+        assert!(avoids(&policy));
     }
 }

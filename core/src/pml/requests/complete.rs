@@ -1,5 +1,7 @@
 //! The end of a request: its outcome, and the list of completed requests.
 
+use zerocopy::FromZeros;
+
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Failure;
@@ -126,6 +128,12 @@ impl<R: Rails> Pml<'_, R> {
     /// The number of requests that are free.
     pub fn free_requests(&self) -> u32 {
         self.requests.capacity().saturating_sub(self.requests.used())
+    }
+
+    /// Takes a free request, and keeps it for an operation that must find one later. [`test`](Self::test) frees it again, as a
+    /// request that is over. `None` if no request is free.
+    pub fn keep_request(&mut self) -> Option<Request> {
+        self.requests.take(RequestState::new_zeroed()).ok().map(Request)
     }
 
     /// The other side of a request: the receiver of a send, the sender of a receive that has matched. `None` if the request is
