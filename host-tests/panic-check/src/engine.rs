@@ -251,7 +251,9 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
         3 => keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters())),
-        28 => keep((pml.detached(), pml.free_requests(), pml.keep_request(), pml.peer_of(request), pml.is_over(request))),
+        28 => {
+            keep((pml.detached(), pml.free_requests(), pml.keep_request(), pml.peer_of(request), pml.is_over(request)))
+        }
         30 => keep(pml.add_spare(Peer(any(0)), any(0), Endpoint(any(0)))),
         4 => {
             pml.purge(any(0));

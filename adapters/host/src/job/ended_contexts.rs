@@ -158,7 +158,7 @@ mod tests {
             zero.exchange(soon()).unwrap();
         });
         let grid = Grid { own: Address { rank: 0, index: 0 }, ranks: 2, contexts: 1 };
-        let launcher = Arc::new(Launcher::new(zero, grid));
+        let launcher = Arc::new(Launcher::new(zero, grid, false));
         let mut ended = EndedContexts::new(Arc::clone(&launcher), grid, vec![1, 1]);
         let mut now = Instant::from_nanos(1);
         server.rank_restarts(1);

@@ -64,7 +64,7 @@
 //! | `TOWLINE_UNIT_BYTES` | `65536` B | Length of a payload unit: a longer message is sent to this process only after its receive is posted. Units are shorter if no transport sends as much in one frame. Unless this or `units` is set, they are also shorter if all units together would take more than 64 MiB, but at least 8 KiB |
 //! | `TOWLINE_COMMUNICATORS` | `256` | Most communicators |
 //! | `TOWLINE_SPIN_US` | `50` us | How long a waiting rank polls, and yields the processor now and then, if no rank has to share its processor |
-//! | `TOWLINE_YIELD_US` | `200` us | How long a waiting rank then yields the processor after each poll, before it sleeps; not where another program keeps the processor then |
+//! | `TOWLINE_YIELD_US` | `200` us | How long a waiting rank then yields the processor after each poll, before it sleeps: for each rank that shares the processor; not where another program keeps the processor then |
 //! | `TOWLINE_IDLE_SLEEP_MS` | `500` ms | Longest sleep of a waiting rank, if nothing wakes it |
 //! | `TOWLINE_PROGRESS_THREAD` | `auto` | Whether a thread of the library makes progress while the program computes: `always`, `never`, or `auto`: only with udp, which loses frames and detects lost hosts by heartbeats. All ranks need the same value |
 //! | `TOWLINE_UNWIND_TIMEOUT_MS` | `10000` ms | How long a panicking rank waits until messages from borrowed memory have been sent, before it aborts the process |
