@@ -150,7 +150,7 @@
 //! | the same, and only sm is named | both ranks of the pair get [`Error::NoSharedMemory`](crate::Error::NoSharedMemory), at once; never a bus error or a signal |
 //! | no descriptor is left to wake a rank that sleeps on its descriptor; sm | the descriptor that watches the peer's process is used for that, or the rank is woken when one is free |
 //! | the smallest rings, socket buffers and staging memory; pools of one entry | all messages arrive, more slowly |
-//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned; a blocking call first waits for operations that were dropped, or for which other threads wait |
+//! | as many operations as `TOWLINE_REQUESTS` are in progress | a further one ends with [`Error::Busy`](crate::Error::Busy), and its buffer is returned; a blocking call first waits for operations that were dropped, or for which other threads wait. Collective operations have requests of their own |
 //!
 //! # Attacks
 //!
