@@ -106,8 +106,10 @@ fn shared_bytes(path: &str, free: Option<u64>, rings: &Rings, ranks: u64) -> Che
         Check::warning(SUBJECT, format!("{found}, so {}", rings.change()), change)
     } else {
         let (room, of) = ((free - control) / (2 * rings.fitted.bytes_per_peer()), pairs(ranks) / 2);
-        let effect =
-            format!("so {}, and only {room} of {of} pairs of ranks may find room; the others use tcp", rings.change());
+        let effect = format!(
+            "so {}; if all send long messages, only {room} of {of} pairs find room, and the others use tcp",
+            rings.change()
+        );
         Check::warning(SUBJECT, format!("{found}, {effect}"), change)
     }
 }

@@ -2,6 +2,7 @@
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::lines::{Line, Panel};
 use super::markers::marker;
@@ -75,13 +76,14 @@ fn sample<B: DrawingBackend>(
 where
     B::ErrorType: 'static,
 {
-    let (end, middle) = (x + SAMPLE as i32, y + 7);
+    let (end, middle) = (x + SAMPLE as i32, y + LINE_HEIGHT as i32 / 2);
     let (dash, pen) = if measured { (SAMPLE, 2) } else { (DASH, 1) };
     for from in (x..end).step_by((dash + GAP) as usize) {
         let to = (from + dash as i32).min(end);
         area.draw(&PathElement::new([(from, middle), (to, middle)], line.style.colour.stroke_width(pen)))?;
     }
     area.draw(&marker((x + SAMPLE as i32 / 2, middle), line.style, measured))?;
-    area.draw(&Text::new(text.to_string(), (end + AFTER_SAMPLE as i32, y), font(FONT)))?;
+    let beside = TextStyle::from(font(FONT)).pos(Pos::new(HPos::Left, VPos::Center));
+    area.draw(&Text::new(text.to_string(), (end + AFTER_SAMPLE as i32, middle), beside))?;
     Ok(())
 }
