@@ -77,9 +77,25 @@ fn low_limits_are_problems_with_advice() {
     }
 }
 
+/// Jobs work there. The shell counts in blocks of 512 bytes, and the shortest ring takes 8 KiB.
+#[test]
+fn a_limit_of_file_sizes_to_which_rings_shrink_is_a_warning() {
+    let output = doctor("ulimit -f 16", &["--json", "-n", "2"]);
+    let (of_size, change) = verdict(&output, "", "file size");
+    assert!(of_size == "warning" && change.contains("ulimit -f unlimited"), "{of_size}: {change}");
+    assert_eq!(verdict(&output, "", "a job here").0, "good");
+    assert!(text(&output).contains("to 4.0 KiB and 4.0 KiB"), "{}", text(&output));
+}
+
+#[test]
+fn one_rank_is_no_ranks() {
+    let output = doctor("", &["-n", "1"]);
+    assert!(text(&output).contains("1 rank takes at most") && !text(&output).contains("1 ranks"), "{}", text(&output));
+}
+
 /// A mount namespace with a small file system, which needs the right to make one.
 #[test]
-fn small_shared_memory_is_a_problem() {
+fn small_shared_memory_is_a_warning_while_there_is_room_for_a_ring() {
     let namespace = |size: &str| {
         let line = format!("mount -t tmpfs -o {size} tmpfs /dev/shm && exec \"$0\" doctor --json -n 16");
         Command::new("unshare").args(["-m", "sh", "-c", &line, TOWLINE]).stdin(Stdio::null()).output().unwrap()
@@ -93,7 +109,8 @@ fn small_shared_memory_is_a_problem() {
     }
     let (of_bytes, change) = verdict(&output, "", "shared memory");
     assert!(of_bytes == "warning" && change.contains("--shm-size="), "{of_bytes}: {change}");
-    assert_eq!(verdict(&namespace("size=256K"), "", "shared memory").0, "problem");
+    assert_eq!(verdict(&namespace("size=256K"), "", "shared memory").0, "warning");
+    assert_eq!(verdict(&namespace("size=64K"), "", "shared memory").0, "problem");
     let (of_files, change) = verdict(&namespace("nr_inodes=8"), "", "shared inodes");
     assert!(of_files == "problem" && change.contains("nr_inodes="), "{of_files}: {change}");
 }

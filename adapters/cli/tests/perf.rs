@@ -32,7 +32,7 @@ fn all_transports_are_measured_and_each_value_is_a_line_of_json() {
     std::fs::remove_file(&file).unwrap();
     let mut seen = Vec::new();
     for line in json.lines() {
-        assert_eq!(line.matches("\":").count(), 12, "{line}");
+        assert_eq!(line.matches("\":").count(), 15, "{line}");
         let times =
             ["p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"].map(|key| value(line, key).parse::<f64>().unwrap());
         assert!(times[0] > 0.0 && times.is_sorted(), "{line}");
@@ -47,7 +47,7 @@ fn all_transports_are_measured_and_each_value_is_a_line_of_json() {
     };
     assert_eq!(seen, [expected("sm"), expected("tcp")].concat());
     let table = text(&output.stdout);
-    assert!(table.contains("100 KiB") && table.contains("repetitions; only these count"), "{table}");
+    assert!(table.contains("100 KiB") && table.contains("the machine was steady in"), "{table}");
 }
 
 /// One-sided operations: over mapped memory, and by frames.
@@ -164,6 +164,9 @@ fn impossible_measurements_are_refused_with_the_reason() {
         (&["perf", "--sizes", "8,many"], "is not a size"),
         (&["perf", "--json", "/nowhere/at/all"], "/nowhere/at/all"),
         (&["perf", "--csv", "/nowhere/at/all"], "/nowhere/at/all"),
+        (&["perf", "--plot", "/nowhere/at/all.png"], "--plot /nowhere/at/all.png"),
+        (&["perf", "--plot", "chart.jpg"], ".svg or .png"),
+        (&["perf", "--csv", "/nowhere/file", "--json", "/nowhere/./file"], "--json and --csv name the same file"),
         (&["perf", "--hosts", "/nowhere/hosts"], "/nowhere/hosts"),
         (&["perf", "--hosts", "/nowhere/hosts", "--transport", "sm"], "sm does not work between hosts"),
         (&["perf", "--rsh", "ssh"], "--hosts"),
@@ -171,6 +174,8 @@ fn impossible_measurements_are_refused_with_the_reason() {
         let output = towline(arguments);
         let said = text(&output.stderr);
         assert!(!output.status.success() && said.contains(reason), "{arguments:?}: {said}");
+        // The lines above the table.
+        assert!(text(&output.stdout).lines().count() <= 2, "nothing was measured: {}", text(&output.stdout));
     }
 }
 

@@ -10,6 +10,7 @@ use towline::Config;
 use towline_net::interfaces::{Filter, survey};
 
 use super::check::Check;
+use super::shared_memory::{Rings, file_size, shared_memory};
 
 /// Files that a process has open besides its connections.
 const SPARE_FILES: u64 = 64;
@@ -22,83 +23,16 @@ const LOCKED: u64 = 64 << 20;
 
 /// All checks for `ranks` ranks on this host.
 pub fn checks(config: &Config, ranks: u32) -> Vec<Check> {
+    let rings = Rings::of(config, ranks);
     let ranks = u64::from(ranks);
-    let mut sm = towline_sm::Config::new(0, 0, 1);
-    sm.apply(&config.sm);
-    let mut checks = shared_memory(Path::new(&config.sm.directory), sm.bytes_per_peer(), ranks);
+    let mut checks = shared_memory(Path::new(&config.sm.directory), &rings, ranks);
     checks.push(files(getrlimit(Resource::Nofile).current, getrlimit(Resource::Nofile).maximum, ranks));
-    checks.push(file_size(getrlimit(Resource::Fsize).current, sm.bytes_per_peer()));
+    checks.push(file_size(getrlimit(Resource::Fsize).current, &rings));
     checks.push(locked(getrlimit(Resource::Memlock).current, cfg!(feature = "verbs")));
     checks.push(processes(free_processes(), ranks));
     checks.push(clock(read("/sys/devices/system/clocksource/clocksource0/current_clocksource"), time_of_clock()));
     checks.push(interfaces(&Filter::from_lists(&config.tcp.include, &config.tcp.exclude)));
     checks
-}
-
-/// The file system for shared memory: its size and inodes.
-fn shared_memory(directory: &Path, per_peer: u64, ranks: u64) -> Vec<Check> {
-    const SUBJECT: &str = "shared memory";
-    let path = directory.display();
-    let about = match rustix::fs::statvfs(directory) {
-        Ok(about) => about,
-        Err(why) => {
-            let change = format!(
-                "mount a file system in memory there (mount -t tmpfs tmpfs {path}), or name one with TOWLINE_SM_DIRECTORY; until \
-                 then ranks on this host use tcp"
-            );
-            return vec![Check::problem(SUBJECT, format!("{path}: {why}"), change)];
-        }
-    };
-    if let Err(why) = rustix::fs::access(directory, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
-        let change = format!("make it writable (chmod 1777 {path}), or name another with TOWLINE_SM_DIRECTORY");
-        return vec![Check::problem(SUBJECT, format!("{path}: {why}"), change)];
-    }
-    const TMPFS: i128 = 0x0102_1994;
-    let mut checks = Vec::new();
-    if rustix::fs::statfs(directory).is_ok_and(|about| i128::from(about.f_type) != TMPFS) {
-        let found = format!("{path} is not a file system in memory (tmpfs)");
-        let change = "name a tmpfs with TOWLINE_SM_DIRECTORY; on a disk, messages wait for it";
-        checks.push(Check::warning(SUBJECT, found, change));
-    }
-    checks.push(shared_bytes(&path.to_string(), about.f_bavail * about.f_frsize, per_peer, ranks));
-    checks.push(shared_inodes(&path.to_string(), about.f_files, about.f_favail, ranks));
-    checks
-}
-
-/// Rings go from each rank to each other one.
-fn pairs(ranks: u64) -> u64 {
-    ranks * ranks.saturating_sub(1)
-}
-
-fn shared_bytes(path: &str, free: u64, per_peer: u64, ranks: u64) -> Check {
-    let all = pairs(ranks).saturating_mul(per_peer);
-    let found = format!("{path} has {} free; {ranks} ranks take at most {}", bytes(free), bytes(all));
-    let change = format!(
-        "enlarge it (docker and podman: --shm-size={size}; otherwise: mount -o remount,size={size} {path}), or make rings \
-         smaller with TOWLINE_SM_BULK_RING_BYTES and TOWLINE_SM_EAGER_RING_BYTES",
-        size = (2 * all).next_power_of_two().max(64 << 20)
-    );
-    match free {
-        free if ranks > 1 && free < 2 * per_peer => Check::problem("shared memory", found, change),
-        free if free < all => Check::warning("shared memory", found, change),
-        _ => Check::good("shared memory", found),
-    }
-}
-
-fn shared_inodes(path: &str, most: u64, free: u64, ranks: u64) -> Check {
-    const SUBJECT: &str = "shared inodes";
-    // Two rings for each pair, and a doorbell for each rank.
-    let all = 2 * pairs(ranks) + ranks;
-    if most == 0 {
-        return Check::good(SUBJECT, format!("{path} has no limit of files"));
-    }
-    let found = format!("{path} has room for {free} more files; {ranks} ranks make at most {all}");
-    let change = format!("allow more files (mount -o remount,nr_inodes={} {path})", 2 * all.max(512));
-    match free {
-        free if free < ranks + 4 => Check::problem(SUBJECT, found, change),
-        free if free < all => Check::warning(SUBJECT, found, change),
-        _ => Check::good(SUBJECT, found),
-    }
 }
 
 /// Open files: a connection to each peer in a rank, and three files for each rank in the launcher, which raises its own
@@ -107,9 +41,10 @@ fn files(soft: Option<u64>, hard: Option<u64>, ranks: u64) -> Check {
     const SUBJECT: &str = "open files";
     let (rank, launcher) = (ranks + SPARE_FILES, 3 * ranks + SPARE_FILES);
     let found = format!(
-        "a process may open {} (at most {}); with {ranks} ranks, a rank opens about {rank} and the launcher {launcher}",
+        "a process may open {} (at most {}); with {}, a rank opens about {rank} and the launcher {launcher}",
         number(soft),
-        number(hard)
+        number(hard),
+        several(ranks)
     );
     if hard.is_some_and(|hard| hard < launcher) {
         let change = format!("raise the hard limit (ulimit -Hn {launcher}; limits.conf: nofile), or use fewer ranks");
@@ -118,24 +53,6 @@ fn files(soft: Option<u64>, hard: Option<u64>, ranks: u64) -> Check {
         Check::problem(SUBJECT, found, format!("raise the limit before the job (ulimit -Sn {rank})"))
     } else {
         Check::good(SUBJECT, found)
-    }
-}
-
-/// The limit of file sizes, which counts for files of shared memory, too.
-fn file_size(limit: Option<u64>, per_peer: u64) -> Check {
-    const SUBJECT: &str = "file size";
-    match limit {
-        Some(limit) if limit < per_peer => Check::problem(
-            SUBJECT,
-            format!(
-                "a file may have at most {}; a ring of shared memory takes up to {}",
-                bytes(limit),
-                bytes(per_peer)
-            ),
-            "raise the limit before the job (ulimit -f unlimited), or use tcp (--transport tcp)",
-        ),
-        Some(limit) => Check::good(SUBJECT, format!("a file may have at most {}", bytes(limit))),
-        None => Check::good(SUBJECT, "no limit"),
     }
 }
 
@@ -173,7 +90,7 @@ fn processes(free: Option<(u64, &'static str)>, ranks: u64) -> Check {
     match free {
         Some((free, limit)) if free < needed => Check::problem(
             SUBJECT,
-            format!("{limit} permits {free} more processes and threads; {ranks} ranks start about {needed}"),
+            format!("{limit} permits {free} more processes and threads; {} about {needed}", act(ranks, "start")),
             format!("raise {limit} (containers: --pids-limit), or use fewer ranks"),
         ),
         Some((free, limit)) => Check::good(SUBJECT, format!("{limit} permits {free} processes and threads")),
@@ -263,8 +180,18 @@ fn number(limit: Option<u64>) -> String {
     limit.map_or_else(|| "any number".into(), |limit| limit.to_string())
 }
 
+/// A number of ranks, such as `1 rank` or `2 ranks`.
+pub(super) fn several(ranks: u64) -> String {
+    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
+}
+
+/// What a number of ranks does, such as `1 rank takes` or `2 ranks take`.
+pub(super) fn act(ranks: u64, verb: &str) -> String {
+    format!("{} {verb}{}", several(ranks), if ranks == 1 { "s" } else { "" })
+}
+
 /// A number of bytes for people.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units.into_iter().find(|(_, shift)| count >> shift != 0) {
         Some((unit, shift)) => format!("{:.1} {unit}", count as f64 / (1u64 << shift) as f64),
@@ -278,29 +205,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memory_is_judged_by_the_ranks() {
-        let at = |free, ranks| shared_bytes("/dev/shm", free, 400 << 10, ranks).verdict;
-        assert_eq!([at(64 << 20, 4), at(64 << 20, 16), at(256 << 10, 2)], [Good, Warning, Problem]);
-        let small = shared_bytes("/dev/shm", 64 << 20, 400 << 10, 16);
-        assert!(small.change.contains("--shm-size=268435456"), "{small:?}");
-        let inodes = |most, free, ranks| shared_inodes("/dev/shm", most, free, ranks).verdict;
-        assert_eq!(
-            [inodes(0, 0, 16), inodes(999, 999, 16), inodes(99, 99, 16), inodes(9, 5, 2)],
-            [Good, Good, Warning, Problem]
-        );
-    }
-
-    #[test]
     fn limits_are_judged_by_the_ranks() {
         let open = |soft, hard, ranks| files(soft, hard, ranks).verdict;
         assert_eq!(open(Some(1024), Some(4096), 16), Good);
         assert_eq!(open(Some(1024), Some(4096), 1000), Problem, "each rank");
         assert_eq!(open(Some(1024), Some(1024), 500), Problem, "the launcher");
         assert_eq!(open(None, None, 100_000), Good);
-        assert_eq!(
-            [None, Some(1 << 30), Some(8 << 10)].map(|limit| file_size(limit, 300 << 10).verdict),
-            [Good, Good, Problem]
-        );
         assert_eq!([true, false].map(|verbs| locked(Some(8 << 20), verbs).verdict), [Warning, Good]);
         assert_eq!(locked(None, true).verdict, Good);
         let started = |free| processes(free, 4).verdict;
@@ -315,9 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_result_that_is_not_good_says_what_to_change() {
-        let nowhere = shared_memory(Path::new("/nowhere/at/all"), 1, 2);
-        assert!(nowhere.iter().all(|check| check.verdict == Problem && check.change.contains("TOWLINE_SM_DIRECTORY")));
+    fn without_interfaces_the_advice_names_the_command_that_says_why() {
         let none = Filter { include: vec!["none".into()], exclude: None };
         assert!(interfaces(&none).change.contains("towline info interfaces"));
     }

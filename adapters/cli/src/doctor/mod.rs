@@ -16,6 +16,7 @@ mod arguments;
 mod check;
 mod here;
 mod hosts;
+mod shared_memory;
 
 /// Makes the checks. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {

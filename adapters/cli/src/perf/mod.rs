@@ -4,8 +4,7 @@
 //! The process of `towline perf` reads these lines, shows the results and writes the files.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
@@ -15,20 +14,23 @@ mod affinity;
 mod baseline;
 mod between_hosts;
 mod chart;
+mod figures;
+mod files;
 mod percentiles;
 mod plan;
 pub mod rank;
 mod repetition;
+mod table;
 
 use crate::numbers::number;
 use crate::run::hosts_of;
 use crate::stdout::out;
 use crate::transports::{ALL, STANDARD, why_unavailable};
 use crate::variables::{Variable, warn_of_unknown_here};
-use chart::Kind;
+use files::Files;
 use percentiles::Percentiles;
-use plan::{Mode, Size, Unit, measures};
-use repetition::{Repetition, Row, format_value};
+use plan::{Mode, Size, measures};
+use repetition::{Repetition, Row};
 
 /// Measure latency, bandwidth and message rate between two processes, next to the limits of the machine
 ///
@@ -50,7 +52,8 @@ use repetition::{Repetition, Row, format_value};
 /// reply over plain sockets.
 ///
 /// The round trip of a cache line (the bounce) is measured before and after each repetition. If the two differ by more
-/// than 10 %, the machine has changed its state, and the repetition does not count.
+/// than 10 %, the machine has changed its state, and the repetition does not count. If none counts, the values are those of
+/// all repetitions, and the row is marked as unsteady.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Transports to measure, one after the other [default: sm and tcp, if they work here; tcp between hosts]
@@ -82,7 +85,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
-    /// Draw a chart. The end of the file name selects SVG or PNG
+    /// Draw a chart of times, bandwidths and rates. The end of the file name selects SVG or PNG
     #[arg(long, value_name = "FILE.svg|FILE.png")]
     plot: Option<PathBuf>,
 
@@ -121,47 +124,29 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<(), String> {
     let reported = warn_of_unknown_here();
     let transports = transports(arguments)?;
-    let named = |path: &PathBuf, why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let create = |path| File::create(path).map(|file| (path, file)).map_err(|why| named(path, &why));
-    let mut json = arguments.json.as_ref().map(create).transpose()?;
-    let mut csv = arguments.csv.as_ref().map(create).transpose()?;
-    if let Some((path, file)) = &mut csv {
-        writeln!(file, "{}", Row::csv_header()).map_err(|why| named(path, &why))?;
-    }
-    let plot = match &arguments.plot {
-        Some(path) => Some((path, Kind::of(path)?)),
-        None => None,
-    };
     let steps = measures(&arguments.mode, &arguments.sizes, arguments.quick).len() * transports.len();
     if steps == 0 {
         return Err("nothing to measure: give a size above 0".into());
     }
+    let mut files = Files::open(arguments.json.as_deref(), arguments.csv.as_deref(), arguments.plot.as_deref())?;
     let bar = ProgressBar::new(steps as u64);
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}").unwrap_or(ProgressStyle::default_bar()),
     );
     let mut rows = Vec::new();
-    bar.suspend(|| print_header(arguments.hosts.is_some()));
+    bar.suspend(|| out!("{}", table::header(arguments.hosts.is_some())));
     let seconds = 50 / transports.len() as u64;
     for transport in &transports {
         one_transport(arguments, transport, seconds, (&bar, &reported), |row| {
-            if let Some((path, file)) = &mut json {
-                writeln!(file, "{}", row.json()).map_err(|why| named(path, &why))?;
-            }
-            if let Some((path, file)) = &mut csv {
-                writeln!(file, "{}", row.csv()).map_err(|why| named(path, &why))?;
-            }
-            bar.suspend(|| print_row(&row));
+            files.add(&row)?;
+            bar.suspend(|| out!("{}", table::row(&row)));
             rows.push(row);
             Ok(())
         })?;
     }
     bar.finish_and_clear();
-    print_footer(&rows);
-    if let Some((path, kind)) = plot {
-        chart::write(path, kind, &rows).map_err(|why| named(path, &*why))?;
-    }
-    Ok(())
+    out!("{}", table::footer(&rows));
+    files.draw(&rows)
 }
 
 /// The transports to measure: those that were asked for, or the standard ones that work.
@@ -274,60 +259,4 @@ fn one_transport(
         return Err(format!("{transport}: the job of the two ranks failed ({ended}); its messages are above"));
     }
     complete(&mut repetitions, None)
-}
-
-fn print_header(between_hosts: bool) {
-    match affinity::two_processors() {
-        _ if between_hosts => out!("two processes on two hosts; medians\n"),
-        Some([one, other]) => out!("two processes, pinned to processors {one} and {other}; medians\n"),
-        None => out!("two processes share one processor, so the figures include its switches between them; medians\n"),
-    }
-    out!(
-        "{:9} {:20} {:>8} {:>11} {:>11} {:>7} {:>8}{}\n",
-        "transport",
-        "mode",
-        "size",
-        "value",
-        "limit",
-        "ratio",
-        "bounce",
-        Percentiles::NAMES.map(|name| format!(" {name:>9}")).concat()
-    );
-}
-
-fn print_row(row: &Row) {
-    let (value, limit) = (format_value(row.mode, row.value), format_value(row.mode, row.limit));
-    let Row { transport, mode, size, bounce, .. } = row;
-    let unsteady = if row.steady == 0 { "  unsteady" } else { "" };
-    let (mode, size) = (mode.name(), size.to_string());
-    // Percentiles of streams are in the files only, since their unit is another one.
-    let times = row.percentiles.filter(|_| row.mode.unit() == Unit::Nanos).map_or_else(String::new, |percentiles| {
-        percentiles.nanos.map(|nanos| format!(" {:>9}", format_value(row.mode, nanos))).concat()
-    });
-    let bounce = format_value(Mode::Latency, *bounce);
-    out!(
-        "{transport:9} {mode:20} {size:>8} {value:>11} {limit:>11} {:>7.2} {bounce:>8}{times}{unsteady}\n",
-        row.ratio()
-    );
-}
-
-fn print_footer(rows: &[Row]) {
-    let (tried, steady) = rows.iter().fold((0, 0), |(tried, steady), row| (tried + row.tried, steady + row.steady));
-    let bounces = || rows.iter().map(|row| row.bounce);
-    let (least, most) = (bounces().fold(f64::INFINITY, f64::min), bounces().fold(0.0, f64::max));
-    out!(
-        "\nlatency is half a round trip; ratio is value / limit; bounce is half a round trip of a cache line (between hosts, of \
-         one byte) without Towline.\n"
-    );
-    out!(
-        "bounce: {least:.0} to {most:.0} ns; the machine was steady in {steady} of {tried} repetitions; only these count.\n"
-    );
-    let unsteady = rows.iter().filter(|row| row.steady == 0).count();
-    if unsteady != 0 {
-        out!(
-            "In {unsteady} of {} measurements the machine was never steady, since it has other work. Their medians are of all \
-             repetitions and are not reliable.\n",
-            rows.len()
-        );
-    }
 }

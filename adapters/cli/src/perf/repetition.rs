@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::percentiles::Percentiles;
-use super::plan::{Mode, Size, Unit};
+use super::plan::{Mode, Size};
 
 /// Largest relative difference between the bounces before and after a repetition. If they differ more, the machine has
 /// changed its state.
@@ -113,16 +113,14 @@ impl Row {
 
     /// The line of `--json`.
     pub fn json(&self) -> String {
+        let Self { transport, mode, steady, tried, .. } = self;
+        let (value, limit, ratio) = (digits(self.value), digits(self.limit), digits(self.ratio()));
+        let times: String = self.times().map(|(name, nanos)| format!(r#","{name}":{nanos}"#)).collect();
         format!(
-            r#"{{"transport":"{}","mode":"{}","bytes":{},"value":{},"unit":"{}","limit":{},"ratio":{}{}}}"#,
-            self.transport,
-            self.mode,
+            r#"{{"transport":"{transport}","mode":"{mode}","bytes":{},"value":{value},"unit":"{}","limit":{limit},"ratio":{ratio}{times},"bounce_ns":{},"steady":{steady},"repetitions":{tried}}}"#,
             self.size.0,
-            digits(self.value),
-            self.mode.unit().name(),
-            digits(self.limit),
-            digits(self.ratio()),
-            self.times().map(|(name, nanos)| format!(r#","{name}":{nanos}"#)).collect::<String>(),
+            mode.unit().name(),
+            digits(self.bounce),
         )
     }
 
@@ -164,16 +162,6 @@ fn digits(number: f64) -> String {
     }
     let before = number.abs().max(1e-9).log10().floor() as i32 + 1;
     format!("{number:.*}", usize::try_from(6 - before).unwrap_or(0))
-}
-
-/// Formats a value for people, with a suitable unit.
-pub fn format_value(mode: Mode, value: f64) -> String {
-    match mode.unit() {
-        Unit::Nanos if value < 10_000.0 => format!("{value:.1} ns"),
-        Unit::Nanos => format!("{:.1} us", value / 1e3),
-        Unit::Gigabytes => format!("{value:.2} GB/s"),
-        Unit::Messages | Unit::Operations => format!("{:.2} M/s", value / 1e6),
-    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -222,7 +210,8 @@ mod tests {
             row.json(),
             concat!(
                 r#"{"transport":"sm","mode":"latency","bytes":8,"value":100.000,"unit":"ns","limit":50.0000,"ratio":2.00000,"#,
-                r#""p50_ns":1.00000,"p90_ns":20.0000,"p99_ns":300.000,"p999_ns":4000.00,"max_ns":50000.0}"#
+                r#""p50_ns":1.00000,"p90_ns":20.0000,"p99_ns":300.000,"p999_ns":4000.00,"max_ns":50000.0,"#,
+                r#""bounce_ns":60.0000,"steady":1,"repetitions":1}"#
             )
         );
         assert_eq!(
@@ -232,7 +221,11 @@ mod tests {
         let line = "sm,latency,8,100.000,ns,50.0000,2.00000,1.00000,20.0000,300.000,4000.00,50000.0,60.0000,1,1";
         assert_eq!(row.csv(), line);
         row.percentiles = None;
-        assert!(row.json().ends_with(r#""max_ns":null}"#), "{}", row.json());
+        assert!(row.json().contains(r#""max_ns":null,"#), "{}", row.json());
+        // Both files have the same fields.
+        let keys = row.json().replace(['{', '}', '"'], "");
+        let keys: Vec<_> = keys.split(',').map(|field| field.split(':').next().unwrap()).collect();
+        assert_eq!(keys.join(","), Row::csv_header());
     }
 
     #[test]

@@ -30,8 +30,9 @@
 //! Between two hosts there is no common memory. The bounce is then half a round trip of one byte over a plain tcp socket, and the
 //! limits are those of plain tcp sockets.
 //!
-//! A repetition counts only if the limits for half a round trip before and after it differ by at most 10 %. `--json` and `--csv`
-//! write all values, `--plot` draws a chart. Compare ratios rather than figures: a virtual machine changes its speed within
+//! A repetition counts only if the limits for half a round trip before and after it differ by at most 10 %. If none of a
+//! measurement does, its medians are of all repetitions, and the table marks it as `unsteady`. `--json` and `--csv` write all
+//! values. `--plot` draws a chart with a panel each for times, bandwidths and rates. Compare ratios rather than figures: a virtual machine changes its speed within
 //! seconds, but a ratio to a limit, or to another library that is measured in turns, stays similar.
 //!
 //! # In the program
