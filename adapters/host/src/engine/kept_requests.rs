@@ -1,9 +1,9 @@
 //! Requests that are kept for collective operations. A program may hold all others: as receives that it has posted, for example. The
 //! other ranks wait for this one in a collective operation, so it must not end with `Busy` here.
 
-use towline_core::mtl::Request;
+use towline_core::mtl::{Mtl, Request};
 
-use crate::engine::Engine;
+use crate::transports::rails::RailSet;
 
 /// A step of a collective operation has a send and a receive in progress at least.
 pub(crate) const KEPT: u32 = 2;
@@ -12,17 +12,18 @@ pub(crate) const KEPT: u32 = 2;
 #[derive(Default)]
 pub(crate) struct KeptRequests([Option<Request>; KEPT as usize]);
 
-impl Engine {
+impl KeptRequests {
     /// Keeps free requests, up to [`KEPT`] of them.
-    pub fn keep_requests(&mut self) {
-        for place in self.kept_requests.0.iter_mut().filter(|place| place.is_none()) {
-            *place = self.mtl.pml().keep_request();
+    #[inline]
+    pub fn fill(&mut self, mtl: &mut Mtl<'static, RailSet>) {
+        for place in self.0.iter_mut().filter(|place| place.is_none()) {
+            *place = mtl.pml().keep_request();
         }
     }
 
-    /// Frees a request that was kept. Returns `false` if there is none.
-    pub fn free_kept_request(&mut self) -> bool {
-        let kept = self.kept_requests.0.iter_mut().find_map(Option::take);
-        kept.is_some_and(|request| self.mtl.test(request).is_some())
+    /// Frees one of them. Returns `false` if there is none.
+    pub fn free_one(&mut self, mtl: &mut Mtl<'static, RailSet>) -> bool {
+        let kept = self.0.iter_mut().find_map(Option::take);
+        kept.is_some_and(|request| mtl.test(request).is_some())
     }
 }

@@ -387,6 +387,17 @@ impl Engine {
         None
     }
 
+    /// Keeps free requests for collective operations, as far as some are missing.
+    #[inline]
+    pub fn keep_requests(&mut self) {
+        self.kept_requests.fill(&mut self.mtl);
+    }
+
+    /// Frees one of the requests that are kept for collective operations. Returns `false` if there is none.
+    pub fn free_kept_request(&mut self) -> bool {
+        self.kept_requests.free_one(&mut self.mtl)
+    }
+
     /// Whether a request may become free without a further call by the calling thread.
     pub fn may_free_requests(&mut self) -> bool {
         self.pending.dropped != 0 || self.awaited_requests != 0 || self.mtl.pml().detached() != 0
