@@ -29,6 +29,7 @@ fn read(text: &str, least: u64, most: u64) -> Result<u64, String> {
 }
 
 /// A number of things, as text: `1 job`, `2 jobs`.
+#[cfg(feature = "sim")]
 pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
@@ -64,6 +65,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "sim")]
     fn one_thing_is_singular() {
         assert_eq!([0, 1, 2].map(|count| counted(count, "job")), ["0 jobs", "1 job", "2 jobs"]);
     }
