@@ -59,6 +59,7 @@
 #![deny(missing_docs)]
 
 mod address;
+mod counted;
 mod environment;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]

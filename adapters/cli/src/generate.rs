@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{Arg, Command};
 use clap_complete::Shell;
 
+use crate::files::refused;
 use crate::stdout::out;
 
 /// Print completions for a shell
@@ -41,11 +42,17 @@ pub fn completions(arguments: &Completions, command: &Command) -> ExitCode {
 /// Writes the manual pages.
 pub fn man(arguments: &Man, command: &Command) -> ExitCode {
     let folder = &arguments.folder;
-    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(visible(command), folder));
+    let mut pages = visible(command);
+    pages.build();
+    let pages = pages.mut_subcommands(|page| {
+        let synopsis = synopsis(&page);
+        page.override_usage(synopsis)
+    });
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(pages, folder));
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("towline: cannot write manual pages into {}: {why}", folder.display());
+            eprintln!("towline: {}", refused("man", folder, "write manual pages there", &why));
             ExitCode::FAILURE
         }
     }
@@ -53,10 +60,32 @@ pub fn man(arguments: &Man, command: &Command) -> ExitCode {
 
 /// The command with its visible subcommands only. The hidden ones are for processes that Towline starts itself.
 fn visible(command: &Command) -> Command {
-    let mut visible = Command::new("towline").disable_help_subcommand(true).version(crate::version::NUMBER);
+    let mut visible = Command::new("towline").disable_help_subcommand(true).propagate_version(true);
+    visible = visible.version(crate::version::NUMBER);
     if let Some(about) = command.get_about() {
         visible = visible.about(about.clone());
     }
     let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
     visible.subcommands(shown.cloned())
+}
+
+/// The synopsis of a command with the names of values, which `clap_mangen` leaves out: all options, and then what follows them.
+fn synopsis(command: &Command) -> String {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let (positional, options): (Vec<_>, Vec<_>) = shown.partition(|argument| argument.is_positional());
+    let words = options.into_iter().chain(positional).map(synopsis_of);
+    [name.to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn synopsis_of(argument: &Arg) -> String {
+    let short = argument.get_short().map(|letter| format!("-{letter}"));
+    let long = argument.get_long().map(|name| format!("--{name}"));
+    let names: Vec<_> = short.into_iter().chain(long).collect();
+    let values = argument.get_value_names().filter(|_| argument.get_action().takes_values());
+    let values = values.map(|names| names.join(" "));
+    let words: Vec<_> = [names.join("|"), values.unwrap_or_default()].into_iter().filter(|it| !it.is_empty()).collect();
+    let more = if argument.get_num_args().is_some_and(|count| count.max_values() > 1) { "..." } else { "" };
+    let word = format!("{}{more}", words.join(" "));
+    if argument.is_required_set() { word } else { format!("[{word}]") }
 }

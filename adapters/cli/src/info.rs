@@ -131,7 +131,8 @@ fn gather(arguments: &Arguments, reported: Option<Variable>) -> Result<Info, Str
     let mut info = Info { selection, transports: all, interfaces: shown, chosen, machine, sizes, settings };
     info.select();
     if !info.selection.is_all() && info.is_empty() {
-        return Err(format!("nothing contains `{}`", arguments.filter.as_deref().unwrap_or_default()));
+        let text = arguments.filter.as_deref().unwrap_or_default();
+        return Err(format!("nothing contains `{text}`: shorten the text of --filter, or leave out names"));
     }
     Ok(info)
 }

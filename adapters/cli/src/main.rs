@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod doctor;
+mod files;
 mod generate;
 mod info;
 mod mpirun;
+mod names;
 mod numbers;
 mod perf;
 mod run;
@@ -19,7 +22,7 @@ mod version;
 
 /// Runs the ranks of a job, measures transports, shows transports and settings, checks hosts, and tests under faults
 #[derive(Parser)]
-#[command(name = "towline", version = version::NUMBER, long_version = version::text())]
+#[command(name = "towline", version = version::NUMBER, long_version = version::text(), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +49,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // Launchers start their agents on other hosts like this. It is not for users, so no help and no completion has it.
+    if std::env::args_os().skip(1).eq(["run", "--agent"]) {
+        return towline_bootstrap::launch::agent().into();
+    }
     let mut all = Arguments::command();
     all.build();
     let arguments = match mpirun::translate(std::env::args_os().collect(), &all) {
@@ -55,7 +62,8 @@ fn main() -> ExitCode {
             return 2.into();
         }
     };
-    match Arguments::parse_from(arguments).command {
+    let arguments = Arguments::try_parse_from(arguments).unwrap_or_else(|why| without_hidden(why, &all).exit());
+    match arguments.command {
         Command::Run(arguments) => run::run(arguments),
         Command::Perf(arguments) => perf::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
@@ -69,4 +77,15 @@ fn main() -> ExitCode {
         #[cfg(feature = "sim")]
         Command::SoakRank(arguments) => soak::rank::run(&arguments),
     }
+}
+
+/// The error without suggestions of hidden commands, which Towline starts itself.
+fn without_hidden(mut why: clap::Error, all: &clap::Command) -> clap::Error {
+    if let Some(ContextValue::Strings(mut names)) = why.remove(ContextKind::SuggestedSubcommand) {
+        names.retain(|name| all.find_subcommand(name).is_some_and(|command| !command.is_hide_set()));
+        if !names.is_empty() {
+            why.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
+    }
+    why
 }

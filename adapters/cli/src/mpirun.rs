@@ -131,7 +131,7 @@ fn known(run: &Command, name: &str, has_value: bool) -> Option<(String, bool)> {
         return Some((format!("--{long}"), false));
     }
     let letter = name.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?.chars().next()?;
-    if letter == 'h' && name.len() == 2 {
+    if matches!(name, "-h" | "-V") {
         return Some((name.into(), false));
     }
     let argument = run.get_arguments().find(|argument| argument.get_short() == Some(letter))?;
@@ -184,7 +184,8 @@ mod tests {
             ("--oversubscribe -n 1 prog", "-n 1 prog"),
             ("-n 1 -e A=-np --env=-x prog", "-n 1 -e A=-np --env=-x prog"),
             ("--max-restarts 2 -n 1 prog", "--max-restarts 2 -n 1 prog"),
-            ("--agent", "--agent"),
+            ("--version", "--version"),
+            ("-V", "-V"),
             ("-h", "-h"),
             ("--help", "--help"),
         ] {

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use towline_bootstrap::launch::{self, Binding, Host, Input, Label, Launch, Mapping};
+use towline_bootstrap::RANKS_MAX;
+use towline_bootstrap::launch::{Binding, Host, Input, Label, Launch, LaunchError, Mapping};
 
+use crate::files::{check_writable, refused};
+use crate::names::one_of;
 use crate::numbers::number;
-use crate::variables;
+use crate::{transports, variables};
 
 /// Start N ranks of a program, and end them together
 ///
@@ -17,15 +20,28 @@ use crate::variables;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Number of ranks [default: one for each slot of the hosts]
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0, u32::MAX), required_unless_present_any = ["hosts", "agent"])]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        value_parser = number(1, RANKS_MAX),
+        allow_negative_numbers = true,
+        required_unless_present = "hosts"
+    )]
     ranks: Option<u32>,
 
-    /// Transports to use, such as sm,tcp [default: all]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    /// Transports to use, such as sm,tcp [default: sm and tcp, as far as they work]
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        value_parser = one_of(&transports::ALL, transport),
+        hide_possible_values = true
+    )]
     transport: Vec<String>,
 
-    /// Links to each peer, for transports that support several
-    #[arg(long, value_name = "K", value_parser = number(1, 64))]
+    /// Links to each peer, for transports that support several: tcp, udp and verbs
+    #[arg(long, value_name = "K", value_parser = number(1, 64), allow_negative_numbers = true)]
     links: Option<u32>,
 
     /// Run on the hosts in a file: one `host [slots=N]` on each line, filled in order
@@ -33,19 +49,19 @@ pub struct Arguments {
     hosts: Option<PathBuf>,
 
     /// Remote shell: runs a command on a host, called as CMD HOST COMMAND...
-    #[arg(long, value_name = "CMD", default_value = "ssh -o BatchMode=yes")]
+    #[arg(long, value_name = "CMD", default_value = "ssh -o BatchMode=yes", requires = "hosts")]
     rsh: String,
 
     /// Path of towline on the other hosts [default: the path on this host]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", requires = "hosts")]
     remote_path: Option<OsString>,
 
     /// Name or address at which the other hosts can reach this host [default: all are tried]
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", requires = "hosts")]
     address: Option<String>,
 
     /// Set an environment variable for all ranks; NAME alone takes the value from this environment
-    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]")]
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = variables::named)]
     variables: Vec<String>,
 
     /// End the job after this time, in seconds
@@ -65,11 +81,18 @@ pub struct Arguments {
     /// The rank gets the same program, arguments and environment, and a new incarnation, which the other ranks see. A
     /// rank that has finished or that calls abort is not restarted. After N restarts, the next failure of the rank
     /// counts as without this option
-    #[arg(long, visible_alias = "max-restarts", value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        visible_alias = "max-restarts",
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = number(0, u32::MAX),
+        allow_negative_numbers = true
+    )]
     restart: u32,
 
     /// How long ranks have to report what they wait for, on SIGQUIT and at the time limit, in seconds
-    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "3")]
+    #[arg(long, value_name = "SECS", value_parser = seconds, default_value = "3", allow_negative_numbers = true)]
     report_wait: Duration,
 
     /// Append each report of what ranks wait for to this file, as a line of JSON
@@ -102,41 +125,48 @@ pub struct Arguments {
     ///
     /// With all, every rank reads the whole input, and the fastest rank gets at most 64 MiB ahead of the slowest one.
     /// Ranks that do not read it have an empty standard input. A restarted rank goes on with input that is still held
-    #[arg(long, value_name = "RANK|all|none", value_parser = input)]
+    #[arg(
+        long,
+        value_name = "RANK|all|none",
+        value_parser = one_of(&["all", "none"], input),
+        hide_possible_values = true
+    )]
     stdin: Option<Input>,
 
     /// Order in which ranks are placed on the hosts: fill each host up to its slots; the same, but at most one rank for
     /// each core; or one rank for each host in turn [default: slot]
-    #[arg(long, value_name = "slot|core|node", value_parser = mapping)]
+    #[arg(
+        long,
+        value_name = "slot|core|node",
+        value_parser = one_of(&["slot", "core", "node"], mapping),
+        hide_possible_values = true
+    )]
     map_by: Option<Mapping>,
 
     /// Bind each rank to a core of its own, with all hardware threads of it [default: none]
     ///
     /// The first rank on a host gets its first core, and so on. Only cores that this command (or its agent on another
     /// host) may use are counted. More ranks than cores are an error
-    #[arg(long, value_name = "core|none", value_parser = binding)]
+    #[arg(
+        long,
+        value_name = "core|none",
+        value_parser = one_of(&["core", "none"], binding),
+        hide_possible_values = true
+    )]
     bind_to: Option<Binding>,
 
-    /// Run as the agent of a launcher on another host
-    #[arg(long, hide = true, conflicts_with_all = ["ranks", "hosts", "command"])]
-    agent: bool,
-
     /// The program and its arguments
-    #[arg(
-        required_unless_present = "agent",
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
 /// Runs the job. Returns its exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
-    if arguments.agent {
-        return launch::agent().into();
-    }
-    let ended = prepare(arguments).and_then(|launch| launch.run().map_err(|why| why.to_string()));
+    let not_begun = |why: LaunchError| match why {
+        LaunchError::Output { path, source } => refused("--output", &path, "write the output of ranks there", &source),
+        why => why.to_string(),
+    };
+    let ended = prepare(arguments).and_then(|launch| launch.run().map_err(not_begun));
     match ended {
         Ok(status) => status.into(),
         Err(why) => {
@@ -153,6 +183,9 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     };
     let slots = hosts.iter().fold(0u32, |sum, host| sum.saturating_add(host.slots));
     let reported = check(&arguments)?;
+    if let Some(path) = &arguments.report_file {
+        check_writable(path).map_err(|why| refused("--report-file", path, "write this file", &why))?;
+    }
     let mut command = arguments.command.into_iter();
     let program = command
         .next()
@@ -187,10 +220,10 @@ fn prepare(arguments: Arguments) -> Result<Launch, String> {
     Ok(launch)
 }
 
-/// The hosts in a file, of which there is at least one.
+/// The hosts in the file of `--hosts`, of which there is at least one.
 pub fn hosts_of(path: &Path) -> Result<Vec<Host>, String> {
-    let named = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|why| named(&why))?;
+    let named = |why: &dyn std::fmt::Display| format!("--hosts {}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|why| refused("--hosts", path, "read this file", &why))?;
     let hosts = Host::parse_list(&text).map_err(|why| named(&why))?;
     if hosts.is_empty() {
         Err(named(&"the file names no host: write `host` or `host slots=N` on each line"))
@@ -207,6 +240,10 @@ fn check(arguments: &Arguments) -> Result<Option<(OsString, OsString)>, String> 
     let links = arguments.links.map(|links| links.to_string());
     let options = [("--transport", "TOWLINE_TRANSPORTS", transports), ("--links", "TOWLINE_LINKS", links)];
     variables::check_given(&given, &options)?;
+    // No error, since `towline perf` measures all transports with the same options.
+    if let Some(ignored) = transports::ignored_links(&arguments.transport, arguments.links.unwrap_or(1)) {
+        eprintln!("towline: warning: {ignored}");
+    }
     let lookup = |name: &str| match name {
         "TOWLINE_TRANSPORTS" if !arguments.transport.is_empty() => Some(arguments.transport.join(",")),
         "TOWLINE_LINKS" if arguments.links.is_some() => arguments.links.map(|links| links.to_string()),
@@ -239,6 +276,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds, such as 1.5".to_string())?;
     let time = Some(seconds).filter(|seconds| (0.0..=LONGEST).contains(seconds));
     time.map(Duration::from_secs_f64).ok_or_else(|| format!("it is not a time; possible: 0 to {LONGEST} seconds"))
+}
+
+/// One of the names of `--transport`. An empty one selects as without the option.
+fn transport(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    if name.is_empty() || name == "loopback" || transports::ALL.contains(&name) {
+        return Ok(name.into());
+    }
+    let unknown = towline_settings::unknown("transport", name, &transports::ALL);
+    Err(format!("it {unknown}; possible: {}", transports::ALL.join(", ")))
 }
 
 fn input(text: &str) -> Result<Input, String> {

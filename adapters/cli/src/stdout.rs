@@ -15,7 +15,7 @@ pub(crate) use out;
 pub fn print(text: std::fmt::Arguments) {
     let Err(why) = stdout().write_fmt(text).and_then(|()| stdout().flush()) else { return };
     if why.kind() != ErrorKind::BrokenPipe {
-        eprintln!("towline: cannot write to standard output: {why}");
+        eprintln!("towline: cannot write to standard output: {why}{}", towline_net::advice(&why));
     }
     exit(if why.kind() == ErrorKind::BrokenPipe { 128 + rustix::process::Signal::PIPE.as_raw() } else { 1 });
 }

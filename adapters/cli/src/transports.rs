@@ -5,6 +5,22 @@ pub const ALL: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
 /// The transports that are used if none is named.
 pub const STANDARD: [&str; 2] = ["sm", "tcp"];
 
+/// The transports that have several links to a peer.
+const WITH_LINKS: [&str; 3] = ["tcp", "udp", "verbs"];
+
+/// The text if `links` links to each peer have no effect, since none of the named transports has more than one.
+pub fn ignored_links(names: &[impl AsRef<str>], links: u32) -> Option<String> {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    let have_one = !names.is_empty() && names.iter().all(|name| ALL.contains(name) && !WITH_LINKS.contains(name));
+    (have_one && links > 1).then(|| {
+        format!(
+            "--links {links} has no effect with --transport {}: only tcp, udp and verbs have several links; name one of them, or leave \
+             --links out",
+            names.join(",")
+        )
+    })
+}
+
 /// The reason why a transport does not work on this host, or `None` if it works.
 pub fn why_unavailable(name: &str) -> Option<String> {
     let tried = towline::Builder::new().transports(name).build().and_then(towline::World::finish);

@@ -41,6 +41,14 @@ pub fn check_given(given: &[(OsString, OsString)], options: &[(&str, &str, Optio
     Ok(())
 }
 
+/// A variable of `-e`, which has a name.
+pub fn named(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.starts_with('=') {
+        return Err("it has no name; write NAME=VALUE, or NAME for a variable that is set here".into());
+    }
+    Ok(text.into())
+}
+
 /// Warns of the variables of `-e` that have no value here.
 pub fn warn_of_unset(variables: &[String]) {
     for name in variables.iter().filter(|name| !name.contains('=') && std::env::var_os(name).is_none()) {

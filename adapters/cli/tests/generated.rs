@@ -34,6 +34,11 @@ fn the_version_names_commit_features_and_wire_version() {
         _ => assert!(commit == "unknown" || commit.len() == 12, "{commit}"),
     }
     assert_eq!(out(&["-V"]), concat!("towline ", env!("CARGO_PKG_VERSION"), "\n"));
+    for command in ["run", "perf", "soak"] {
+        let of_command = format!("towline-{command} {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(out(&[command, "-V"]), of_command);
+        assert!(out(&[command, "--version"]).starts_with(&of_command));
+    }
 }
 
 #[test]
@@ -43,7 +48,9 @@ fn completions_know_commands_and_options_but_no_hidden_commands() {
         for word in ["run", "perf", "doctor", "bind-to", "tag-output"] {
             assert!(text.contains(word), "{shell} lacks {word}");
         }
-        assert!(!text.contains("perf-rank") && !text.contains("soak-rank"), "{shell}");
+        for hidden in ["perf-rank", "soak-rank", "info-rank", "doctor-rank", "agent", "loopback"] {
+            assert!(!text.contains(hidden), "{shell} has {hidden}");
+        }
     }
     let output = towline(&["completions", "tcl"]);
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("bash"));
@@ -51,13 +58,36 @@ fn completions_know_commands_and_options_but_no_hidden_commands() {
 
 /// The shells themselves must accept the texts.
 #[test]
-fn bash_completes_commands() {
+fn bash_completes_commands_and_names_of_values() {
     let text = out(&["completions", "bash"]);
-    let line = format!(
-        "{text}\nCOMP_WORDS=(towline do); COMP_CWORD=1; _towline towline do towline; echo \"${{COMPREPLY[@]}}\""
-    );
-    let output = Command::new("bash").args(["--norc", "-c", &line]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "doctor\n", "{}", String::from_utf8_lossy(&output.stderr));
+    for (words, completed) in [
+        ("do", "doctor"),
+        ("run --bind-to ''", "core none"),
+        ("run --map-by ''", "slot core node"),
+        ("run --stdin ''", "all none"),
+        ("run --transport ''", "sm tcp udp verbs"),
+        ("run --transport t", "tcp"),
+        ("soak --transport ''", "sm tcp udp"),
+    ] {
+        let line = format!(
+            "{text}\nCOMP_WORDS=(towline {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+            _towline towline \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\""
+        );
+        let output = Command::new("bash").args(["--norc", "-c", &line]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim_end(), completed, "{words}: {said}");
+    }
+}
+
+#[test]
+fn suggestions_name_no_hidden_commands() {
+    for (wrong, suggested) in [("infoo", Some("'info'")), ("perf-rankk", Some("'perf'")), ("info-rankk", None)] {
+        let output = towline(&[wrong]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(!said.contains("rank'") && !said.contains("similar subcommands"), "{said}");
+        assert!(suggested.is_none_or(|name| said.contains(name)), "{said}");
+    }
 }
 
 #[test]
@@ -73,8 +103,18 @@ fn each_command_has_a_manual_page() {
     assert_eq!(pages, wanted);
     let page = std::fs::read_to_string(format!("{folder}/towline-run.1")).unwrap();
     assert!(page.contains(".TH") && page.contains("bind\\-to"), "{page}");
+    for part in ["[\\-n|\\-\\-ranks N]", "[\\-\\-hosts FILE]", "[\\-\\-keep\\-going]", " PROGRAM..."] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("\\-\\-agent"), "{page}");
     std::fs::remove_dir_all(&folder).unwrap();
-    assert!(!towline(&["man", "/proc/nowhere"]).status.success());
+    for (path, words) in
+        [("/proc/nowhere", "man /proc/nowhere: cannot write"), ("/etc/passwd", "a directory is needed")]
+    {
+        let output = towline(&["man", path]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(words), "{said}");
+    }
 }
 
 #[test]

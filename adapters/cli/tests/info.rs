@@ -114,6 +114,7 @@ fn names_and_a_text_select_rows() {
     assert_eq!(json["machine"], Value::Array(vec![]));
     for (arguments, words) in [
         (["spinn"], ["`spinn`", "--filter spinn"]),
+        (["TOWLINE_FOO"], ["`TOWLINE_FOO` is not a known setting", "section; sections are"]),
         (["--filter=no such thing"], ["nothing contains", "no such thing"]),
     ] {
         let output = info(&arguments, &[]);

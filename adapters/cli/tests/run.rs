@@ -249,8 +249,13 @@ fn a_rank_that_aborts_or_cannot_be_started_is_not_restarted() {
 #[test]
 fn invalid_settings_are_refused_before_a_rank_starts() {
     for (arguments, variable, words) in [
-        ("--transport foo", None, ["`foo`", "sm, tcp, udp and verbs"]),
-        ("--transport sm,tpc", None, ["`tpc`", "sm, tcp, udp and verbs"]),
+        ("--transport foo", None, ["'foo' for '--transport", "possible: sm, tcp, udp, verbs"]),
+        (
+            "--transport sm,tpc",
+            None,
+            ["'tpc' for '--transport", "(did you mean `tcp`?); possible: sm, tcp, udp, verbs"],
+        ),
+        ("-e TOWLINE_TRANSPORTS=tpc", None, ["TOWLINE_TRANSPORTS", "(did you mean `tcp`?); possible: sm, "]),
         ("-e TOWLINE_TRANSPORTS=sm,foo", None, ["`foo`", "sm, tcp, udp and verbs"]),
         ("", Some(("TOWLINE_TRANSPORTS", "foo")), ["`foo`", "sm, tcp, udp and verbs"]),
         ("--links 0", None, ["--links", "1 to 64"]),
@@ -276,7 +281,7 @@ fn invalid_settings_are_refused_before_a_rank_starts() {
 fn more_ranks_than_a_job_can_have_are_an_error() {
     let output = towline("-n 4294967295 -- true").output().unwrap();
     assert_eq!(code(&output), 2, "{}", err(&output));
-    assert!(err(&output).contains("4294967295 ranks"), "{}", err(&output));
+    assert!(err(&output).contains("possible: 1 to 1048576"), "{}", err(&output));
     let me = std::env::current_exe().unwrap();
     let mut rank = Command::new(me);
     rank.args(["--exact", "as_rank", "--nocapture"]).env("ROLE", "allgather");
@@ -630,6 +635,16 @@ fn a_host_that_cannot_be_reached_or_is_lost_ends_the_job() {
     let report = err(&output);
     assert!(report.contains("no route") && report.contains("host node1 is lost, and rank 1 with it"), "{report}");
 
+    // Without a remote shell, no job can begin.
+    for shell in ["/nonexistent/rsh", "/etc/passwd", ""] {
+        let hosts = unreachable.directory.join("hosts");
+        let mut command = towline("--hosts");
+        let output = command.arg(hosts).args(["--rsh", shell, "--", "true"]).output().unwrap();
+        let report = err(&output);
+        assert_eq!(code(&output), 2, "{shell}: {report}");
+        assert!(report.contains(&format!("`{shell}` of --rsh")), "{shell}: {report}");
+    }
+
     // The remote shell dies while the job runs. The agent then has no launcher, and ends its ranks.
     let script = "#!/bin/sh\nshift; \"$@\" & echo $! >\"$(dirname \"$0\")/agent\"; wait\n";
     let lost = Hosts::new("lost", "node0\n", &script.replace("\"$@\" &", "\"$@\" <&0 &"));
@@ -649,5 +664,5 @@ fn a_malformed_hosts_file_is_reported_with_its_line() {
     let hosts = Hosts::new("few", "node0\n", HERE);
     let output = towline(&format!("-n 2 {} -- true", hosts.arguments())).output().unwrap();
     assert_eq!(code(&output), 2);
-    assert!(err(&output).contains("1 slots for 2 ranks"), "{}", err(&output));
+    assert!(err(&output).contains("1 slot for 2 ranks"), "{}", err(&output));
 }

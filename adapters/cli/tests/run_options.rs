@@ -144,7 +144,11 @@ fn each_rank_writes_to_files_of_its_own() {
 fn output_that_cannot_be_written_ends_the_job_with_the_reason() {
     let done = run(&["-n", "1", "--output", "/proc/nowhere"], "true");
     assert_eq!(code(&done), Some(2));
-    assert!(err(&done).contains("/proc/nowhere for the output"), "{}", err(&done));
+    assert!(err(&done).contains("--output /proc/nowhere: cannot write"), "{}", err(&done));
+    let done = run(&["-n", "1", "--output", "/etc/passwd"], "true");
+    assert_eq!(code(&done), Some(2));
+    let words = ["--output /etc/passwd", "a directory is needed", "name another path"];
+    assert!(words.iter().all(|word| err(&done).contains(word)), "{}", err(&done));
     // A full device.
     let folder = Folder::new("full", "");
     std::os::unix::fs::symlink("/dev/full", folder.path("rank.0.out")).unwrap();
@@ -275,7 +279,17 @@ fn impossible_options_are_refused_with_the_reason_before_a_rank_starts() {
         (&["-n", "2", "--bind-to", "socket"][..], &["socket", "core or none"][..]),
         (&["-n", "2", "--map-by", "numa"], &["numa", "slot, core or node"]),
         (&["-n", "2", "--stdin", "some"], &["some", "a rank, all or none"]),
-        (&["-n", "2", "--stdin", "2"], &["rank 2", "ranks 0 to 1"]),
+        (&["-n", "2", "--stdin", "2"], &["rank 2", "2 ranks, counted from 0"]),
+        (&["-n", "1", "--stdin", "1"], &["rank 1", "1 rank, counted from 0"]),
+        (&["-n", "2", "--report-file", "/nonexistent/x"], &["--report-file /nonexistent/x", "make what is missing"]),
+        (&["-n", "2", "--report-file", "/"], &["--report-file /", "name a file"]),
+        (&["--hosts", "/nonexistent"], &["--hosts /nonexistent", "check the path"]),
+        (&["--hosts", "/"], &["--hosts /", "name a file"]),
+        (&["-n", "2", "--rsh", "ssh"], &["--hosts"]),
+        (&["-n", "2", "--restart", "-1"], &["--restart", "possible: 0 to 4294967295"]),
+        (&["-n", "-1"], &["--ranks", "it is below 1; possible: 1 to 1048576"]),
+        (&["-n", "2", "-e", ""], &["--env", "no name", "NAME=VALUE"]),
+        (&["-n", "2", "-e", "=5"], &["--env", "no name", "NAME=VALUE"]),
         (&["-n", "2", "--tag-output", "--no-prefix"], &["--tag-output", "--no-prefix"]),
         (&["-n", "2", "--tag-output", "--output", "x"], &["--tag-output", "--output"]),
         (&["-n", "2", "--hosts", &hosts], &["empty-", "names no host"]),
@@ -284,6 +298,16 @@ fn impossible_options_are_refused_with_the_reason_before_a_rank_starts() {
         let told = err(&output);
         assert_eq!((code(&output), out(&output).as_str()), (Some(2), ""), "{arguments:?}: {told}");
         assert!(words.iter().all(|word| told.contains(word)), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn links_without_effect_are_named() {
+    for (transport, links, warned) in [("sm", "3", true), ("sm", "1", false), ("sm,tcp", "3", false)] {
+        let output = run(&["-n", "1", "--transport", transport, "--links", links], "true");
+        let told = err(&output);
+        assert_eq!(code(&output), Some(0), "{told}");
+        assert_eq!(told.contains("--links 3 has no effect with --transport sm"), warned, "{transport} {links}: {told}");
     }
 }
 

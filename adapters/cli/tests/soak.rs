@@ -103,11 +103,38 @@ fn p14_b10_ranks_of_two_processors_share_a_host_and_its_memory() {
 }
 
 #[test]
+fn a_job_that_cannot_start_is_no_other_failure() {
+    let output = soak("--transport sm --seed 5 --through /nonexistent/emulator");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for words in ["no rank has started", "no rank finished one; faults", "cannot start `/nonexistent/emulator`"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn invalid_arguments_are_refused() {
     for wrong in
         ["--transport pigeon", "--sim --minutes 1", "-n 1", "--minutes -1", "--minutes 0", "--jobs 0", "--seeds 3"]
     {
         let output = soak(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong}");
+    }
+    for (wrong, words) in [
+        ("--goodput --jobs 1", ["--goodput", "--jobs"]),
+        ("--goodput --links 3", ["--goodput", "--links"]),
+        ("--goodput --sim --threads 2", ["--goodput", "--threads"]),
+        ("--reliable --jobs 1", ["--reliable", "--jobs"]),
+        ("--reliable --minutes 1", ["--reliable", "--minutes"]),
+        ("--seeds 3 --jobs 1", ["--seeds", "--jobs"]),
+        ("--threads 3 --most 100", ["--threads", "--most"]),
+        ("--sim --seed 1 --threads 2", ["--seed", "--threads"]),
+        ("--links 3 --transport sm", ["--links 3", "tcp, udp and verbs"]),
+        ("--links 2", ["--links 2", "tcp, udp and verbs"]),
+    ] {
+        let output = soak(wrong);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]), "{wrong}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{wrong}: {said}");
     }
 }

@@ -139,7 +139,8 @@ impl Values {
 /// The reason for the refusal of a name that is not among `names`: what it is not, and the name that is meant probably.
 pub fn unknown(what: &str, name: &str, names: &[&str]) -> String {
     let meant = nearest(name, names.iter().copied());
-    let meant = meant.map_or_else(String::new, |meant| format!(": did you mean `{meant}`?"));
+    // In parentheses, since the sentence may go on after the question.
+    let meant = meant.map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"));
     format!("is not a known {what}{meant}")
 }
 
@@ -169,7 +170,7 @@ mod tests {
         let names = Values::OneOf(&["network", "always", "never"]);
         assert_eq!(names.describe::<String>(""), "network, always or never");
         assert_eq!(names.check("always"), Ok(()));
-        assert_eq!(names.check("allways").unwrap_err(), "is not a known value: did you mean `always`?");
+        assert_eq!(names.check("allways").unwrap_err(), "is not a known value (did you mean `always`?)");
         assert_eq!(names.check("7").unwrap_err(), "is not a known value");
     }
 }

@@ -140,7 +140,7 @@ impl fmt::Display for Total {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seeds, summary, counts, transitions, took, failures, .. } = self;
         let (failures, millis) = (failures.len(), took / 1_000_000);
-        writeln!(f, "{seeds} seeds, {failures} failures, {millis} ms of virtual time")?;
+        writeln!(f, "seeds {seeds}, failures {failures}, virtual time {millis} ms")?;
         writeln!(f, "checked: {summary:?}")?;
         let line = |f: &mut fmt::Formatter<'_>, what: &str, counts: &[(&str, u64)]| {
             write!(f, "{what}:")?;

@@ -5,6 +5,8 @@ use std::{fmt, io};
 
 use towline_net::advice;
 
+use crate::counted::counted;
+
 /// Why a job could not be started.
 #[non_exhaustive]
 pub enum LaunchError {
@@ -75,23 +77,28 @@ impl fmt::Display for LaunchError {
             Self::TooFewSlots { ranks, slots } => {
                 write!(
                     f,
-                    "the hosts have {slots} slots for {ranks} ranks: add hosts to the hosts file, or raise their slots=N"
+                    "the hosts have {} for {}: add hosts to the hosts file, or raise their slots=N",
+                    counted(*slots, "slot"),
+                    counted(*ranks, "rank")
                 )
             }
             Self::TooFewFiles { ranks, needed, limit } => write!(
                 f,
-                "{ranks} ranks on this host need {needed} open files, and the limit is {limit}: raise the limit (`ulimit -Hn`), or use \
-                 fewer ranks or more hosts"
+                "{} on this host: {needed} open files are needed, and the limit is {limit}; raise the limit (`ulimit -Hn`), or use \
+                 fewer ranks or more hosts",
+                counted(*ranks, "rank")
             ),
             Self::NoSuchRank { rank, ranks } => write!(
                 f,
-                "the standard input was to go to rank {rank}, and the job has only the ranks 0 to {}",
-                ranks.saturating_sub(1)
+                "the standard input was to go to rank {rank}, and the job has {}, counted from 0: name one of them, or use more ranks",
+                counted(*ranks, "rank")
             ),
             Self::TooFewCores { ranks, cores } => write!(
                 f,
-                "each rank was to have a core of its own, and this host has {cores} cores for {ranks} ranks: use fewer ranks or \
-                 more hosts, or neither bind to cores nor map by core"
+                "each rank was to have a core of its own, and this host has {} for {}: use fewer ranks or more hosts, or neither \
+                 bind to cores nor map by core",
+                counted(*cores, "core"),
+                counted(*ranks, "rank")
             ),
             Self::Output { path, source } => {
                 write!(f, "cannot make {} for the output: {source}{}", path.display(), advice(source))

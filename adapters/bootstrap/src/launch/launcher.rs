@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGCHLD, SIGKILL, SIGPIPE, SIGQUIT, SIGTERM};
+use towline_net::advice;
 
 use super::children::{Children, End, RankInput, Start};
 use super::cores::Cores;
@@ -36,6 +37,8 @@ const FAILING_LIMIT: Duration = Duration::from_secs(1);
 const KILLED_LIMIT: Duration = Duration::from_secs(5);
 /// Exit status after the time limit, the same as that of timeout(1).
 const TIME_LIMIT_STATUS: u8 = 124;
+/// Exit status if the job cannot begin.
+const NOT_BEGUN_STATUS: u8 = 2;
 /// Exit statuses of ranks that the launcher ends.
 const SIGTERM_STATUS: u8 = 128 + SIGTERM as u8;
 const SIGKILL_STATUS: u8 = 128 + SIGKILL as u8;
@@ -246,7 +249,10 @@ impl Launcher {
             Ok(remote) => self.hosts[host].control = Control::Remote(remote),
             Err(why) => {
                 let shell = self.launch.shell.join(" ");
-                self.fail(1, &format!("host {}: cannot run `{shell}`: {why}", self.hosts[host].name));
+                let name = &self.hosts[host].name;
+                let what =
+                    format!("host {name}: cannot run the remote shell `{shell}` of --rsh: {why}{}", advice(&why));
+                self.fail(NOT_BEGUN_STATUS, &what);
             }
         }
     }

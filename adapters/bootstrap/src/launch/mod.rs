@@ -81,13 +81,14 @@
 //! # Several hosts
 //!
 //! For each host except this one the launcher runs `REMOTE-SHELL HOST AGENT`, by default `ssh -o BatchMode=yes HOST
-//! /path/of/towline run --agent` with the path of the launcher itself. `ssh` and `rsh` pass a single line to a shell on
-//! the other host, so the words are quoted for them. Any other command gets the words unchanged. The agent gets its
-//! orders and the job key over its standard input, and reports over its standard output. It starts its ranks in the
-//! directory with the same path as the launcher's, with the environment that the remote shell gives and the additional
-//! [`variables`](Launch::variables). Ranks connect to the launcher by TCP. The agent chooses the first of the
-//! launcher's addresses at which a server answers that holds the key. The [mapping](Mapping) decides which host gets which
-//! ranks. Launcher and agents bind the ranks of their own host ([`Binding`]).
+//! /path/of/towline run --agent` with the path of the launcher itself. If the remote shell cannot be run, the job
+//! ends with status 2. `ssh` and `rsh` pass a single line to a shell on the other host, so the words are quoted for
+//! them. Any other command gets the words unchanged. The agent gets its orders and the job key over its standard
+//! input, and reports over its standard output. It starts its ranks in the directory with the same path as the
+//! launcher's, with the environment that the remote shell gives and the additional [`variables`](Launch::variables).
+//! Ranks connect to the launcher by TCP. The agent chooses the first of the launcher's addresses at which a server
+//! answers that holds the key. The [mapping](Mapping) decides which host gets which ranks. Launcher and agents bind
+//! the ranks of their own host ([`Binding`]).
 
 mod agent;
 mod children;

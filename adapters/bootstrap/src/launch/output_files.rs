@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use towline_net::advice;
+
 use super::lines::Source;
 use super::output::Sink;
 
@@ -45,7 +47,7 @@ impl Sink for OutputFiles {
         // A report of an agent may name any rank.
         let Some((path, file)) = files.get_mut(&(rank, source)) else { return };
         if let Err(why) = file.write_all(bytes) {
-            (self.failed)(format!("cannot write {}: {why}", path.display()));
+            (self.failed)(format!("cannot write {}: {why}{}", path.display(), advice(&why)));
         }
     }
 

@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use towline_net::advice;
+
 use super::standard_streams::Log;
 use crate::report::{JobReport, RankReport, RankState, Reason, Report, Unmatched, UnmatchedPolicy};
 use crate::server::Server;
@@ -127,7 +129,7 @@ impl Reports {
         if let Some(path) = file
             && let Err(why) = append(path, &(report.json() + "\n"))
         {
-            log.print(format!("cannot write the report to {}: {why}", path.display()));
+            log.print(format!("cannot write the report to {}: {why}{}", path.display(), advice(&why)));
         }
         Some(report.reason)
     }

@@ -7,6 +7,7 @@ use super::json::Value;
 use super::text::{context_name, seconds};
 use super::{Operation, OperationKind, Peer, Report};
 use crate::RANKS_MAX;
+use crate::counted::counted;
 
 /// Most lines of ranks that are printed. All of them are in the JSON.
 const LINES_MAX: usize = 200;
@@ -88,7 +89,7 @@ impl JobReport {
         if lines.len() > LINES_MAX {
             let more = lines.len() - LINES_MAX;
             lines.truncate(LINES_MAX);
-            lines.push(format!("{more} more lines: see `--report-file`"));
+            lines.push(format!("{} more: see `--report-file`", counted(more, "line")));
         }
         lines.extend(self.findings());
         lines.push("end of the report".into());

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{ALL_CONTEXTS, Activity, Operation, OperationKind, Peer, Report, Stage, Unreceived, WORLD, Wait};
+use crate::counted::counted;
 
 /// A communicator's name in a sentence.
 pub(super) fn communicator_name(number: u32) -> String {
@@ -32,7 +33,7 @@ impl Operation {
             Peer::None => String::new(),
         };
         let tag = self.tag.map_or_else(|| "any tag".into(), |tag| format!("tag {tag}"));
-        let (communicator, bytes) = (communicator_name(self.communicator), self.bytes);
+        let (communicator, bytes) = (communicator_name(self.communicator), counted(self.bytes, "byte"));
         let sends = matches!(self.kind, OperationKind::Send | OperationKind::SynchronousSend);
         let mut text = match &self.kind {
             OperationKind::Future => return "not an operation of Towline".into(),
@@ -48,15 +49,15 @@ impl Operation {
             OperationKind::Collective(_) => format!("{peer} has not come to the same step, in {communicator}"),
             OperationKind::Probe => format!("a message from {peer} with {tag} in {communicator}"),
             OperationKind::Receive if self.stage == Stage::Unmatched => {
-                format!("a message from {peer} with {tag} in {communicator}, room for {bytes} bytes")
+                format!("a message from {peer} with {tag} in {communicator}, room for {bytes}")
             }
-            OperationKind::Receive => format!("{bytes} bytes from {peer} with {tag} in {communicator}"),
+            OperationKind::Receive => format!("{bytes} from {peer} with {tag} in {communicator}"),
             OperationKind::Send | OperationKind::SynchronousSend => {
-                format!("{bytes} bytes to {peer} with {tag} in {communicator}")
+                format!("{bytes} to {peer} with {tag} in {communicator}")
             }
         };
         text += &match self.stage {
-            Stage::Moving => format!(", {} bytes moved", self.moved),
+            Stage::Moving => format!(", {} moved", counted(self.moved, "byte")),
             Stage::Held if sends => ", held back: the peer has no room for it, or earlier messages come first".into(),
             Stage::Unmatched if sends => ", which no receive has matched".into(),
             Stage::Held | Stage::Unmatched => String::new(),
@@ -82,11 +83,11 @@ impl Report {
         let in_progress = |it: &Operation| format!("in progress: {}: {}", it.kind.name(), it.describe());
         lines.extend(self.operations.iter().map(in_progress));
         if self.more_operations != 0 {
-            lines.push(format!("in progress: {} more operations", self.more_operations));
+            lines.push(format!("in progress: {} more", counted(self.more_operations, "operation")));
         }
         lines.extend(self.unreceived.iter().map(Unreceived::to_string));
         if self.more_unreceived != 0 {
-            lines.push(format!("not received: {} more messages", self.more_unreceived));
+            lines.push(format!("not received: {} more", counted(self.more_unreceived, "message")));
         }
         if lines.is_empty() {
             lines.push("waits, and no operation is in progress".into());
@@ -110,11 +111,8 @@ impl fmt::Display for Unreceived {
         let Self { rank, index, tag, communicator, count, bytes, largest, taken } = self;
         let (from, communicator) = (context_name(*rank, *index), communicator_name(*communicator));
         let longest = if *count == 1 { String::new() } else { format!(", the longest {largest}") };
-        let messages = if *count == 1 { "1 message".into() } else { format!("{count} messages") };
+        let (messages, bytes) = (counted(*count, "message"), counted(*bytes, "byte"));
         let taken = if *taken { ", taken by a matched probe" } else { "" };
-        write!(
-            f,
-            "not received: {messages} from {from} with tag {tag} in {communicator}, {bytes} bytes{longest}{taken}"
-        )
+        write!(f, "not received: {messages} from {from} with tag {tag} in {communicator}, {bytes}{longest}{taken}")
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::text::communicator_name;
+use crate::counted::counted;
 
 /// Messages that a rank has not received when it finishes: how many, and the longest one.
 ///
@@ -96,14 +97,15 @@ impl fmt::Display for Unmatched {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(largest) = &self.largest else { return f.write_str("all messages were received") };
         let LargestMessage { bytes, from, to, tag, communicator } = largest;
-        let communicator = communicator_name(*communicator);
+        let (bytes, communicator) = (counted(*bytes, "byte"), communicator_name(*communicator));
         if self.count == 1 {
-            write!(f, "1 message was never received: {bytes} bytes")?;
+            write!(f, "1 message was never received: {bytes}")?;
         } else {
             write!(
                 f,
-                "{} messages were never received, {} bytes in all; the longest: {bytes} bytes",
-                self.count, self.bytes
+                "{} messages were never received, {} in all; the longest: {bytes}",
+                self.count,
+                counted(self.bytes, "byte")
             )?;
         }
         write!(f, " from rank {from} to rank {to} with tag {tag}, in {communicator}")

@@ -1,6 +1,7 @@
 //! Which rows of `towline info` are shown.
 
 use towline::Setting;
+use towline_settings::nearest;
 
 use crate::transports;
 
@@ -90,6 +91,9 @@ impl Selection {
     }
 }
 
+/// The beginning of the names of all variables.
+const PREFIX: &str = "TOWLINE_";
+
 fn meaning(name: &str, settings: &[Setting]) -> Result<Name, String> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     if let Some(section) = Section::ALL.into_iter().find(|section| section.name() == plain) {
@@ -98,19 +102,32 @@ fn meaning(name: &str, settings: &[Setting]) -> Result<Name, String> {
     if let Some(transport) = transports::ALL.into_iter().chain(["loopback"]).find(|transport| *transport == plain) {
         return Ok(Name::Transport(transport));
     }
-    let is_it = |it: &&Setting| {
-        [it.name, it.variable, &it.variable["TOWLINE_".len()..]].map(str::to_lowercase).contains(&plain)
-    };
+    let is_it = |it: &&Setting| [it.name, it.variable, rest(it.variable)].map(str::to_lowercase).contains(&plain);
     settings.iter().find(is_it).map(|it| Name::Setting(it.variable)).ok_or_else(|| {
-        let sections = Section::ALL.map(Section::name);
-        let mut known = [&sections[..], &transports::ALL].concat();
-        known.extend(settings.iter().flat_map(|it| [it.name, it.variable]));
-        let unknown = towline_settings::unknown("setting, transport or section", name, &known);
+        let meant = meant(&plain, settings).map_or_else(String::new, |meant| format!(" (did you mean `{meant}`?)"));
         format!(
-            "`{name}` {unknown}; sections are {}, and `towline info --filter {name}` shows all rows that contain this text",
-            sections.join(", ")
+            "`{name}` is not a known setting, transport or section{meant}; sections are {}, and `towline info --filter {name}` shows \
+             all rows that contain this text",
+            Section::ALL.map(Section::name).join(", ")
         )
     })
+}
+
+/// The name that was probably meant by this one, which is in lower case.
+fn meant(name: &str, settings: &[Setting]) -> Option<&'static str> {
+    if let Some(name) = name.strip_prefix(&PREFIX.to_lowercase()) {
+        // The beginning is common to all variables, so it says nothing about which one is meant.
+        let meant = nearest(name, settings.iter().map(|it| rest(it.variable)))?;
+        return settings.iter().map(|it| it.variable).find(|variable| rest(variable) == meant);
+    }
+    let settings = settings.iter().map(|it| it.name);
+    // Of equally similar names, the last one is taken.
+    nearest(name, settings.chain(transports::ALL).chain(Section::ALL.map(Section::name)))
+}
+
+/// The name of a variable without its beginning.
+fn rest(variable: &str) -> &str {
+    variable.strip_prefix(PREFIX).unwrap_or(variable)
 }
 
 #[cfg(test)]
@@ -148,6 +165,21 @@ mod tests {
     #[test]
     fn an_unknown_name_is_an_error() {
         let why = Selection::new(&["spinn_us".into()], None, &settings()).unwrap_err();
-        assert!(why.contains("did you mean `spin_us`") && why.contains("--filter spinn_us"), "{why}");
+        assert!(why.contains("(did you mean `spin_us`?); ") && why.contains("--filter spinn_us"), "{why}");
+    }
+
+    #[test]
+    fn the_common_beginning_of_variables_is_no_similarity() {
+        for (wrong, meant) in [
+            ("TOWLINE_FOO", None),
+            ("TOWLINE_SPINN_US", Some("TOWLINE_SPIN_US")),
+            ("towline-link", Some("TOWLINE_LINKS")),
+            ("SM_DIRECTRY", Some("sm.directory")),
+            ("transport", Some("transports")),
+        ] {
+            let why = Selection::new(&[wrong.into()], None, &settings()).unwrap_err();
+            assert_eq!(why.contains("did you mean"), meant.is_some(), "{why}");
+            assert!(meant.is_none_or(|meant| why.contains(&format!("(did you mean `{meant}`?)"))), "{why}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use towline_host_tests::relay::{DatagramCounts, Datagrams, StreamCounts, Streams
 use super::faults::{Fault, KINDS, Plan};
 use super::process_handle::Process;
 use super::rank::clock;
+use crate::numbers::counted;
 
 /// If no rank reports anything for this time, the job hangs.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
@@ -391,6 +392,9 @@ impl Job {
     fn check_results(&mut self) -> Result<Report, String> {
         let status = self.child.wait().map_err(|why| format!("cannot wait for the ranks: {why}"))?;
         self.end_faults(|_| true);
+        if self.ready.is_empty() {
+            return Err(format!("no rank has started: the job ended with {status}"));
+        }
         let died = self.killed_at.is_some();
         if self.plan.victim.is_some() && !died {
             return Err("the rank that was to be killed had already ended".into());
@@ -478,17 +482,13 @@ impl Job {
 
     /// Describes a job that failed, and ends it.
     fn failure_report(&mut self) -> String {
-        let rounds: Vec<_> =
-            self.at.iter().map(|(rank, round)| format!("rank {rank} finished round {round}")).collect();
+        let rounds = describe_rounds(&self.plan, &self.at);
         self.end();
         let later = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         let errors = format!("{}{later}", self.said);
         let last: Vec<_> = self.last.iter().map(|line| format!("  {line}")).collect();
         format!(
-            "of {} rounds and {} after a restart, {}; faults not begun: {:?}\nlast reports of the ranks:\n{}\n{errors}",
-            self.plan.rounds,
-            self.plan.rounds_after_restart,
-            rounds.join(", "),
+            "{rounds}; faults not begun: {:?}\nlast reports of the ranks:\n{}\n{errors}",
             self.planned_faults,
             last.join("\n"),
         )
@@ -505,8 +505,30 @@ impl Job {
     }
 }
 
+/// How far the ranks have come.
+fn describe_rounds(plan: &Plan, at: &BTreeMap<u32, u32>) -> String {
+    let finished: Vec<_> = at.iter().map(|(rank, round)| format!("rank {rank} finished round {round}")).collect();
+    let finished = if finished.is_empty() { "no rank finished one".into() } else { finished.join(", ") };
+    let rounds = counted(plan.rounds.into(), "round");
+    format!("of {rounds} and {} after a restart, {finished}", plan.rounds_after_restart)
+}
+
 impl Drop for Job {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_how_far_the_ranks_have_come() {
+        let plan = Plan { rounds: 13, rounds_after_restart: 0, ..Plan::new(1, "sm", 2, 1, 100) };
+        let none = describe_rounds(&plan, &BTreeMap::new());
+        assert_eq!(none, "of 13 rounds and 0 after a restart, no rank finished one");
+        let some = describe_rounds(&plan, &BTreeMap::from([(0, 3), (1, 2)]));
+        assert_eq!(some, "of 13 rounds and 0 after a restart, rank 0 finished round 3, rank 1 finished round 2");
     }
 }

@@ -11,6 +11,8 @@ mod faults;
 #[cfg(feature = "sim")]
 mod job;
 #[cfg(feature = "sim")]
+mod limits;
+#[cfg(feature = "sim")]
 mod process_handle;
 #[cfg(feature = "sim")]
 mod processes;

@@ -8,6 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::arguments::Arguments;
 use super::faults::KINDS;
 use super::job::{self, Report, Setting};
+use super::limits;
+use crate::numbers::counted;
 use crate::stdout::out;
 
 /// Number of planned faults of which at least one must have taken effect. It is not by chance if all of them come after
@@ -24,6 +26,10 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let most = arguments.most.unwrap_or(if arguments.transport == "udp" { 1 << 20 } else { 4 << 20 });
     let Arguments { transport, ranks, through, .. } = arguments;
     let setting = Setting { transport: transport.clone(), ranks: *ranks, links, most, through: through.clone() };
+    if let Err(why) = limits::check(&setting) {
+        eprintln!("towline: {why}");
+        return 2.into();
+    }
     let any = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let first = arguments.seed.or(arguments.from).unwrap_or_else(any);
     let jobs = if arguments.seed.is_some() { Some(1) } else { arguments.jobs };
@@ -41,7 +47,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             Err(why) => failure = Some((seed, why)),
         }
         bar.set_position(if jobs.is_some() { report.jobs } else { started.elapsed().as_secs() });
-        bar.set_message(format!("{} jobs, {} messages", report.jobs, report.messages));
+        bar.set_message(format!("{}, {}", counted(report.jobs, "job"), counted(report.messages, "message")));
         if failure.is_some() || !goes_on(&report) {
             break;
         }
@@ -50,7 +56,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     out!("{}", summary(&report, &setting, first, started.elapsed()));
     let Some((seed, why)) = failure else {
         if report.planned >= TOO_MANY && report.faults.iter().all(|count| *count == 0) {
-            eprintln!("\nnone of {} faults took effect, so the jobs tested no fault", report.planned);
+            eprintln!("\nnone of {} took effect, so the jobs tested no fault", counted(report.planned, "fault"));
             return ExitCode::FAILURE;
         }
         if report.jobs >= MANY_JOBS && (report.faults[1] == 0 || report.after_rejoin == 0) {
@@ -70,11 +76,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> String {
     let Setting { transport, ranks, links, .. } = setting;
-    let links = if *links == 1 { "1 link".into() } else { format!("{links} links") };
     let mut lines = vec![
         format!(
-            "{transport}, {ranks} ranks, {links}: {} jobs from seed {first} passed, in {:.0} s",
-            report.jobs,
+            "{transport}, {}, {}: {} from seed {first} passed, in {:.0} s",
+            counted((*ranks).into(), "rank"),
+            counted((*links).into(), "link"),
+            counted(report.jobs, "job"),
             took.as_secs_f64()
         ),
         format!(
@@ -97,8 +104,8 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     let without_effect = report.planned.saturating_sub(report.faults.iter().sum());
     if without_effect != 0 {
         lines.push(format!(
-            "of {} faults {without_effect} had no effect: there was no traffic, or the rank had finished",
-            report.planned
+            "of {} {without_effect} had no effect: there was no traffic, or the rank had finished",
+            counted(report.planned, "fault")
         ));
     }
     if report.faults[1] != 0 {

@@ -8,6 +8,7 @@ use towline_host_tests::sim::goodput;
 use towline_host_tests::sim::soak::{Family, run_seed, soak};
 
 use super::arguments::Arguments;
+use crate::numbers::counted;
 use crate::stdout::out;
 
 /// Runs the jobs. Returns the exit status.
@@ -45,7 +46,7 @@ fn many(arguments: &Arguments, family: Family) -> ExitCode {
         }
         // If there is no terminal for the progress bar.
         if bar.is_hidden() && total.seeds.is_multiple_of(1000) {
-            eprintln!("{} seeds, {} failed", total.seeds, total.failures.len());
+            eprintln!("{}, {} failed", counted(total.seeds, "seed"), total.failures.len());
         }
     });
     bar.finish_and_clear();

@@ -59,7 +59,7 @@
 //! | `--bind-to core` | each rank gets a core of its own |
 //!
 //! Lines of different ranks never mix. A line above 64 MiB is split, and each further piece of it begins with `[3+]` instead of
-//! `[3]`.
+//! `[3]`. If unfinished lines of all ranks take more than 256 MiB together, the longest is split in the same way.
 //!
 //! `towline doctor` checks what a job needs on this host, and with `--hosts FILE` on others: shared memory, limits, the right to
 //! copy between processes, interfaces, the clock, the remote shell, and a job over all hosts. It says what to change.
