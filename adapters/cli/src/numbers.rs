@@ -29,7 +29,6 @@ fn read(text: &str, least: u64, most: u64) -> Result<u64, String> {
 }
 
 /// A number of things, as text: `1 job`, `2 jobs`.
-#[cfg(feature = "sim")]
 pub fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

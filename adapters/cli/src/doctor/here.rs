@@ -11,6 +11,8 @@ use towline_net::interfaces::{Filter, survey};
 
 use super::check::Check;
 use super::shared_memory::{Rings, file_size, shared_memory};
+use super::texts::{act, bytes};
+use crate::numbers::counted;
 
 /// Files that a process has open besides its connections.
 const SPARE_FILES: u64 = 64;
@@ -44,7 +46,7 @@ fn files(soft: Option<u64>, hard: Option<u64>, ranks: u64) -> Check {
         "a process may open {} (at most {}); with {}, a rank opens about {rank} and the launcher {launcher}",
         number(soft),
         number(hard),
-        several(ranks)
+        counted(ranks, "rank")
     );
     if hard.is_some_and(|hard| hard < launcher) {
         let change = format!("raise the hard limit (ulimit -Hn {launcher}; limits.conf: nofile), or use fewer ranks");
@@ -178,25 +180,6 @@ fn read(path: &str) -> Option<String> {
 
 fn number(limit: Option<u64>) -> String {
     limit.map_or_else(|| "any number".into(), |limit| limit.to_string())
-}
-
-/// A number of ranks, such as `1 rank` or `2 ranks`.
-pub(super) fn several(ranks: u64) -> String {
-    format!("{ranks} rank{}", if ranks == 1 { "" } else { "s" })
-}
-
-/// What a number of ranks does, such as `1 rank takes` or `2 ranks take`.
-pub(super) fn act(ranks: u64, verb: &str) -> String {
-    format!("{} {verb}{}", several(ranks), if ranks == 1 { "s" } else { "" })
-}
-
-/// A number of bytes for people.
-pub(super) fn bytes(count: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units.into_iter().find(|(_, shift)| count >> shift != 0) {
-        Some((unit, shift)) => format!("{:.1} {unit}", count as f64 / (1u64 << shift) as f64),
-        None => format!("{count} B"),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use towline::Config;
 use towline_core::wire;
 
+use crate::numbers::counted;
 use crate::stdout::out;
 use crate::{info, version};
 pub use arguments::Arguments;
@@ -17,6 +18,7 @@ mod check;
 mod here;
 mod hosts;
 mod shared_memory;
+mod texts;
 
 /// Makes the checks. Returns the exit status.
 pub fn run(arguments: &Arguments) -> ExitCode {
@@ -113,9 +115,8 @@ fn text(hosts: &[Host]) -> String {
         host.checks.iter().for_each(|check| text += &check.text());
     }
     let count = |verdict| hosts.iter().flat_map(|host| &host.checks).filter(|check| check.verdict == verdict).count();
-    let several = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-    let (problems, warnings) = (count(Verdict::Problem), count(Verdict::Warning));
-    text + &format!("\n{}, {}\n", several(problems, "problem"), several(warnings, "warning"))
+    let (problems, warnings) = (count(Verdict::Problem) as u64, count(Verdict::Warning) as u64);
+    text + &format!("\n{}, {}\n", counted(problems, "problem"), counted(warnings, "warning"))
 }
 
 fn json(hosts: &[Host]) -> Value {

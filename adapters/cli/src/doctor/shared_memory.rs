@@ -5,7 +5,7 @@ use std::path::Path;
 use towline::Config;
 
 use super::check::Check;
-use super::here::{act, bytes};
+use super::texts::{act, bytes};
 
 /// The rings of shared memory, for sending to one peer.
 pub(super) struct Rings {

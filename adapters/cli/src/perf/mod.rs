@@ -25,7 +25,7 @@ mod table;
 use crate::numbers::number;
 use crate::run::hosts_of;
 use crate::stdout::out;
-use crate::transports::{ALL, STANDARD, why_unavailable};
+use crate::transports::{ALL, STANDARD, ignored_links, why_unavailable};
 use crate::variables::{Variable, warn_of_unknown_here};
 use files::Files;
 use percentiles::Percentiles;
@@ -191,7 +191,7 @@ fn one_transport(
     let mut command = Command::new(&me);
     command.args(["run", "--ranks", "2", "--no-prefix", "--transport", transport]);
     command.envs(reported.clone());
-    if let Some(links) = arguments.links {
+    if let Some(links) = arguments.links.filter(|links| ignored_links(&[transport], *links).is_none()) {
         command.args(["--links", &links.to_string()]);
     }
     let mut program = me.clone().into_os_string();

@@ -6,7 +6,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::lines::{Line, Panel};
 use super::markers::marker;
-use super::{DASH, GAP, MARGIN, Result, font};
+use super::style::{DASH, GAP, MARGIN, Result, font};
 
 /// Height of a line of text.
 const LINE_HEIGHT: u32 = 18;

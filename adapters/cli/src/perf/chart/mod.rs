@@ -1,7 +1,6 @@
 //! The chart of `--plot`: times, bandwidths and rates over the message size, measured and limit, in a panel each. It is SVG or
 //! PNG, with a font of its own, so that it needs none of the system's fonts.
 
-use std::error::Error;
 use std::path::Path;
 
 use plotters::coord::Shift;
@@ -12,11 +11,13 @@ use super::figures::tick;
 use super::repetition::Row;
 use axes::{SizeAxis, values_axis};
 use lines::{Line, Panel, panels};
+use style::{DASH, GAP, MARGIN, Result, font};
 
 mod axes;
 mod legend;
 mod lines;
 mod markers;
+mod style;
 
 /// Width of a panel, and of one that has only one size, beside others.
 const WIDTH: u32 = 720;
@@ -25,13 +26,7 @@ const NARROW_WIDTH: u32 = 420;
 const HEIGHT: u32 = 600;
 /// Height of the title of the page.
 const TITLE_HEIGHT: u32 = 36;
-const MARGIN: u32 = 10;
-/// Lengths of the dashes and gaps of limits.
-const DASH: u32 = 6;
-const GAP: u32 = 4;
 const GRID: RGBColor = RGBColor(215, 215, 215);
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// The file formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,10 +158,6 @@ where
         chart.draw_series(placed(measured).into_iter().map(|point| markers::marker(point, *style, true)))?;
     }
     Ok(())
-}
-
-fn font(size: u32) -> (&'static str, u32) {
-    ("sans-serif", size)
 }
 
 #[cfg(test)]
