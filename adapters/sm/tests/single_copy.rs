@@ -38,11 +38,16 @@ fn pair(set: impl Fn(u32, &mut Config)) -> Pair {
     pair_beside(set, || ())
 }
 
+/// The configuration of a rail that reads the messages of these tests in a single copy.
+fn config(job: u64, rank: u32, ranks: u32) -> Config {
+    Config { single_copy_bytes: LEN as u32, ..Config::new(job, rank, ranks) }
+}
+
 /// As [`pair`], with a call of `meanwhile` before rank 1 looks at its ring.
 fn pair_beside(set: impl Fn(u32, &mut Config), meanwhile: impl FnOnce()) -> Pair {
     let job = job();
     let open = |rank| {
-        let mut config = Config::new(job, rank, 2);
+        let mut config = config(job, rank, 2);
         set(rank, &mut config);
         Rail::open(config).unwrap()
     };
@@ -101,7 +106,7 @@ fn p28_exposed_memory_is_read_in_place() {
 
 #[test]
 fn p28_another_rail_of_the_same_process_does_not_release_the_lock() {
-    let pair = pair_beside(|_, _| {}, || drop(Rail::open(Config::new(job(), 0, 1)).unwrap()));
+    let pair = pair_beside(|_, _| {}, || drop(Rail::open(config(job(), 0, 1)).unwrap()));
     assert_eq!(pair.left.sends_in_single_copy(pair.to_right), SingleCopyState::Supported);
 }
 
@@ -127,7 +132,7 @@ fn p34_the_limits_are_those_of_the_configuration() {
     for (len, exposed) in [(999, false), (1000, true), (5000, true), (5001, false)] {
         assert_eq!(pair.left.expose(pair.to_right, &Span::of(&data[..len])).is_some(), exposed, "{len}");
     }
-    let mut config = Config::new(1, 0, 1);
+    let mut config = config(1, 0, 1);
     config.single_copy_limit_bytes = u32::MAX;
     assert!(Rail::open(config).is_err());
 }
@@ -238,8 +243,7 @@ fn b10_memory_that_is_not_mapped_is_not_read() {
 
 /// Two rails and the ring from rank 0 to rank 1, at which rank 1 has not looked yet.
 fn unseen_ring(job: u64) -> (Rail, Rail, Endpoint, Endpoint, std::path::PathBuf) {
-    let (mut left, mut right) =
-        (Rail::open(Config::new(job, 0, 2)).unwrap(), Rail::open(Config::new(job, 1, 2)).unwrap());
+    let (mut left, mut right) = (Rail::open(config(job, 0, 2)).unwrap(), Rail::open(config(job, 1, 2)).unwrap());
     let to_right = left.add_peer(Peer(1), right.card()).unwrap();
     let to_left = right.add_peer(Peer(0), left.card()).unwrap();
     hello(&mut left, to_right);
@@ -295,7 +299,7 @@ fn p28_rings_over_the_lock_limit_are_reported() {
     const RANKS: u32 = 68;
     let job = job();
     let open = |rank| {
-        let mut config = Config::new(job, rank, RANKS);
+        let mut config = config(job, rank, RANKS);
         (config.eager_ring_bytes, config.eager_limit_bytes) = (8192, 1024);
         Rail::open(config).unwrap()
     };
@@ -358,7 +362,7 @@ fn tell(rail: &mut Rail, to: Endpoint, bytes: &[u8]) {
 /// Starts the other process, as rank 1 in a role, and exchanges cards with it.
 fn connect(role: &str) -> (Rail, Endpoint, Child, Clock) {
     let (clock, job) = (Clock::now(), job());
-    let mut rail = Rail::open(Config::new(job, 0, 2)).unwrap();
+    let mut rail = Rail::open(config(job, 0, 2)).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "the_other_process", "--nocapture", "--ignored"]);
     command.env("TOWLINE_SM_TEST", format!("{job} {role}"));
@@ -393,7 +397,7 @@ fn the_other_process() {
     }
     let mut card = Vec::new();
     std::io::stdin().read_to_end(&mut card).unwrap();
-    let mut rail = Rail::open(Config::new(job.parse().unwrap(), 1, 2)).unwrap();
+    let mut rail = Rail::open(config(job.parse().unwrap(), 1, 2)).unwrap();
     let to = rail.add_peer(Peer(0), &card).unwrap();
     let mut out = std::io::stdout();
     out.write_all(&[b"card:", rail.card()].concat()).unwrap();

@@ -48,7 +48,7 @@
 //!
 //! Messages travel through lock-free rings in shared memory: short frames whole, long messages in pipelined fragments. Where
 //! the kernel allows it (`process_vm_readv`), the receiver reads a long message directly from the sender's memory: a *single
-//! copy*. It is used for messages from 8 KiB to 1 MiB that do not come in a stream, since for a stream two copies on two
+//! copy*. It is used for messages from 128 KiB to 1 MiB that do not come in a stream, since for a stream two copies on two
 //! processors are faster. A container's system call filter, Yama's `ptrace_scope` or another user namespace can forbid single
 //! copies. Each pair of ranks tests this, and the report says so. Waiting ranks sleep on a futex.
 //!
