@@ -397,7 +397,7 @@ fn p1_any_room_ends_in_delivery_or_in_errors() {
         let variables: &[&str] = match (only_sm, below(6)) {
             (true, _) => ONLY_SM,
             (_, 0) => &["TOWLINE_PROGRESS_THREAD=always"],
-            (_, 1) => &["TOWLINE_SM_SINGLE_COPY_BYTES=0"],
+            (_, 1) => &["TOWLINE_SM_SINGLE_COPY_BYTES=8192"],
             _ => &[],
         };
         let (room, file_limit) = (&room[..], &file_limit[..]);

@@ -634,7 +634,12 @@ fn errors_of_waiting_operations_name_the_rank_that_was_lost() {
 
 #[test]
 fn exposed_messages_fail_in_both_directions_if_a_rank_is_lost() {
-    let quick = |builder: towline::Builder| builder.transports("sm").configure(|config| config.finish_timeout_ms = 100);
+    let quick = |builder: towline::Builder| {
+        builder.transports("sm").configure(|config| {
+            config.finish_timeout_ms = 100;
+            config.sm.single_copy_bytes = 8192;
+        })
+    };
     ranks_with(2, quick, |world| {
         for _ in 0..3 {
             world.barrier().unwrap();

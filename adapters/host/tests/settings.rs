@@ -35,15 +35,7 @@ const CHANGES: [(&str, &[Change]); 58] = [
     ("sm.bulk_ring_bytes", &[|it| it.sm.bulk_ring_bytes = 3000, |it| it.sm.bulk_ring_bytes = 512]),
     ("sm.bulk_limit_bytes", &[|it| it.sm.bulk_limit_bytes = 7, |it| it.sm.bulk_limit_bytes = 1 << 20]),
     ("sm.single_copy_bytes", &[|it| it.sm.single_copy_bytes = (1 << 20) + 1]),
-    (
-        "sm.single_copy_limit_bytes",
-        &[
-            |it| it.sm.single_copy_limit_bytes = 8191,
-            |it| {
-                it.sm.single_copy_limit_bytes = (1 << 30) + 1;
-            },
-        ],
-    ),
+    ("sm.single_copy_limit_bytes", &[|it| it.sm.single_copy_limit_bytes = (1 << 30) + 1]),
     ("sm.liveness_ms", &[|it| it.sm.liveness_ms = 0]),
     ("tcp.include", &[|it| it.tcp.include = "10.0.0.0/33".into()]),
     ("tcp.exclude", &[|it| it.tcp.exclude = "lo,10.0.0/8".into()]),

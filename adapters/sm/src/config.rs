@@ -46,8 +46,8 @@ pub struct Config {
     /// Bytes of the longest fragment, header included. Default 16376 B: a full one takes 256 slots, and the ring holds 16.
     pub bulk_limit_bytes: u32,
     /// Bytes of the shortest message that its receiver reads directly from the sender's memory, in a single copy through the
-    /// kernel, where that works; 0 switches single copy off, in both directions. Default 128 KiB: shorter messages arrive sooner
-    /// through a ring.
+    /// kernel, where that works; 0 switches single copy off, in both directions. Default 0: on the machines of today's
+    /// measurements, messages of all lengths arrive sooner through a ring.
     pub single_copy_bytes: u32,
     /// Bytes of the longest message that is read in a single copy. Longer messages are copied through a ring, since the receiver
     /// does nothing else during a single copy. At most 1 GiB. Default 1 MiB.
@@ -91,7 +91,7 @@ impl Config {
             eager_limit_bytes: 8184,
             bulk_ring_bytes: 256 << 10,
             bulk_limit_bytes: 16376,
-            single_copy_bytes: 128 << 10,
+            single_copy_bytes: 0,
             single_copy_limit_bytes: 1 << 20,
             share_windows: true,
             frames_kept: 16,

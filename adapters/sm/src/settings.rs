@@ -31,7 +31,7 @@ towline_settings::settings! {
             "Ring of sm for fragments of long messages, for each peer that is sent to: a power of two; 0 for 256 KiB, and for up to 4 MiB where there are more ranks than processors, so that there are fewer context switches; shorter where shared memory is short";
         bulk_limit_bytes, "TOWLINE_SM_BULK_LIMIT_BYTES": u32 = 16_376u32, "B" in FRAME,
             "Longest fragment of a long message, with its header";
-        single_copy_bytes, "TOWLINE_SM_SINGLE_COPY_BYTES": u32 = 131_072u32, "B",
+        single_copy_bytes, "TOWLINE_SM_SINGLE_COPY_BYTES": u32 = 0u32, "B",
             "The receiver reads messages of at least this length from the sender's memory through the kernel, in a single copy, where that works; 0 for none";
         single_copy_limit_bytes, "TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES": u32 = 1_048_576u32, "B" in Values::range(0, 1 << 30),
             "Messages longer than this are copied through a ring, as the receiver makes no other progress during a single copy";
@@ -110,13 +110,8 @@ impl Settings {
         if least != 0 && least > most {
             let (first, last) = ("TOWLINE_SM_SINGLE_COPY_BYTES", "TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES");
             let none = "so no message would be read in a single copy";
-            return Err(if least == default.single_copy_bytes {
-                let possible = format!("{least} to {} B; to switch single copy off, set {first} to 0", 1 << 30);
-                InvalidSetting::new(last, most, format!("is below {first}, {least}, {none}"), possible)
-            } else {
-                let possible = format!("0 for no single copy, 1 to {most} B, or more with a higher limit");
-                InvalidSetting::new(first, least, format!("is above {last}, {most}, {none}"), possible)
-            });
+            let possible = format!("0 for no single copy, 1 to {most} B, or more with a higher limit");
+            return Err(InvalidSetting::new(first, least, format!("is above {last}, {most}, {none}"), possible));
         }
         Ok(())
     }
@@ -160,8 +155,6 @@ mod tests {
         assert_eq!([of(0, 0).check(), of(5000, 5000).check(), of(1, 1 << 30).check()], [Ok(()), Ok(()), Ok(())]);
         let why = of(2_000_000, 1 << 20).check().unwrap_err();
         assert_eq!(why.variable, "TOWLINE_SM_SINGLE_COPY_BYTES");
-        let default = Settings::default().single_copy_bytes;
-        let why = of(default, default - 1).check().unwrap_err();
-        assert_eq!(why.variable, "TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES");
+        assert_eq!(of(0, 1).check(), Ok(()));
     }
 }

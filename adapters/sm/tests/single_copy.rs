@@ -220,8 +220,8 @@ fn p22_forged_remote_buffers_yield_nothing_and_do_no_harm() {
 
 #[test]
 fn b10_memory_that_is_not_mapped_is_not_read() {
-    let mut pair = pair(|_, _| {});
-    let len = 16 * 4096;
+    let len = 32 * 4096;
+    let mut pair = pair(|_, config| config.single_copy_bytes = len as u32 / 2);
     let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
     let flags = rustix::mm::MapFlags::PRIVATE;
     // SAFETY: a new mapping at an address of the kernel's choice.

@@ -164,8 +164,8 @@ pub fn single_copy(works: bool, scope: Option<u32>) -> Check {
     Check::warning(
         SUBJECT,
         format!("the kernel does not copy between ranks ({scope}), so long messages go through rings"),
-        "permit it (sysctl kernel.yama.ptrace_scope=0; containers: --cap-add=SYS_PTRACE, or a newer system call filter), if \
-         messages from 8 KiB to 1 MiB are frequent",
+        "permit it (sysctl kernel.yama.ptrace_scope=0; containers: --cap-add=SYS_PTRACE, or a newer system call filter), or \
+         leave TOWLINE_SM_SINGLE_COPY_BYTES out",
     )
 }
 

@@ -78,12 +78,12 @@ fn here(arguments: &Arguments) -> Vec<Check> {
         Config::default()
     });
     checks.extend(here::checks(&config, arguments.ranks.unwrap_or(processors)));
-    checks.extend(job_here());
+    checks.extend(job_here(config.sm.single_copy_bytes != 0));
     checks
 }
 
-/// A job of two ranks, and whether the kernel copied between them.
-fn job_here() -> Vec<Check> {
+/// A job of two ranks, and where single copies are switched on, whether the kernel copied between them.
+fn job_here(copies_once: bool) -> Vec<Check> {
     const SUBJECT: &str = "a job here";
     let chosen = info::chosen_here(None);
     let between = chosen.iter().find(|(whom, _)| *whom == "same host").map_or("", |(_, what)| what);
@@ -99,7 +99,7 @@ fn job_here() -> Vec<Check> {
         )];
     };
     let mut checks = vec![Check::good(SUBJECT, format!("two ranks talk over {name}"))];
-    if name == "sm" {
+    if name == "sm" && copies_once {
         checks.push(here::single_copy(between.contains("in a single copy"), here::ptrace_scope()));
     }
     checks

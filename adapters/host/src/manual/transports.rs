@@ -47,10 +47,11 @@
 //! # sm
 //!
 //! Messages travel through lock-free rings in shared memory: short frames whole, long messages in pipelined fragments. Where
-//! the kernel allows it (`process_vm_readv`), the receiver reads a long message directly from the sender's memory: a *single
-//! copy*. It is used for messages from 128 KiB to 1 MiB that do not come in a stream, since for a stream two copies on two
-//! processors are faster. A container's system call filter, Yama's `ptrace_scope` or another user namespace can forbid single
-//! copies. Each pair of ranks tests this, and the report says so. Waiting ranks sleep on a futex.
+//! the kernel allows it (`process_vm_readv`), the receiver can read a long message directly from the sender's memory: a *single
+//! copy*. It is off by default, since two copies on two processors, which stay in the cache, were faster at all lengths wherever
+//! they were measured lately. `TOWLINE_SM_SINGLE_COPY_BYTES=8192` switches it on for messages from 8 KiB to 1 MiB that do not come
+//! in a stream; `towline perf` shows which is faster. A container's system call filter, Yama's `ptrace_scope` or another user
+//! namespace can forbid single copies. Each pair of ranks tests this, and the report says so. Waiting ranks sleep on a futex.
 //!
 //! **Room.** A pair of ranks takes up to 656 KiB of `/dev/shm`: two rings in each direction, made with the first short frame and with
 //! the first long message. Containers often have 64 MB. Where the free room is less than all pairs of this host could take, rings

@@ -88,7 +88,7 @@
 //! | `TOWLINE_SM_EAGER_LIMIT_BYTES` | `8248` B | Longest eager frame of sm, with its header |
 //! | `TOWLINE_SM_BULK_RING_BYTES` | `0` B | Ring of sm for fragments of long messages, for each peer that is sent to: a power of two; 0 for 256 KiB, and for up to 4 MiB where there are more ranks than processors, so that there are fewer context switches; shorter where shared memory is short |
 //! | `TOWLINE_SM_BULK_LIMIT_BYTES` | `16376` B | Longest fragment of a long message, with its header |
-//! | `TOWLINE_SM_SINGLE_COPY_BYTES` | `131072` B | The receiver reads messages of at least this length from the sender's memory through the kernel, in a single copy, where that works; 0 for none |
+//! | `TOWLINE_SM_SINGLE_COPY_BYTES` | `0` B | The receiver reads messages of at least this length from the sender's memory through the kernel, in a single copy, where that works; 0 for none |
 //! | `TOWLINE_SM_SINGLE_COPY_LIMIT_BYTES` | `1048576` B | Messages longer than this are copied through a ring, as the receiver makes no other progress during a single copy |
 //! | `TOWLINE_SM_WINDOWS` | `true` | Whether ranks that sm connects access each other's windows themselves; otherwise the target does that when it makes progress |
 //! | `TOWLINE_SM_LIVENESS_MS` | `250` ms | Time between two checks of sm for dead peers |

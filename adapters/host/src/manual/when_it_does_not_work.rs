@@ -75,7 +75,7 @@
 //! | you see | likely cause | the command that shows it |
 //! |---|---|---|
 //! | all messages are slow | tcp is used where sm was expected | `towline info`, or [`transport_report`](crate::World::transport_report) in the program |
-//! | long messages are slow within a host | the kernel forbids single copies | the same: the line of the rank says how long messages are copied |
+//! | long messages are slow within a host | single copies by the kernel are switched on, and slower here than rings | the same: the line of the rank says how long messages are copied |
 //! | nobody knows what to expect | | `towline perf` measures each transport beside the limit of this machine: see [measuring](super::measuring) |
 //! | more ranks than processors | waiting ranks sleep instead of polling, and are woken one after the other | `nproc`, `towline info` |
 //! | other programs run on the same processors | a rank that yields or sleeps waits for its turn. Ranks that are bound to a processor each suffer least | `top`; `towline run --bind-to core` |
