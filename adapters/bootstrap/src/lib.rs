@@ -59,7 +59,6 @@
 #![deny(missing_docs)]
 
 mod address;
-mod counted;
 mod environment;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -1,4 +1,4 @@
-//! Numbers on the command line, and in texts.
+//! Numbers on the command line.
 
 use clap::builder::{StringValueParser, TypedValueParser};
 
@@ -26,11 +26,6 @@ fn read(text: &str, least: u64, most: u64) -> Result<u64, String> {
         _ => format!("is below {least}"),
     };
     Err(format!("it {why}; possible: {least} to {most}"))
-}
-
-/// A number of things, as text: `1 job`, `2 jobs`.
-pub fn counted(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -61,11 +56,5 @@ mod tests {
             }
         }
         assert_eq!(read("18446744073709551615", 0, u64::MAX), Ok(u64::MAX));
-    }
-
-    #[test]
-    #[cfg(feature = "sim")]
-    fn one_thing_is_singular() {
-        assert_eq!([0, 1, 2].map(|count| counted(count, "job")), ["0 jobs", "1 job", "2 jobs"]);
     }
 }

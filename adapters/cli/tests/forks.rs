@@ -80,6 +80,26 @@ unsafe fn copy<T>(value: &T) -> T {
     unsafe { std::ptr::read(value) }
 }
 
+/// The mappings of this process that it shares with others, and how many private ones are kept from children.
+fn mappings() -> (Vec<String>, usize) {
+    let all = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let fields = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+    let (mut shared, mut kept, mut is_shared) = (Vec::new(), 0, false);
+    for line in all.lines() {
+        match &fields(line)[..] {
+            [flags, rest @ ..] if flags == "VmFlags:" => {
+                kept += usize::from(!is_shared && rest.iter().any(|it| it == "dc"))
+            }
+            [_, permissions, _, _, _, ..] if permissions.len() == 4 => {
+                is_shared = permissions.ends_with('s');
+                shared.extend(is_shared.then(|| line.to_string()));
+            }
+            _ => {}
+        }
+    }
+    (shared, kept)
+}
+
 /// Rank 0 has all kinds of operations in progress. A child tries each call, and drops everything. Then the parent goes on.
 fn all_calls<L: MayOwn<Vec<u8>>>(world: World<L>) -> Outcome {
     let part = world.dup()?;
@@ -96,9 +116,14 @@ fn all_calls<L: MayOwn<Vec<u8>>>(world: World<L>) -> Outcome {
         let taken = world.mprobe(1, 2)?;
         let mut scoped = [0u8; 8];
         let parent = std::process::id();
+        let (shared, kept) = mappings();
+        assert!(kept > 0, "the engine's memory is kept from children");
+        let over_sm = world.rails().contains(&"sm");
+        assert!(!shared.is_empty() || !over_sm, "rings and windows are shared");
         world.scope(|scope| {
             let in_scope = scope.irecv(1, 8, &mut scoped)?;
             in_child(|| {
+                assert_eq!(mappings(), (vec![], 0), "what peers share, and the engine's memory, is not the child's");
                 let error = Error::Forked { process: parent };
                 for comm in [&*world, &*part] {
                     try_messages(comm, &error);

@@ -15,12 +15,14 @@
 //! | [`random`], [`time`] | random bytes, and conversion of durations |
 //! | [`SetupError`] | why a rail could not be opened |
 //! | [`advice`] | what to do about an error of the operating system |
+//! | [`counted`] | a number of things, as text |
 //!
 //! Nothing here connects or keeps state between calls, so everything may be used from any thread; a [`PeerTable`] belongs
 //! to one rail and is used by one thread at a time. Linux only.
 
 mod advice;
 pub mod card;
+mod counted;
 mod encryption;
 pub mod fields;
 mod identity;
@@ -35,6 +37,7 @@ pub mod sockets;
 pub mod time;
 
 pub use advice::advice;
+pub use counted::counted;
 pub use encryption::{Encrypt, EncryptionMismatch};
 pub use identity::{Identity, Mismatch};
 pub use key::JobKey;

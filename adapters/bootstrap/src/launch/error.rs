@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use towline_net::advice;
-
-use crate::counted::counted;
+use towline_net::{advice, counted};
 
 /// Why a job could not be started.
 #[non_exhaustive]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use towline_net::counted;
+
 use super::deadlock::{self, Id, Node};
 use super::json::Value;
 use super::text::{context_name, seconds};
 use super::{Operation, OperationKind, Peer, Report};
 use crate::RANKS_MAX;
-use crate::counted::counted;
 
 /// Most lines of ranks that are printed. All of them are in the JSON.
 const LINES_MAX: usize = 200;

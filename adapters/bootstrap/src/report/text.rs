@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use towline_net::counted;
+
 use super::{ALL_CONTEXTS, Activity, Operation, OperationKind, Peer, Report, Stage, Unreceived, WORLD, Wait};
-use crate::counted::counted;
 
 /// A communicator's name in a sentence.
 pub(super) fn communicator_name(number: u32) -> String {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use towline_net::counted;
 
 use super::text::communicator_name;
-use crate::counted::counted;
 
 /// Messages that a rank has not received when it finishes: how many, and the longest one.
 ///

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 use towline::Config;
+use towline_net::counted;
 use towline_net::interfaces::{Filter, survey};
 
 use super::check::Check;
 use super::shared_memory::{Rings, file_size, shared_memory};
 use super::texts::{act, bytes};
-use crate::numbers::counted;
 
 /// Files that a process has open besides its connections.
 const SPARE_FILES: u64 = 64;

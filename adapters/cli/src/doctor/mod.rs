@@ -6,8 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use towline::Config;
 use towline_core::wire;
+use towline_net::counted;
 
-use crate::numbers::counted;
 use crate::stdout::out;
 use crate::{info, version};
 pub use arguments::Arguments;

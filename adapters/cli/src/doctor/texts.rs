@@ -1,6 +1,6 @@
 //! Parts of texts.
 
-use crate::numbers::counted;
+use towline_net::counted;
 
 /// What a number of ranks does, such as `1 rank takes` or `2 ranks take`.
 pub fn act(ranks: u64, verb: &str) -> String {

@@ -2,11 +2,15 @@
 //! measurements, so that a wrong name costs no time.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::chart::{self, Kind};
 use super::repetition::Row;
+use crate::files::refused;
+
+/// What fails for a file that is refused.
+const ACTION: &str = "write the file";
 
 /// The open files.
 pub struct Files<'p> {
@@ -67,7 +71,7 @@ struct Open<'p> {
 impl<'p> Open<'p> {
     fn new(option: &'static str, path: &'p Path, truncate: bool) -> Result<Self, String> {
         let file = OpenOptions::new().write(true).create(true).truncate(truncate).open(path);
-        file.map(|file| Self { option, path, file }).map_err(|why| refused(option, path, &why))
+        file.map(|file| Self { option, path, file }).map_err(|why| refused(option, path, ACTION, &why))
     }
 
     /// Tries whether the chart can be written. The file is as before, or missing as before, if the measurements fail.
@@ -86,20 +90,8 @@ impl<'p> Open<'p> {
     }
 
     fn refused(&self, why: &io::Error) -> String {
-        refused(self.option, self.path, why)
+        refused(self.option, self.path, ACTION, why)
     }
-}
-
-/// The text for a file that cannot be written.
-fn refused(option: &str, path: &Path, why: &io::Error) -> String {
-    let change = match why.kind() {
-        ErrorKind::NotFound => "make its directory first, or name another file",
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "name a file that you may write",
-        ErrorKind::IsADirectory => "name a file in it",
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or name a file elsewhere",
-        _ => "name another file",
-    };
-    format!("{option} {}: cannot write the file: {why}; {change}", path.display())
 }
 
 /// The path of a file without links, by which it is compared with others. `None` for what is no plain file, such as a terminal:
@@ -163,10 +155,10 @@ mod tests {
             refusal(None, Some(&missing), None),
             refusal(None, None, Some(&missing)),
         ] {
-            assert!(said.contains("x.png") && said.contains("make its directory first"), "{said}");
+            assert!(said.contains("x.png") && said.contains("make what is missing"), "{said}");
         }
         let said = refusal(Some(&folder.0), None, None);
-        assert!(said.starts_with("--json ") && said.ends_with("name a file in it"), "{said}");
+        assert!(said.starts_with("--json ") && said.ends_with("it is a directory: name a file"), "{said}");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use towline_host_tests::relay::{DatagramCounts, Datagrams, StreamCounts, Streams, spawn};
+use towline_net::counted;
 
 use super::faults::{Fault, KINDS, Plan};
 use super::process_handle::Process;
 use super::rank::clock;
-use crate::numbers::counted;
 
 /// If no rank reports anything for this time, the job hangs.
 const SILENCE_LIMIT: Duration = Duration::from_secs(60);
@@ -509,7 +509,7 @@ impl Job {
 fn describe_rounds(plan: &Plan, at: &BTreeMap<u32, u32>) -> String {
     let finished: Vec<_> = at.iter().map(|(rank, round)| format!("rank {rank} finished round {round}")).collect();
     let finished = if finished.is_empty() { "no rank finished one".into() } else { finished.join(", ") };
-    let rounds = counted(plan.rounds.into(), "round");
+    let rounds = counted(plan.rounds, "round");
     format!("of {rounds} and {} after a restart, {finished}", plan.rounds_after_restart)
 }
 

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use towline_net::counted;
 
 use super::arguments::Arguments;
 use super::faults::KINDS;
 use super::job::{self, Report, Setting};
 use super::limits;
-use crate::numbers::counted;
 use crate::stdout::out;
 
 /// Number of planned faults of which at least one must have taken effect. It is not by chance if all of them come after
@@ -79,8 +79,8 @@ fn summary(report: &Report, setting: &Setting, first: u64, took: Duration) -> St
     let mut lines = vec![
         format!(
             "{transport}, {}, {}: {} from seed {first} passed, in {:.0} s",
-            counted((*ranks).into(), "rank"),
-            counted((*links).into(), "link"),
+            counted(*ranks, "rank"),
+            counted(*links, "link"),
             counted(report.jobs, "job"),
             took.as_secs_f64()
         ),

@@ -6,9 +6,9 @@ use std::{panic, thread};
 use indicatif::{ProgressBar, ProgressStyle};
 use towline_host_tests::sim::goodput;
 use towline_host_tests::sim::soak::{Family, run_seed, soak};
+use towline_net::counted;
 
 use super::arguments::Arguments;
-use crate::numbers::counted;
 use crate::stdout::out;
 
 /// Runs the jobs. Returns the exit status.

@@ -146,13 +146,10 @@ impl<'a, L: Threads> Steps<'a, L> {
 impl<L: Threads> Steps<'_, L> {
     /// Receives a block from each of these ranks.
     pub fn receive_all<'b>(&mut self, blocks: impl IntoIterator<Item = (usize, &'b mut [u8])>) {
-        let mut blocks = blocks.into_iter();
-        loop {
+        let mut blocks = blocks.into_iter().peekable();
+        while blocks.peek().is_some() {
             let mut engine = self.comm.handle.context.engine.lock();
             let mut some: Vec<_> = blocks.by_ref().take(at_a_time(&mut engine)).collect();
-            if some.is_empty() {
-                return;
-            }
             let sinks: Vec<_> = some.iter_mut().map(|(source, into)| (*source, self.sink(into))).collect();
             let received: Vec<_> = no_unwind(|| {
                 // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
@@ -171,14 +168,11 @@ impl<L: Threads> Steps<'_, L> {
 
     /// Sends a block to each of these ranks.
     pub fn send_all<'b>(&mut self, blocks: impl IntoIterator<Item = (usize, &'b [u8])>) {
-        let mut blocks = blocks.into_iter();
-        loop {
+        let mut blocks = blocks.into_iter().peekable();
+        while blocks.peek().is_some() {
             let mut engine = self.comm.handle.context.engine.lock();
             let some = blocks.by_ref().take(at_a_time(&mut engine)).map(|(dest, data)| (dest, self.source(data)));
             let some: Vec<_> = some.collect();
-            if some.is_empty() {
-                return;
-            }
             let sent: Vec<_> = no_unwind(|| {
                 // SAFETY: the blocks are borrowed until all requests are complete, and nothing unwinds.
                 let begin = |(dest, data)| unsafe { self.begin_send(&mut engine, dest, data) };

@@ -7,6 +7,7 @@ use towline_core::error::Blame;
 use towline_core::mtl::CommError;
 use towline_core::pml::EnableError;
 use towline_core::rma::Denied;
+use towline_net::counted;
 
 use crate::values::address::Address;
 use crate::values::shortage::Shortage;
@@ -272,7 +273,7 @@ impl fmt::Display for Error {
                         f,
                         "rank {rank} has finished, and has not received the message of {}{with_tag}: have it receive the message before it \
                          finishes, or do not send it",
-                        counted(*bytes)
+                        counted(*bytes, "byte")
                     ),
                     None => write!(
                         f,
@@ -355,7 +356,7 @@ impl fmt::Display for Error {
                 f,
                 "an operation on {} from offset {offset} on reaches beyond rank {rank}'s part of the window, which has \
                  {len} bytes: stay within `Window::len`, or make a larger window",
-                counted(*bytes)
+                counted(*bytes, "byte")
             ),
             Self::Unaligned { rank, offset, word, len } => write!(
                 f,
@@ -383,11 +384,6 @@ impl fmt::Display for Error {
             ),
         }
     }
-}
-
-/// A number of bytes, as text.
-fn counted(bytes: u64) -> String {
-    format!("{bytes} byte{}", if bytes == 1 { "" } else { "s" })
 }
 
 impl std::error::Error for Error {}
