@@ -4,6 +4,7 @@
 //! | target | input | what must hold |
 //! |---|---|---|
 //! | [`bootstrap`] | messages between ranks, servers, agents and processes without the key; hosts files, environments | no process is admitted without the key; accepted input is encoded to the same bytes |
+//! | [`c_interface`] | calls of the C interface, with handles that are valid, stale or invented | each call succeeds or returns a code; no access out of bounds |
 //! | [`cards`] | cards of peers for rails and engine, lists of interfaces | a card is refused or accepted; the genuine card is still accepted afterwards |
 //! | [`matcher`] | sequences of receives and messages | the same matches as with a plain list |
 //! | [`convertor`] | valid and invalid layouts, and ranges of them | the same bytes as with a list of positions |
@@ -27,6 +28,7 @@
 //! a `[[bin]]` in `Cargo.toml`, a file in `fuzz_targets/`, and a folder in `corpus/`.
 
 pub mod bootstrap;
+pub mod c_interface;
 pub mod cards;
 pub mod convertor;
 mod device_rail;
@@ -49,6 +51,7 @@ pub type Run = fn(&[u8]);
 /// All targets with their names, for runs without libFuzzer.
 pub const TARGETS: &[(&str, Run)] = &[
     ("bootstrap", bootstrap::run),
+    ("c_interface", c_interface::run),
     ("cards", cards::run),
     ("convertor", convertor::run),
     ("frames", frames::run),

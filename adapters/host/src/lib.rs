@@ -32,6 +32,7 @@
 //! | go on with a rank that was restarted | [`restarted`](Communicator::restarted), [`rejoin`](World::rejoin), [`incarnation`](World::incarnation) |
 //! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`window_scope`](Communicator::window_scope), [`Window`] |
 //! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`allreduce`](Communicator::allreduce), [`gather`](Communicator::gather) and others: see [`manual::collectives`] |
+//! | operations on memory of the caller, for bindings of other languages | [`raw`] |
 //! | further communicators | [`dup`](Communicator::dup), [`split`](Communicator::split) |
 //!
 //! **Memory.** Safe code cannot free or change memory that an operation uses: blocking calls borrow it, a scope waits for all
@@ -54,6 +55,7 @@ mod forks;
 mod job;
 pub mod manual;
 mod operations;
+pub mod raw;
 mod settings;
 mod setup;
 mod threads;

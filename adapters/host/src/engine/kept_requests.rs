@@ -21,6 +21,12 @@ impl KeptRequests {
         }
     }
 
+    /// Whether a request is one of them: it belongs to no operation.
+    #[inline]
+    pub fn contain(&self, request: Request) -> bool {
+        self.0.contains(&Some(request))
+    }
+
     /// Frees one of them. Returns `false` if there is none.
     pub fn free_one(&mut self, mtl: &mut Mtl<'static, RailSet>) -> bool {
         let kept = self.0.iter_mut().find_map(Option::take);

@@ -86,6 +86,8 @@ pub enum Error {
     InProgress,
     /// A persistent operation was not started, so there is nothing to wait for.
     NotStarted,
+    /// There is no such [raw request](crate::raw::RawRequest): its outcome was taken already, or it belongs to another context.
+    NoRequest,
     /// A ready send found no posted receive.
     NotReady {
         /// The rank that was sent to.
@@ -299,6 +301,10 @@ impl fmt::Display for Error {
             Self::InProgress => f.write_str("the persistent operation was started already: call its `wait` before it is started again"),
             Self::NotStarted => f.write_str("the persistent operation was not started: call its `start` first"),
             Self::Cancelled => f.write_str("the operation was cancelled by this program"),
+            Self::NoRequest => f.write_str(
+                "there is no such request: its outcome was taken before, or it belongs to another context. Use each request once, \
+                 and with the communicator that began it",
+            ),
             Self::NotReady { rank } => write!(
                 f,
                 "rank {rank} had no posted receive for a ready send: post the receive first, or send in standard mode"

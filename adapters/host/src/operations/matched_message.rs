@@ -37,6 +37,11 @@ impl<'c, L: Threads> Message<'c, L> {
         Self { handle, message: Some(message), envelope }
     }
 
+    /// The message and its envelope. It is not discarded then.
+    pub(crate) fn into_parts(mut self) -> (towline_core::mtl::Message, Envelope) {
+        (self.message.take().expect("a message is taken once, with `self`"), self.envelope)
+    }
+
     /// The source, the tag and the length.
     pub const fn envelope(&self) -> Envelope {
         self.envelope

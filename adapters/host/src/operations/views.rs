@@ -74,6 +74,15 @@ impl<'a> View<'a> {
         Self { span: unsafe { Span::laid_out(base.cast_mut(), layout) }, memory: PhantomData }
     }
 
+    /// `len` bytes from an address on. With a length of 0 the address may be null.
+    ///
+    /// # Safety
+    /// All of the bytes are readable, and nothing changes them, for `'a`.
+    #[inline]
+    pub const unsafe fn contiguous(base: *const u8, len: usize) -> Self {
+        Self { span: Span::contiguous(base.cast_mut(), len), memory: PhantomData }
+    }
+
     /// How many bytes the view has.
     pub const fn bytes(&self) -> u64 {
         self.span.len()
@@ -138,6 +147,15 @@ impl<'a> ViewMut<'a> {
         }
         // SAFETY: as in `new`; the memory is the caller's promise.
         Ok(Self { span: unsafe { Span::laid_out(base, layout) }, memory: PhantomData })
+    }
+
+    /// `len` bytes from an address on. With a length of 0 the address may be null.
+    ///
+    /// # Safety
+    /// All of the bytes are writable, and nothing else uses them, for `'a`.
+    #[inline]
+    pub const unsafe fn contiguous(base: *mut u8, len: usize) -> Self {
+        Self { span: Span::contiguous(base, len), memory: PhantomData }
     }
 
     /// How many bytes the view has.

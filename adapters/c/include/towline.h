@@ -1,0 +1,994 @@
+/* The C interface of Towline: tagged messages between the processes of a parallel job.
+ *
+ * This file is generated from the crate `towline-c`. Licensed under MIT or Apache-2.0, as you like.
+ *
+ * A program joins its job with towline_init, gets the communicator of all ranks with towline_world, sends and receives, and ends with
+ * towline_finish. It is started with `towline run -n 4 ./program`, or alone as a job of one rank.
+ *
+ * Results     Functions return 0, or a negative code. towline_error_text has the text for the calling thread: what happened, whose
+ *             fault it is, and what to do. Results are stored through pointers, and only if the function succeeds, unless it says
+ *             otherwise.
+ * Handles     Handles are small structures that are passed by value. All bits 0 stand for no object. A handle that is stale, or that
+ *             never was one, is refused with TOWLINE_ERR_HANDLE, whatever its bits are.
+ * Undefined   The library cannot check addresses and lengths of memory. A null pointer where an object is needed is refused with
+ *             TOWLINE_ERR_ARGUMENT. Any other wrong address, a length beyond the memory, memory that changes while it is sent, and a
+ *             handle that one thread frees while another one uses it, are undefined behaviour, as in any C library.
+ * Threads     The thread level of a context says how many threads may use it: see towline_thread_level_t. Functions without a context
+ *             are thread-safe. A forked child cannot use the contexts of its parent (TOWLINE_ERR_FORKED).
+ * Units       Lengths and displacements are in bytes, unless they count items of a layout.
+ * Versions    Each comment names the ABI version that has the function first: see towline_abi_version.
+ */
+
+#ifndef TOWLINE_H
+#define TOWLINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** No object. */
+#ifdef __cplusplus
+#define TOWLINE_NULL(type) (type{})
+#else
+#define TOWLINE_NULL(type) ((type){0})
+#endif
+/** The layout of single bytes: a count of items is a count of bytes. */
+#define TOWLINE_BYTES TOWLINE_NULL(towline_layout_t)
+/** A request that is complete. */
+#define TOWLINE_REQUEST_NULL TOWLINE_NULL(towline_request_t)
+/** The index if no request of a list is in progress: see `towline_wait_any`. */
+#define TOWLINE_NO_INDEX SIZE_MAX
+
+/**
+ * The color of a rank that wants no communicator: see `towline_comm_split`.
+ */
+#define TOWLINE_NO_COLOR UINT32_MAX
+
+/**
+ * The source of a receive or probe that takes messages of any rank.
+ */
+#define TOWLINE_ANY_SOURCE UINT32_MAX
+
+/**
+ * The tag of a receive or probe that takes messages with any tag.
+ */
+#define TOWLINE_ANY_TAG UINT32_MAX
+
+/**
+ * The largest tag of a message.
+ */
+#define TOWLINE_TAG_MAX 2147483647
+
+/**
+ * The major ABI version of this header. It changes if a program that was built before must be built again. While it is 0, a
+ * change of the minor version may have the same effect.
+ */
+#define TOWLINE_ABI_MAJOR 0
+
+/**
+ * The minor ABI version of this header. It grows if functions, constants or codes are added.
+ */
+#define TOWLINE_ABI_MINOR 1
+
+/**
+ * Who has to act on an error.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_fault_t {
+    /**
+     * There was no error.
+     */
+    TOWLINE_FAULT_NONE = 0,
+    /**
+     * The program that called the function.
+     */
+    TOWLINE_FAULT_CALLER = 1,
+    /**
+     * Another rank.
+     */
+    TOWLINE_FAULT_PEER = 2,
+    /**
+     * The system, or whoever chose the settings: memory, descriptors, limits.
+     */
+    TOWLINE_FAULT_RESOURCE = 3,
+    /**
+     * The library.
+     */
+    TOWLINE_FAULT_LIBRARY = 4,
+} towline_fault_t;
+
+/**
+ * What a function returns: 0 for success, and a negative code otherwise. Later versions may add codes, so a program must treat a
+ * code that it does not know as a failure.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_code_t {
+    /**
+     * The function has done what it says.
+     */
+    TOWLINE_SUCCESS = 0,
+    /**
+     * An argument is impossible: a null pointer, a count, a value that is not one of those listed.
+     */
+    TOWLINE_ERR_ARGUMENT = -1,
+    /**
+     * A handle stands for nothing: it was freed, its request was completed, or it never was one.
+     */
+    TOWLINE_ERR_HANDLE = -2,
+    /**
+     * A context of one thread was used by another thread.
+     */
+    TOWLINE_ERR_THREAD = -3,
+    /**
+     * The communicator has no such rank.
+     */
+    TOWLINE_ERR_RANK = -4,
+    /**
+     * The tag is above `TOWLINE_TAG_MAX`.
+     */
+    TOWLINE_ERR_TAG = -5,
+    /**
+     * The message was longer than the memory to receive it. The part that fits was delivered.
+     */
+    TOWLINE_ERR_TRUNCATED = -6,
+    /**
+     * As many operations, communicators or contexts are in use as the settings allow.
+     */
+    TOWLINE_ERR_BUSY = -7,
+    /**
+     * There is not enough memory.
+     */
+    TOWLINE_ERR_NO_MEMORY = -8,
+    /**
+     * A rank was lost: it ended without finishing, or no connection to it is left.
+     */
+    TOWLINE_ERR_PEER_FAILED = -9,
+    /**
+     * A rank has finished, and can neither receive nor send any more.
+     */
+    TOWLINE_ERR_PEER_FINISHED = -10,
+    /**
+     * A rank was restarted since the communicator was made.
+     */
+    TOWLINE_ERR_RESTARTED = -11,
+    /**
+     * The operation was cancelled.
+     */
+    TOWLINE_ERR_CANCELLED = -12,
+    /**
+     * A ready send found no posted receive.
+     */
+    TOWLINE_ERR_NOT_READY = -13,
+    /**
+     * The receiver freed its communicator before it received the message.
+     */
+    TOWLINE_ERR_NO_COMMUNICATOR = -14,
+    /**
+     * The context has ended, or is another one.
+     */
+    TOWLINE_ERR_FINISHED = -15,
+    /**
+     * The context belongs to the process from which this one was forked.
+     */
+    TOWLINE_ERR_FORKED = -16,
+    /**
+     * A layout is impossible, or nothing can be received into it.
+     */
+    TOWLINE_ERR_LAYOUT = -17,
+    /**
+     * A setting is unknown, or has an impossible value.
+     */
+    TOWLINE_ERR_SETTING = -18,
+    /**
+     * The job cannot be joined or ended as it should: the text says why.
+     */
+    TOWLINE_ERR_JOB = -19,
+    /**
+     * Another rank could not take part in an operation of all ranks.
+     */
+    TOWLINE_ERR_OTHER_RANK = -20,
+    /**
+     * The library has a fault. Please report the text.
+     */
+    TOWLINE_ERR_INTERNAL = -21,
+    /**
+     * Any other failure: the text says which.
+     */
+    TOWLINE_ERR_OTHER = -22,
+} towline_code_t;
+
+/**
+ * How many threads use a context, as MPI names the levels.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_thread_level_t {
+    /**
+     * The process has one thread.
+     */
+    TOWLINE_THREAD_SINGLE = 0,
+    /**
+     * Only the thread that makes the context uses it. Another thread gets `TOWLINE_ERR_THREAD`.
+     */
+    TOWLINE_THREAD_FUNNELED = 1,
+    /**
+     * Several threads use it, one at a time.
+     */
+    TOWLINE_THREAD_SERIALIZED = 2,
+    /**
+     * Any number of threads use it at once.
+     */
+    TOWLINE_THREAD_MULTIPLE = 3,
+} towline_thread_level_t;
+
+/**
+ * When a send is complete.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_send_mode_t {
+    /**
+     * When the memory may be changed. A short message may have been copied, and a long one has been received.
+     */
+    TOWLINE_SEND_STANDARD = 0,
+    /**
+     * When a receive has matched the message: `MPI_Ssend`.
+     */
+    TOWLINE_SEND_SYNCHRONOUS = 1,
+    /**
+     * As synchronous, and the receive must be posted already: `MPI_Rsend`. Otherwise the send fails with `TOWLINE_ERR_NOT_READY`.
+     */
+    TOWLINE_SEND_READY = 2,
+    /**
+     * When the message is with the device, and needs no further progress of this process.
+     */
+    TOWLINE_SEND_COMPLETE = 3,
+} towline_send_mode_t;
+
+/**
+ * The form of a report.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_report_form_t {
+    /**
+     * Lines for people.
+     */
+    TOWLINE_REPORT_TEXT = 0,
+    /**
+     * One JSON object.
+     */
+    TOWLINE_REPORT_JSON = 1,
+} towline_report_form_t;
+
+/**
+ * A communicator: a group of ranks, numbered from 0. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_comm_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+} towline_comm_t;
+
+/**
+ * A context: the engine and the transports of this process, and its place in the job. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_context_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+} towline_context_t;
+
+/**
+ * A layout. `TOWLINE_BYTES`, which is 0, stands for single bytes, so that a count of items is a count of bytes.
+ *
+ * Layouts belong to the process, and not to a context.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_layout_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+} towline_layout_t;
+
+/**
+ * Copies a part of a message from memory of the program to memory of the library.
+ *
+ * @param state   What the layout was made with.
+ * @param buffer  What the operation was called with, as is `count`.
+ * @param offset  Where the part begins in the packed message, in bytes.
+ * @param to      Gets the part.
+ * @param bytes   The length of the part. It lies within the message.
+ * @return        0 for success. Any other number makes the operation fail once it is complete.
+ *
+ * It is called by any thread that uses the context, also by a progress thread, while the library holds a lock: it must not call
+ * the library, and must return (no `longjmp`, no exception).
+ */
+typedef int (*towline_pack_fn)(void *state, const void *buffer, size_t count, uint64_t offset, void *to, size_t bytes);
+
+/**
+ * Copies a part of a message from memory of the library to memory of the program. Parts may come in any order. Otherwise as
+ * `towline_pack_fn`.
+ */
+typedef int (*towline_unpack_fn)(void *state, void *buffer, size_t count, uint64_t offset, const void *from, size_t bytes);
+
+/**
+ * What is known of a message that was received, or found by a probe.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_status_t {
+    /**
+     * The rank that sent it.
+     */
+    uint32_t source;
+    /**
+     * Its tag.
+     */
+    uint32_t tag;
+    /**
+     * How many bytes were delivered. For a probe: the length of the message.
+     */
+    uint64_t bytes;
+    /**
+     * The code of the operation. `towline_wait_all` sets it for each operation; the other functions return it, too.
+     */
+    int32_t error;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+} towline_status_t;
+
+/**
+ * A message that a matched probe took: no other receive gets it. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_message_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+} towline_message_t;
+
+/**
+ * An operation in progress. `TOWLINE_REQUEST_NULL`, all of whose bits are 0, stands for one that is complete.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_request_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+    /**
+     * The communicator of the operation.
+     */
+    struct towline_comm_t comm;
+} towline_request_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The rank of this process in a communicator.
+ *
+ * @param comm  The communicator.
+ * @param rank  Gets the rank: 0 to the number of ranks - 1.
+ * @return      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `rank` is writable.
+ */
+int towline_comm_rank(struct towline_comm_t comm, uint32_t *rank);
+
+/**
+ * The number of ranks of a communicator.
+ *
+ * @param comm  The communicator.
+ * @param size  Gets the number, at least 1.
+ * @return      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `size` is writable.
+ */
+int towline_comm_size(struct towline_comm_t comm, uint32_t *size);
+
+/**
+ * Makes a communicator of the same ranks, whose messages are separate. All ranks call it, and wait for each other.
+ *
+ * @param comm  The communicator.
+ * @param made  Gets the new one. The caller frees it with `towline_comm_free`; it ends with its context at the latest.
+ * @return      `TOWLINE_ERR_BUSY` if this rank has too many communicators, and `TOWLINE_ERR_OTHER_RANK` if another one has: no rank
+ *              has made it then. `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
+ *
+ * One thread at a time calls such functions for one communicator. Since ABI version 0.1.
+ *
+ * @pre `made` is writable.
+ */
+int towline_comm_dup(struct towline_comm_t comm,
+                     struct towline_comm_t *made);
+
+/**
+ * Makes communicators of the ranks that give the same color. All ranks call it, and wait for each other.
+ *
+ * @param comm   The communicator.
+ * @param color  The color: any number, or `TOWLINE_NO_COLOR` for a rank that wants no communicator.
+ * @param key    Ranks of one color are ordered by their keys, and by their ranks in `comm` where the keys are equal.
+ * @param made   Gets the new communicator, or 0 for `TOWLINE_NO_COLOR`. As for `towline_comm_dup`.
+ * @return       As for `towline_comm_dup`, for all colors together.
+ *
+ * One thread at a time calls such functions for one communicator. Since ABI version 0.1.
+ *
+ * @pre `made` is writable.
+ */
+int towline_comm_split(struct towline_comm_t comm, uint32_t color, uint32_t key, struct towline_comm_t *made);
+
+/**
+ * Frees a communicator of this rank; the other ranks free theirs. Messages that this rank has not received in it are lost, and
+ * operations in progress end with an error.
+ *
+ * @param comm  The communicator. A handle of all ranks, from `towline_world`, is freed, and the ranks stay.
+ * @return      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * No other call may use this handle at the same time. Since ABI version 0.1.
+ */
+int towline_comm_free(struct towline_comm_t comm);
+
+/**
+ * Lets receives from any source wait again although ranks have failed: see `TOWLINE_ERR_PEER_FAILED`.
+ *
+ * @param comm  The communicator.
+ * @return      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ */
+int towline_comm_acknowledge_failures(struct towline_comm_t comm);
+
+/**
+ * Joins the job of this process, and returns when all ranks have joined. A process that no launcher started is a job of one
+ * rank.
+ *
+ * @param threads   A `towline_thread_level_t`. The level that is asked for is granted.
+ * @param settings  Settings as `name=value`, such as `transports=sm,tcp`, in an array that ends with a null pointer. `towline info`
+ *                  lists the names. A variable of the environment (`TOWLINE_TRANSPORTS`) overrides the setting. May be null.
+ * @param context   Gets the context. The caller ends it with `towline_finish`, `towline_leave` or `towline_abort`.
+ * @return          `TOWLINE_ERR_SETTING` for a setting; `TOWLINE_ERR_JOB` if the job cannot be joined, for example because this
+ *                  process has joined it before; `TOWLINE_ERR_PEER_FAILED` if a rank cannot be reached; `TOWLINE_ERR_BUSY` if this
+ *                  process has 256 contexts.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre The texts end with 0, the array ends with null, and `context` is writable.
+ */
+int towline_init(int threads,
+                 const char *const *settings,
+                 struct towline_context_t *context);
+
+/**
+ * Ends a context: waits until all other ranks finish, too, and until the messages of this rank were sent. All handles of the
+ * context are stale then, and memory of operations in progress belongs to the caller again.
+ *
+ * @param context  The context. It has ended also if the function fails.
+ * @return         `TOWLINE_ERR_PEER_FAILED` if ranks were lost before they had finished; `TOWLINE_ERR_JOB` if some rank did not
+ *                 finish in time, or if the launcher cannot be reached.
+ *
+ * No other call may use the context at the same time. Since ABI version 0.1.
+ */
+int towline_finish(struct towline_context_t context);
+
+/**
+ * Ends a context without waiting for the programs of other ranks: their receives from this rank, and their sends to it, end with
+ * `TOWLINE_ERR_PEER_FINISHED`. What was sent before is delivered.
+ *
+ * @param context  The context.
+ * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * No other call may use the context at the same time. Since ABI version 0.1.
+ */
+int towline_leave(struct towline_context_t context);
+
+/**
+ * Asks the launcher to end all ranks, and ends this process with its destructors and `atexit` functions.
+ *
+ * @param context  The context. If it is none, only this process ends.
+ * @param status   The exit status of the job. 0 counts as 1.
+ * @param why      A text that the launcher prints. It ends with 0. May be null.
+ *
+ * Does not return. Since ABI version 0.1.
+ *
+ * @pre `why` is null, or the address of a text that ends with 0.
+ */
+void towline_abort(struct towline_context_t context, int status, const char *why) __attribute__((noreturn));
+
+/**
+ * Makes progress once, without waiting. All functions that wait make progress, too.
+ *
+ * @param context  The context.
+ * @param events   Gets how many events there were. May be null.
+ * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `events` is null or writable.
+ */
+int towline_progress(struct towline_context_t context, uint32_t *events);
+
+/**
+ * The communicator of all ranks of the job.
+ *
+ * @param context  The context.
+ * @param world    Gets a handle of it. Each call makes one; the caller may free it with `towline_comm_free`, and it ends with the
+ *                 context at the latest.
+ * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`; `TOWLINE_ERR_BUSY` if there are too many communicators.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `world` is writable.
+ */
+int towline_world(struct towline_context_t context, struct towline_comm_t *world);
+
+/**
+ * What a context is doing: operations in progress with their peers, tags and lengths, and messages that no receive has taken.
+ *
+ * @param context  The context.
+ * @param form     A `towline_report_form_t`.
+ * @param buffer   Gets the report, cut to `size` - 1 bytes, and a 0. May be null if `size` is 0.
+ * @param size     Bytes of `buffer`.
+ * @param length   Gets the length of the whole report, without the 0. May be null.
+ * @return         `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes, and `length` is null or writable.
+ */
+int towline_report(struct towline_context_t context, int form, char *buffer, size_t size, size_t *length);
+
+/**
+ * The text of the last error of the calling thread: what happened, whose fault it is, and what to do.
+ *
+ * A function that succeeds leaves the text as it is. The text is of UTF-8.
+ *
+ * @param buffer  Gets the text, cut to `size` - 1 bytes if it is longer, and a 0. May be null if `size` is 0.
+ * @param size    Bytes of `buffer`.
+ * @return        The length of the whole text in bytes, without the 0. 0: no function has failed in this thread.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes.
+ */
+size_t towline_error_text(char *buffer, size_t size);
+
+/**
+ * Whose fault the last error of the calling thread is: who has to act.
+ *
+ * @return  `TOWLINE_FAULT_NONE` if no function has failed in this thread.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ */
+enum towline_fault_t towline_error_fault(void);
+
+/**
+ * A short text for a code, such as "the message is longer than the buffer". `towline_error_text` says more about the case at hand.
+ *
+ * @param code  What a function returned. Any number is allowed.
+ * @return      A text that ends with 0, and that lives as long as the process. Never null.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ */
+const char *towline_strerror(int code);
+
+/**
+ * Makes a layout of blocks at equal distances, like `MPI_Type_create_hvector`: the column of a matrix, for example.
+ *
+ * @param count   How many blocks there are.
+ * @param block   How many items a block has, one after the other.
+ * @param stride  The distance between the starts of two blocks, in bytes. It may be negative.
+ * @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
+ * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
+ * @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests deeper than 16 levels;
+ *                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 65536 layouts.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `layout` is writable.
+ */
+int towline_layout_vector(uint64_t count,
+                          uint64_t block,
+                          int64_t stride,
+                          struct towline_layout_t item,
+                          struct towline_layout_t *layout);
+
+/**
+ * Makes a layout of blocks at any places, like `MPI_Type_create_struct`. The blocks are packed in the order of the lists.
+ *
+ * @param count          How many blocks there are: the length of all lists.
+ * @param blocks         How many items each block has.
+ * @param displacements  Where each block begins, in bytes from the address that an operation is called with.
+ * @param items          The layout of the items of each block, or `TOWLINE_BYTES`. Null: all are bytes. They may be freed afterwards.
+ * @param layout         Gets the layout. The caller frees it with `towline_layout_free`.
+ * @return               As for `towline_layout_vector`; `TOWLINE_ERR_ARGUMENT` for a list.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre The lists are readable for `count` entries, and `layout` is writable.
+ */
+int towline_layout_struct(size_t count,
+                          const uint64_t *blocks,
+                          const int64_t *displacements,
+                          const struct towline_layout_t *items,
+                          struct towline_layout_t *layout);
+
+/**
+ * Makes a layout of the same bytes with another extent, which is the distance between two items: `MPI_Type_create_resized`.
+ *
+ * @param item    The layout. It may be freed afterwards.
+ * @param extent  The extent in bytes.
+ * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
+ * @return        As for `towline_layout_vector`.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `layout` is writable.
+ */
+int towline_layout_resized(struct towline_layout_t item, int64_t extent, struct towline_layout_t *layout);
+
+/**
+ * Makes a layout of items that functions pack and unpack, for types that only the program knows.
+ *
+ * @param size    The length of an item in packed form, in bytes.
+ * @param pack    Packs a part of a message. Null: nothing can be sent with this layout.
+ * @param unpack  Unpacks a part of a message. Null: nothing can be received with this layout.
+ * @param state   Passed to the functions. The library does not access it. It must be valid as long as an operation with this layout
+ *                is in progress.
+ * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
+ * @return        `TOWLINE_ERR_BUSY` if there are 65536 layouts.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre The functions do what `towline_pack_fn` and `towline_unpack_fn` say, and `layout` is writable.
+ */
+int towline_layout_functions(uint64_t size,
+                             towline_pack_fn pack,
+                             towline_unpack_fn unpack,
+                             void *state,
+                             struct towline_layout_t *layout);
+
+/**
+ * The length and the extent of an item of a layout.
+ *
+ * @param layout  The layout, or `TOWLINE_BYTES`.
+ * @param size    Gets the length in packed form, in bytes. May be null.
+ * @param extent  Gets the distance between two items, in bytes. For a layout of functions it is the length. May be null.
+ * @return        `TOWLINE_ERR_HANDLE`.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `size` and `extent` are null or writable.
+ */
+int towline_layout_size(struct towline_layout_t layout, uint64_t *size, int64_t *extent);
+
+/**
+ * Frees a layout. Operations in progress, and layouts that were made of it, keep what they need.
+ *
+ * @param layout  The layout. `TOWLINE_BYTES` is ignored.
+ * @return        `TOWLINE_ERR_HANDLE`.
+ *
+ * No other call may use the handle at the same time. Since ABI version 0.1.
+ */
+int towline_layout_free(struct towline_layout_t layout);
+
+/**
+ * Waits for a message, and returns its envelope. The message stays to be received.
+ *
+ * @param comm    The communicator.
+ * @param source  The rank that sends it, or `TOWLINE_ANY_SOURCE`.
+ * @param tag     Its tag, or `TOWLINE_ANY_TAG`.
+ * @param status  Gets the source, the tag and the length. May be null.
+ * @return        As `towline_recv`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `status` is null or writable.
+ */
+int towline_probe(struct towline_comm_t comm, uint32_t source, uint32_t tag, struct towline_status_t *status);
+
+/**
+ * Looks for a message without waiting. Makes progress once. Otherwise as `towline_probe`.
+ *
+ * @param found   Gets whether there is a message.
+ * @param status  As for `towline_probe`. It is set if there is one. May be null.
+ *
+ * @pre `found` is writable, and `status` is null or writable.
+ */
+int towline_iprobe(struct towline_comm_t comm, uint32_t source, uint32_t tag, bool *found, struct towline_status_t *status);
+
+/**
+ * Waits for a message, and takes it, so that no other receive gets it. Otherwise as `towline_probe`.
+ *
+ * @param message  Gets the message. The caller gives it to `towline_mrecv`, `towline_imrecv` or `towline_message_discard`.
+ * @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 65536 messages that were taken.
+ *
+ * @pre `message` is writable, and `status` is null or writable.
+ */
+int towline_mprobe(struct towline_comm_t comm,
+                   uint32_t source,
+                   uint32_t tag,
+                   struct towline_message_t *message,
+                   struct towline_status_t *status);
+
+/**
+ * Looks for a message without waiting, and takes it if there is one. Makes progress once. Otherwise as `towline_mprobe`.
+ *
+ * @param found    Gets whether there is a message.
+ * @param message  As for `towline_mprobe`. It is set if there is one.
+ * @param status   As for `towline_mprobe`. It is set if there is one. May be null.
+ *
+ * @pre `found` and `message` are writable, and `status` is null or writable.
+ */
+int towline_improbe(struct towline_comm_t comm,
+                    uint32_t source,
+                    uint32_t tag,
+                    bool *found,
+                    struct towline_message_t *message,
+                    struct towline_status_t *status);
+
+/**
+ * Receives a message that was taken, and returns when it has arrived.
+ *
+ * @param message  The message. It is 0 afterwards, unless the function returns `TOWLINE_ERR_BUSY`.
+ * @param buffer   As for `towline_recv`, as are `count`, `layout` and `status`.
+ * @return         As `towline_recv`; `TOWLINE_ERR_HANDLE` if there is no such message, or its communicator was freed.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre As for `towline_recv`; `message` is readable and writable.
+ */
+int towline_mrecv(struct towline_message_t *message,
+                  void *buffer,
+                  size_t count,
+                  struct towline_layout_t layout,
+                  struct towline_status_t *status);
+
+/**
+ * Begins to receive a message that was taken. Otherwise as `towline_mrecv`.
+ *
+ * @param request  Gets the request, as for `towline_irecv`.
+ * @return         As `towline_mrecv`, but for the errors of the message itself: nothing was begun then.
+ *
+ * @pre As for `towline_irecv`; `message` is readable and writable.
+ */
+int towline_imrecv(struct towline_message_t *message,
+                   void *buffer,
+                   size_t count,
+                   struct towline_layout_t layout,
+                   struct towline_request_t *request);
+
+/**
+ * Receives a message that was taken, and discards it.
+ *
+ * @param message  The message. It is 0 afterwards, unless the function returns `TOWLINE_ERR_BUSY`.
+ * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_BUSY`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `message` is readable and writable.
+ */
+int towline_message_discard(struct towline_message_t *message);
+
+/**
+ * Receives a message, and returns when it has arrived.
+ *
+ * @param comm    The communicator.
+ * @param buffer  The address of the first item. May be null if there is no byte.
+ * @param count   How many items there is room for. The message may be shorter.
+ * @param layout  The layout of an item, or `TOWLINE_BYTES` for bytes.
+ * @param source  The rank that sends it, or `TOWLINE_ANY_SOURCE`.
+ * @param tag     Its tag, or `TOWLINE_ANY_TAG`.
+ * @param status  Gets the source, the tag and the length. May be null.
+ * @return        `TOWLINE_ERR_TRUNCATED` if the message is longer: the part that fits was delivered. `TOWLINE_ERR_LAYOUT` if the
+ *                layout contains a byte twice. `TOWLINE_ERR_PEER_FAILED` from any source, if some rank has failed: see
+ *                `towline_comm_acknowledge_failures`. Otherwise as `towline_send`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is writable, and nothing else uses it, until the function returns. `status` is null or writable.
+ */
+int towline_recv(struct towline_comm_t comm,
+                 void *buffer,
+                 size_t count,
+                 struct towline_layout_t layout,
+                 uint32_t source,
+                 uint32_t tag,
+                 struct towline_status_t *status);
+
+/**
+ * Begins to receive a message. Otherwise as `towline_recv`.
+ *
+ * @param request  Gets the request. `towline_wait` or a similar function completes it, and has the status.
+ * @return         As `towline_recv`, but for the errors of the message itself: nothing was begun then.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is writable, and nothing else uses it, until the request is complete. `request` is writable.
+ */
+int towline_irecv(struct towline_comm_t comm,
+                  void *buffer,
+                  size_t count,
+                  struct towline_layout_t layout,
+                  uint32_t source,
+                  uint32_t tag,
+                  struct towline_request_t *request);
+
+/**
+ * Waits until an operation is complete, and frees its request.
+ *
+ * @param request  The request. It is `TOWLINE_REQUEST_NULL` afterwards, whatever the outcome is. A null request is complete.
+ * @param status   Gets the status of a receive. That of a send means nothing. May be null.
+ * @return         The code of the operation, as `towline_send` or `towline_recv` would return it; `TOWLINE_ERR_HANDLE` if there is no
+ *                 such request.
+ *
+ * Thread-safe as the context's level says; one thread at a time waits for a request. Since ABI version 0.1.
+ *
+ * @pre `request` is readable and writable, and `status` is null or writable.
+ */
+int towline_wait(struct towline_request_t *request,
+                 struct towline_status_t *status);
+
+/**
+ * Looks whether an operation is complete, and frees its request then. Makes progress once.
+ *
+ * @param request  The request. If the operation is complete, it is `TOWLINE_REQUEST_NULL` afterwards. A null request is complete.
+ * @param done     Gets whether the operation is complete.
+ * @param status   As for `towline_wait`. It is set if the operation is complete. May be null.
+ * @return         As `towline_wait`. A failed operation is complete.
+ *
+ * Thread-safe as the context's level says; one thread at a time tests a request. Since ABI version 0.1.
+ *
+ * @pre `request` is readable and writable, `done` is writable, and `status` is null or writable.
+ */
+int towline_test(struct towline_request_t *request, bool *done, struct towline_status_t *status);
+
+/**
+ * Waits until all operations are complete, and frees their requests.
+ *
+ * @param count     How many requests there are.
+ * @param requests  The requests. All are `TOWLINE_REQUEST_NULL` afterwards.
+ * @param statuses  Gets a status for each, with the code of the operation in `error`. May be null.
+ * @return          The code of the first operation of the list that has failed, or `TOWLINE_SUCCESS`.
+ *
+ * Thread-safe as `towline_wait`. Since ABI version 0.1.
+ *
+ * @pre `requests` is readable and writable for `count` entries, and `statuses` is null or writable for as many.
+ */
+int towline_wait_all(size_t count, struct towline_request_t *requests, struct towline_status_t *statuses);
+
+/**
+ * Waits until one of several operations is complete, and frees its request. Null requests are skipped.
+ *
+ * @param count     How many requests there are. All belong to one context.
+ * @param requests  The requests. The one that is complete is `TOWLINE_REQUEST_NULL` afterwards.
+ * @param index     Gets the index of the complete one, or `TOWLINE_NO_INDEX` if all are null.
+ * @param status    As for `towline_wait`. May be null.
+ * @return          As `towline_wait`, for the operation at `index`.
+ *
+ * Thread-safe as `towline_wait`. Since ABI version 0.1.
+ *
+ * @pre `requests` is readable and writable for `count` entries, `index` is writable, and `status` is null or writable.
+ */
+int towline_wait_any(size_t count, struct towline_request_t *requests, size_t *index, struct towline_status_t *status);
+
+/**
+ * As `towline_wait_any`, without waiting. Makes progress.
+ *
+ * @param count     How many requests there are.
+ * @param requests  The requests.
+ * @param index     Gets the index of a complete one, or `TOWLINE_NO_INDEX` if none is complete, or all are null.
+ * @param status    As for `towline_wait`. It is set if one is complete. May be null.
+ * @return          As `towline_wait`, for the operation at `index`.
+ *
+ * Thread-safe as `towline_wait`. Since ABI version 0.1.
+ *
+ * @pre As for `towline_wait_any`.
+ */
+int towline_test_any(size_t count, struct towline_request_t *requests, size_t *index, struct towline_status_t *status);
+
+/**
+ * Cancels a receive that no message has matched, or a send of which nothing has left. It then ends with `TOWLINE_ERR_CANCELLED`; the
+ * request is still to be waited for, whether it was cancelled or not.
+ *
+ * @param request    The request.
+ * @param cancelled  Gets whether it was cancelled. May be null.
+ * @return           `TOWLINE_ERR_HANDLE` if its communicator was freed, `TOWLINE_ERR_THREAD`. A request that is complete or null is
+ *                   not cancelled, and that is no error.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `cancelled` is null or writable.
+ */
+int towline_cancel(struct towline_request_t request,
+                   bool *cancelled);
+
+/**
+ * Sends a message, and returns when its memory may be changed, or later as the mode says.
+ *
+ * @param comm    The communicator.
+ * @param buffer  The address of the first item. May be null if the message has no bytes.
+ * @param count   How many items there are.
+ * @param layout  The layout of an item, or `TOWLINE_BYTES` for bytes.
+ * @param dest    The rank to send to.
+ * @param tag     A number for receives to match: 0 to `TOWLINE_TAG_MAX`.
+ * @param mode    A `towline_send_mode_t`.
+ * @return        `TOWLINE_ERR_RANK`, `TOWLINE_ERR_TAG`, `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`;
+ *                `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_PEER_FINISHED`, `TOWLINE_ERR_RESTARTED` for the other rank;
+ *                `TOWLINE_ERR_NOT_READY`; `TOWLINE_ERR_BUSY` if as many operations are in progress as the setting `requests` allows.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is readable, and nothing changes it, until the function returns.
+ */
+int towline_send(struct towline_comm_t comm,
+                 const void *buffer,
+                 size_t count,
+                 struct towline_layout_t layout,
+                 uint32_t dest,
+                 uint32_t tag,
+                 int mode);
+
+/**
+ * Begins to send a message. Otherwise as `towline_send`.
+ *
+ * @param request  Gets the request. `towline_wait` or a similar function completes it. It may be `TOWLINE_REQUEST_NULL` if the send
+ *                 is complete; such a request is treated as a complete one.
+ * @return         As `towline_send`: nothing was begun then.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is readable, and nothing changes it, until the request is complete. `request` is writable.
+ */
+int towline_isend(struct towline_comm_t comm,
+                  const void *buffer,
+                  size_t count,
+                  struct towline_layout_t layout,
+                  uint32_t dest,
+                  uint32_t tag,
+                  int mode,
+                  struct towline_request_t *request);
+
+/**
+ * The ABI version of the library that the program runs with.
+ *
+ * @return  `major * 65536 + minor`. A program needs the major version of its header, and at least the minor one.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ */
+uint32_t towline_abi_version(void);
+
+/**
+ * The version of the library, such as "0.1.0".
+ *
+ * @return  A text that ends with 0, and that lives as long as the process.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ */
+const char *towline_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* TOWLINE_H */

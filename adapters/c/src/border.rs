@@ -1,0 +1,182 @@
+//! The border to C: panics, texts and pointers.
+
+use std::any::Any;
+use std::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use crate::error::{Code, Failure, Fault, Outcome, keep};
+
+/// Runs the body of a function, and returns its code. A panic ends here.
+#[inline]
+pub(crate) fn border(body: impl FnOnce() -> Outcome<()>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Code::TOWLINE_SUCCESS as c_int,
+        Ok(Err(failure)) => keep(failure),
+        Err(panic) => keep(of_panic(&*panic)),
+    }
+}
+
+#[cold]
+fn of_panic(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string).or_else(|| panic.downcast_ref().cloned());
+    let text = text.unwrap_or_else(|| "no text".into());
+    Failure {
+        code: Code::TOWLINE_ERR_INTERNAL,
+        fault: Fault::TOWLINE_FAULT_LIBRARY,
+        text: format!("the library has a fault, please report it: {text}"),
+    }
+}
+
+/// Writes a result of a function.
+///
+/// # Safety
+/// The address is null, or writable and aligned for a `T`.
+#[inline]
+pub(crate) unsafe fn put<T>(name: &str, to: *mut T, value: T) -> Outcome<()> {
+    check_pointer(name, to)?;
+    // SAFETY: the caller's promise, and the address is not null.
+    unsafe { to.write(value) };
+    Ok(())
+}
+
+/// As [`put`], where the caller may want no result.
+///
+/// # Safety
+/// As [`put`].
+#[inline]
+pub(crate) unsafe fn put_if_wanted<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { to.write(value) };
+    }
+}
+
+#[inline]
+pub(crate) fn check_pointer<T>(name: &str, pointer: *const T) -> Outcome<()> {
+    if pointer.is_null() { Err(is_null(name)) } else { Ok(()) }
+}
+
+#[cold]
+fn is_null(name: &str) -> Failure {
+    Failure::argument(format!("`{name}` is a null pointer: pass an address"))
+}
+
+/// A list of the caller. A list of length 0 may have a null address.
+///
+/// # Safety
+/// The address is null, or `len` items are readable from there on, and nothing changes them for `'a`.
+pub(crate) unsafe fn list<'a, T>(name: &str, base: *const T, len: usize) -> Outcome<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    check_list(name, base, len)?;
+    // SAFETY: the caller's promise; the length was checked.
+    Ok(unsafe { std::slice::from_raw_parts(base, len) })
+}
+
+/// As [`list`], to be changed.
+///
+/// # Safety
+/// As [`list`], and nothing else uses the items for `'a`.
+pub(crate) unsafe fn list_mut<'a, T>(name: &str, base: *mut T, len: usize) -> Outcome<&'a mut [T]> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    check_list(name, base, len)?;
+    // SAFETY: the caller's promise; the length was checked.
+    Ok(unsafe { std::slice::from_raw_parts_mut(base, len) })
+}
+
+fn check_list<T>(name: &str, base: *const T, len: usize) -> Outcome<()> {
+    check_pointer(name, base)?;
+    if !base.is_aligned() {
+        return Err(Failure::argument(format!("the address `{name}` is not aligned for its type")));
+    }
+    match len.checked_mul(size_of::<T>()) {
+        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
+        _ => Err(Failure::argument(format!("`{name}` cannot have {len} items: that is more than memory has"))),
+    }
+}
+
+/// A text of the caller. Bytes that are not UTF-8 are replaced.
+///
+/// # Safety
+/// The address is null, or that of a text that ends with 0.
+pub(crate) unsafe fn text(name: &str, address: *const c_char) -> Outcome<String> {
+    check_pointer(name, address)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { CStr::from_ptr(address) }.to_string_lossy().into_owned())
+}
+
+/// Copies a text and a 0 into memory of the caller, cut to what fits. Returns the length of the whole text.
+///
+/// # Safety
+/// `buffer` is null, or writable for `size` bytes.
+pub(crate) unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
+    if let Some(most) = size.checked_sub(1)
+        && !buffer.is_null()
+    {
+        // A character is not cut in two.
+        let len = text.floor_char_boundary(most);
+        // SAFETY: the caller's promise; `len` is below `size`, and not longer than the text.
+        unsafe {
+            ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), len);
+            buffer.add(len).write(0);
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{towline_error_fault, towline_error_text};
+
+    fn last() -> String {
+        let mut buffer = [0u8; 200];
+        // SAFETY: the buffer is as long as it says.
+        let len = unsafe { towline_error_text(buffer.as_mut_ptr().cast(), buffer.len()) };
+        String::from_utf8_lossy(&buffer[..len.min(199)]).into_owned()
+    }
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let codes = [border(|| panic!("of {}", "a kind")), border(|| std::panic::panic_any(7))];
+        std::panic::set_hook(hook);
+        assert_eq!(codes, [Code::TOWLINE_ERR_INTERNAL as c_int; 2]);
+        assert_eq!(border(|| Ok(())), 0);
+        assert!(last().contains("report") && towline_error_fault() == Fault::TOWLINE_FAULT_LIBRARY, "{}", last());
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        let mut buffer = [7u8; 6];
+        for (size, expected) in
+            [(0, &b"\x07"[..]), (1, b"\0"), (2, b"a\0"), (3, b"a\0"), (4, b"a\xc3\xa4\0"), (6, b"a\xc3\xa4b\0")]
+        {
+            buffer.fill(7);
+            // SAFETY: the buffer is at least as long as it says.
+            assert_eq!(unsafe { copy_text("a\u{e4}b", buffer.as_mut_ptr().cast(), size) }, 4);
+            assert!(buffer.starts_with(expected), "{size}: {buffer:?}");
+        }
+        // SAFETY: a null address is not used.
+        assert_eq!(unsafe { copy_text("four", ptr::null_mut(), 9) }, 4);
+    }
+
+    #[test]
+    fn impossible_lists_and_pointers_are_refused() {
+        // SAFETY: none of these addresses is used.
+        unsafe {
+            assert!(list::<u64>("x", ptr::null(), 0).unwrap().is_empty());
+            assert!(list::<u64>("x", ptr::null(), 1).unwrap_err().text.contains("`x` is a null pointer"));
+            assert!(list::<u64>("x", ptr::without_provenance(3), 1).unwrap_err().text.contains("aligned"));
+            assert!(list_mut::<u64>("x", ptr::without_provenance_mut(8), usize::MAX).is_err());
+            assert!(put::<u64>("x", ptr::null_mut(), 1).is_err());
+            put_if_wanted::<u64>(ptr::null_mut(), 1);
+            assert!(text("x", ptr::null()).is_err());
+        }
+    }
+}

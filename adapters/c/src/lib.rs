@@ -1,0 +1,39 @@
+//! The C interface of Towline. `include/towline.h` declares it, and its comments are the reference for C programs; it is generated
+//! from the comments in this crate.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`error`] | codes, and the text of the last error |
+//! | [`context`] | to begin and to end, settings, progress, reports |
+//! | [`communicator`] | ranks, further communicators |
+//! | [`layout`] | the places of bytes: contiguous, strided, indexed, and types that only the program knows |
+//! | [`send`], [`receive`], [`probe`] | messages |
+//! | [`request`] | operations in progress |
+//! | [`version`] | versions of the interface and of the library |
+//!
+//! **Handles** are numbers with a slot and a generation. A handle that was freed, or that never was one, is refused, whatever its
+//! bits are. Addresses cannot be checked: a null pointer is refused, and any other one is taken for what it should be.
+//!
+//! **Panics** do not cross the border: a function that panics returns `TOWLINE_ERR_INTERNAL`.
+//!
+//! **Rust programs** use the crate `towline`, which this one is built on.
+#![cfg(target_os = "linux")]
+#![deny(missing_docs)]
+// The names that C programs see; `cbindgen.toml` gives the types their names.
+#![allow(clippy::missing_errors_doc)] // each function returns a code, which its text describes
+
+mod border;
+mod buffer;
+pub mod communicator;
+pub mod context;
+pub mod error;
+mod foreign;
+mod kept;
+pub mod layout;
+pub mod probe;
+pub mod receive;
+pub mod request;
+pub mod send;
+mod slots;
+pub mod version;
+mod worlds;

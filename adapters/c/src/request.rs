@@ -1,0 +1,343 @@
+//! Operations in progress.
+
+use std::ffi::c_int;
+
+use towline::Error;
+use towline::raw::RawRequest;
+
+use crate::border::{border, check_pointer, list_mut, put, put_if_wanted};
+use crate::communicator::CommHandle;
+use crate::error::{Code, Failure, Outcome};
+use crate::worlds::{Context, find_comm, with};
+
+/// An operation in progress. `TOWLINE_REQUEST_NULL`, all of whose bits are 0, stands for one that is complete.
+///
+/// Since ABI version 0.1.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestHandle {
+    /// For the library alone.
+    pub bits: u64,
+    /// The communicator of the operation.
+    pub comm: CommHandle,
+}
+
+impl RequestHandle {
+    pub(crate) const NULL: Self = Self { bits: 0, comm: CommHandle::NULL };
+}
+
+/// What is known of a message that was received, or found by a probe.
+///
+/// Since ABI version 0.1.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// The rank that sent it.
+    pub source: u32,
+    /// Its tag.
+    pub tag: u32,
+    /// How many bytes were delivered. For a probe: the length of the message.
+    pub bytes: u64,
+    /// The code of the operation. `towline_wait_all` sets it for each operation; the other functions return it, too.
+    pub error: i32,
+    /// 0.
+    pub reserved: u32,
+}
+
+impl Status {
+    pub(crate) const fn new(source: u32, tag: u32, bytes: u64) -> Self {
+        Self { source, tag, bytes, error: 0, reserved: 0 }
+    }
+
+    /// The status of an outcome. Without one, it is that of no message, except for the message that was too long.
+    pub(crate) fn of(outcome: &Result<towline::Status, Error>) -> Self {
+        match outcome {
+            Ok(status) => Self::new(status.source, status.tag, status.bytes),
+            Err(Error::Truncated { source, tag, delivered, .. }) => {
+                Self { error: Code::TOWLINE_ERR_TRUNCATED as i32, ..Self::new(*source, *tag, *delivered) }
+            }
+            Err(_) => Self::default(),
+        }
+    }
+}
+
+/// An outcome that was taken, with the status for the caller.
+struct Done {
+    status: Status,
+    outcome: Outcome<()>,
+}
+
+impl Done {
+    /// The outcome of a request that is null.
+    const EMPTY: Self = Self { status: Status::new(0, 0, 0), outcome: Ok(()) };
+
+    fn new(context: &Context, request: RequestHandle, outcome: Result<towline::Status, Error>) -> Self {
+        let status = Status::of(&outcome);
+        let functions = match outcome {
+            Err(Error::NoRequest) => Ok(()), // it may be another one's
+            _ => context.kept.remove(request.bits),
+        };
+        Self { status, outcome: outcome.map_err(Failure::from).and(functions) }
+    }
+}
+
+/// Takes the outcome, and waits for it.
+fn wait(request: RequestHandle) -> Done {
+    if request == RequestHandle::NULL {
+        return Done::EMPTY;
+    }
+    let raw = RawRequest::from_bits(request.bits);
+    match find_comm(request.comm.bits) {
+        Ok((context, found)) => Done::new(context, request, with!(found, comm => comm.wait_raw(raw))),
+        Err(failure) => Done { status: Status::default(), outcome: Err(of_request(failure)) },
+    }
+}
+
+/// Takes the outcome, if there is one. Otherwise makes progress once.
+fn test(request: RequestHandle) -> Option<Done> {
+    if request == RequestHandle::NULL {
+        return Some(Done::EMPTY);
+    }
+    let raw = RawRequest::from_bits(request.bits);
+    match find_comm(request.comm.bits) {
+        Ok((context, found)) => {
+            let outcome = with!(found, comm => comm.test_raw(raw)).transpose()?;
+            Some(Done::new(context, request, outcome))
+        }
+        Err(failure) => Some(Done { status: Status::default(), outcome: Err(of_request(failure)) }),
+    }
+}
+
+/// The error for a request whose communicator was not found.
+#[cold]
+fn of_request(failure: Failure) -> Failure {
+    if failure.code == Code::TOWLINE_ERR_HANDLE { Failure::handle("request") } else { failure }
+}
+
+/// Waits until an operation is complete, and frees its request.
+///
+/// @param request  The request. It is `TOWLINE_REQUEST_NULL` afterwards, whatever the outcome is. A null request is complete.
+/// @param status   Gets the status of a receive. That of a send means nothing. May be null.
+/// @return         The code of the operation, as `towline_send` or `towline_recv` would return it; `TOWLINE_ERR_HANDLE` if there is no
+///                 such request.
+///
+/// Thread-safe as the context's level says; one thread at a time waits for a request. Since ABI version 0.1.
+///
+/// # Safety
+/// `request` is readable and writable, and `status` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_wait(request: *mut RequestHandle, status: *mut Status) -> c_int {
+    border(|| {
+        check_pointer("request", request)?;
+        // SAFETY: the caller's promise.
+        let done = wait(unsafe { request.read() });
+        // SAFETY: the caller's promise.
+        unsafe { finish(request, status, done) }
+    })
+}
+
+/// Looks whether an operation is complete, and frees its request then. Makes progress once.
+///
+/// @param request  The request. If the operation is complete, it is `TOWLINE_REQUEST_NULL` afterwards. A null request is complete.
+/// @param done     Gets whether the operation is complete.
+/// @param status   As for `towline_wait`. It is set if the operation is complete. May be null.
+/// @return         As `towline_wait`. A failed operation is complete.
+///
+/// Thread-safe as the context's level says; one thread at a time tests a request. Since ABI version 0.1.
+///
+/// # Safety
+/// `request` is readable and writable, `done` is writable, and `status` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_test(request: *mut RequestHandle, done: *mut bool, status: *mut Status) -> c_int {
+    border(|| {
+        check_pointer("request", request)?;
+        check_pointer("done", done)?;
+        // SAFETY: the caller's promise.
+        let tested = test(unsafe { request.read() });
+        // SAFETY: the caller's promise.
+        unsafe {
+            put("done", done, tested.is_some())?;
+            tested.map_or(Ok(()), |tested| finish(request, status, tested))
+        }
+    })
+}
+
+/// # Safety
+/// `request` is writable, and `status` is null or writable.
+unsafe fn finish(request: *mut RequestHandle, status: *mut Status, done: Done) -> Outcome<()> {
+    let error = done.outcome.as_ref().map_or_else(|failure| failure.code as i32, |()| 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        request.write(RequestHandle::NULL);
+        put_if_wanted(status, Status { error, ..done.status });
+    }
+    done.outcome
+}
+
+/// Waits until all operations are complete, and frees their requests.
+///
+/// @param count     How many requests there are.
+/// @param requests  The requests. All are `TOWLINE_REQUEST_NULL` afterwards.
+/// @param statuses  Gets a status for each, with the code of the operation in `error`. May be null.
+/// @return          The code of the first operation of the list that has failed, or `TOWLINE_SUCCESS`.
+///
+/// Thread-safe as `towline_wait`. Since ABI version 0.1.
+///
+/// # Safety
+/// `requests` is readable and writable for `count` entries, and `statuses` is null or writable for as many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_wait_all(count: usize, requests: *mut RequestHandle, statuses: *mut Status) -> c_int {
+    border(|| {
+        // SAFETY: the caller's promise.
+        let requests = unsafe { list_mut("requests", requests, count) }?;
+        let mut first = Ok(());
+        for (index, request) in requests.iter_mut().enumerate() {
+            let done = wait(std::mem::replace(request, RequestHandle::NULL));
+            let error = done.outcome.as_ref().map_or_else(|failure| failure.code as i32, |()| 0);
+            if !statuses.is_null() {
+                // SAFETY: the caller's promise; the index is below the count.
+                unsafe { statuses.add(index).write(Status { error, ..done.status }) };
+            }
+            if first.is_ok() {
+                first = done.outcome;
+            }
+        }
+        first
+    })
+}
+
+/// The index if no request of a list is in progress: see `towline_wait_any`.
+///
+/// cbindgen:ignore
+pub const TOWLINE_NO_INDEX: usize = usize::MAX;
+
+/// Waits until one of several operations is complete, and frees its request. Null requests are skipped.
+///
+/// @param count     How many requests there are. All belong to one context.
+/// @param requests  The requests. The one that is complete is `TOWLINE_REQUEST_NULL` afterwards.
+/// @param index     Gets the index of the complete one, or `TOWLINE_NO_INDEX` if all are null.
+/// @param status    As for `towline_wait`. May be null.
+/// @return          As `towline_wait`, for the operation at `index`.
+///
+/// Thread-safe as `towline_wait`. Since ABI version 0.1.
+///
+/// # Safety
+/// `requests` is readable and writable for `count` entries, `index` is writable, and `status` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_wait_any(
+    count: usize,
+    requests: *mut RequestHandle,
+    index: *mut usize,
+    status: *mut Status,
+) -> c_int {
+    border(|| {
+        check_pointer("index", index)?;
+        // SAFETY: the caller's promise.
+        let requests = unsafe { list_mut("requests", requests, count) }?;
+        loop {
+            if let Some((found, done)) = test_each(requests) {
+                // SAFETY: the caller's promise.
+                return unsafe { finish_at(requests, index, status, found, done) };
+            }
+            let Some(first) = requests.iter().find(|request| **request != RequestHandle::NULL) else {
+                // SAFETY: the caller's promise.
+                return unsafe { put("index", index, TOWLINE_NO_INDEX) };
+            };
+            let (own, _) = find_comm(first.comm.bits)?;
+            let is_own =
+                |request: &&RequestHandle| find_comm(request.comm.bits).is_ok_and(|(it, _)| std::ptr::eq(it, own));
+            let raw = requests.iter().filter(is_own).map(|request| RawRequest::from_bits(request.bits));
+            let raw: Vec<_> = raw.collect();
+            let is_all = raw.len() == requests.iter().filter(|request| **request != RequestHandle::NULL).count();
+            if !is_all {
+                return Err(Failure::argument(
+                    "the requests belong to different contexts: wait for those of one context at a time",
+                ));
+            }
+            with!(find_comm(first.comm.bits)?.1, comm => comm.wait_any_raw(&raw));
+        }
+    })
+}
+
+/// As `towline_wait_any`, without waiting. Makes progress.
+///
+/// @param count     How many requests there are.
+/// @param requests  The requests.
+/// @param index     Gets the index of a complete one, or `TOWLINE_NO_INDEX` if none is complete, or all are null.
+/// @param status    As for `towline_wait`. It is set if one is complete. May be null.
+/// @return          As `towline_wait`, for the operation at `index`.
+///
+/// Thread-safe as `towline_wait`. Since ABI version 0.1.
+///
+/// # Safety
+/// As for `towline_wait_any`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_test_any(
+    count: usize,
+    requests: *mut RequestHandle,
+    index: *mut usize,
+    status: *mut Status,
+) -> c_int {
+    border(|| {
+        check_pointer("index", index)?;
+        // SAFETY: the caller's promise.
+        let requests = unsafe { list_mut("requests", requests, count) }?;
+        match test_each(requests) {
+            // SAFETY: the caller's promise.
+            Some((found, done)) => unsafe { finish_at(requests, index, status, found, done) },
+            // SAFETY: the caller's promise.
+            None => unsafe { put("index", index, TOWLINE_NO_INDEX) },
+        }
+    })
+}
+
+/// The first complete request that is not null, with its outcome.
+fn test_each(requests: &[RequestHandle]) -> Option<(usize, Done)> {
+    let present = requests.iter().enumerate().filter(|(_, request)| **request != RequestHandle::NULL);
+    present.map(|(index, request)| (index, test(*request))).find_map(|(index, done)| Some((index, done?)))
+}
+
+/// # Safety
+/// `index` is writable, and `status` is null or writable.
+unsafe fn finish_at(
+    requests: &mut [RequestHandle],
+    index: *mut usize,
+    status: *mut Status,
+    found: usize,
+    done: Done,
+) -> Outcome<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        put("index", index, found)?;
+        match requests.get_mut(found) {
+            Some(request) => finish(request, status, done),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Cancels a receive that no message has matched, or a send of which nothing has left. It then ends with `TOWLINE_ERR_CANCELLED`; the
+/// request is still to be waited for, whether it was cancelled or not.
+///
+/// @param request    The request.
+/// @param cancelled  Gets whether it was cancelled. May be null.
+/// @return           `TOWLINE_ERR_HANDLE` if its communicator was freed, `TOWLINE_ERR_THREAD`. A request that is complete or null is
+///                   not cancelled, and that is no error.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// `cancelled` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_cancel(request: RequestHandle, cancelled: *mut bool) -> c_int {
+    border(|| {
+        let raw = RawRequest::from_bits(request.bits);
+        let was_cancelled = request != RequestHandle::NULL && {
+            let (_, found) = find_comm(request.comm.bits).map_err(of_request)?;
+            with!(found, comm => comm.cancel_raw(raw))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { put_if_wanted(cancelled, was_cancelled) };
+        Ok(())
+    })
+}

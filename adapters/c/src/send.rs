@@ -1,0 +1,120 @@
+//! Sends.
+
+use std::ffi::{c_int, c_void};
+
+use towline::raw::Mode;
+
+use crate::border::{border, check_pointer, put};
+use crate::buffer::Prepared;
+use crate::communicator::CommHandle;
+use crate::error::{Failure, Outcome};
+use crate::layout::LayoutHandle;
+use crate::request::RequestHandle;
+use crate::worlds::{find_comm, with};
+
+/// When a send is complete.
+///
+/// Since ABI version 0.1.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(non_camel_case_types)] // as in C
+pub enum SendMode {
+    /// When the memory may be changed. A short message may have been copied, and a long one has been received.
+    TOWLINE_SEND_STANDARD = 0,
+    /// When a receive has matched the message: `MPI_Ssend`.
+    TOWLINE_SEND_SYNCHRONOUS = 1,
+    /// As synchronous, and the receive must be posted already: `MPI_Rsend`. Otherwise the send fails with `TOWLINE_ERR_NOT_READY`.
+    TOWLINE_SEND_READY = 2,
+    /// When the message is with the device, and needs no further progress of this process.
+    TOWLINE_SEND_COMPLETE = 3,
+}
+
+#[inline]
+fn mode_of(mode: c_int) -> Outcome<Mode> {
+    Ok(match mode {
+        0 => Mode::Standard,
+        1 => Mode::Synchronous,
+        2 => Mode::Ready,
+        3 => Mode::Complete,
+        other => return Err(Failure::argument(format!("there is no mode {other}: use a `towline_send_mode_t`"))),
+    })
+}
+
+/// Sends a message, and returns when its memory may be changed, or later as the mode says.
+///
+/// @param comm    The communicator.
+/// @param buffer  The address of the first item. May be null if the message has no bytes.
+/// @param count   How many items there are.
+/// @param layout  The layout of an item, or `TOWLINE_BYTES` for bytes.
+/// @param dest    The rank to send to.
+/// @param tag     A number for receives to match: 0 to `TOWLINE_TAG_MAX`.
+/// @param mode    A `towline_send_mode_t`.
+/// @return        `TOWLINE_ERR_RANK`, `TOWLINE_ERR_TAG`, `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`;
+///                `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_PEER_FINISHED`, `TOWLINE_ERR_RESTARTED` for the other rank;
+///                `TOWLINE_ERR_NOT_READY`; `TOWLINE_ERR_BUSY` if as many operations are in progress as the setting `requests` allows.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// The memory is readable, and nothing changes it, until the function returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_send(
+    comm: CommHandle,
+    buffer: *const c_void,
+    count: usize,
+    layout: LayoutHandle,
+    dest: u32,
+    tag: u32,
+    mode: c_int,
+) -> c_int {
+    border(|| {
+        let (mode, (_, found)) = (mode_of(mode)?, find_comm(comm.bits)?);
+        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        // SAFETY: the caller's promise; the view is used until this returns.
+        let view = unsafe { prepared.view() };
+        with!(found, comm => comm.send_in_mode(dest, tag, mode, view))?;
+        prepared.check_functions()
+    })
+}
+
+/// Begins to send a message. Otherwise as `towline_send`.
+///
+/// @param request  Gets the request. `towline_wait` or a similar function completes it. It may be `TOWLINE_REQUEST_NULL` if the send
+///                 is complete; such a request is treated as a complete one.
+/// @return         As `towline_send`: nothing was begun then.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// The memory is readable, and nothing changes it, until the request is complete. `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_isend(
+    comm: CommHandle,
+    buffer: *const c_void,
+    count: usize,
+    layout: LayoutHandle,
+    dest: u32,
+    tag: u32,
+    mode: c_int,
+    request: *mut RequestHandle,
+) -> c_int {
+    border(|| {
+        check_pointer("request", request)?;
+        let (mode, (context, found)) = (mode_of(mode)?, find_comm(comm.bits)?);
+        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
+        let begun = with!(found, comm => unsafe { comm.isend_raw(dest, tag, mode, prepared.view()) })?;
+        let handle = match begun {
+            Some(begun) => {
+                context.kept.add(begun.to_bits(), prepared);
+                RequestHandle { bits: begun.to_bits(), comm }
+            }
+            None => {
+                prepared.check_functions()?;
+                RequestHandle::NULL
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { put("request", request, handle) }
+    })
+}
