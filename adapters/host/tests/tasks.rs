@@ -236,6 +236,15 @@ fn ask_and_send(world: &World, round: u32) {
 /// Operations that are in progress when their world ends.
 #[test]
 fn futures_that_outlive_their_world_end_with_an_error() {
+    futures_outlive(|world| drop(world), |world| drop(world));
+}
+
+#[test]
+fn futures_that_outlive_a_finished_world_end_with_an_error() {
+    futures_outlive(|world| world.finish().unwrap(), |world| world.finish().unwrap());
+}
+
+fn futures_outlive(end: impl Fn(World) + Sync, end_shared: impl Fn(World<Multiple>) + Sync) {
     pairs(|world| {
         let mut receiving = receive(&world, 1);
         pollster::block_on(std::future::poll_fn(|task| {
@@ -244,7 +253,7 @@ fn futures_that_outlive_their_world_end_with_an_error() {
         }));
         let mut own = world.irecv(world.rank(), 1, [0u8; 4]).unwrap();
         world.barrier().unwrap(); // the other rank has polled its receive, too
-        drop(world);
+        end(world);
         pollster::block_on(receiving).unwrap_err();
         while !own.is_done() {
             std::thread::yield_now();
@@ -258,7 +267,7 @@ fn futures_that_outlive_their_world_end_with_an_error() {
             threads.spawn(move || waits(receiving, polled).unwrap_err());
             is_polled.recv().unwrap();
             world.barrier().unwrap();
-            drop(world);
+            end_shared(world);
         });
     });
 }
