@@ -645,14 +645,17 @@ fn a_host_that_cannot_be_reached_or_is_lost_ends_the_job() {
         assert!(report.contains(&format!("`{shell}` of --rsh")), "{shell}: {report}");
     }
 
-    // The remote shell dies while the job runs. The agent then has no launcher, and ends its ranks.
-    let script = "#!/bin/sh\nshift; \"$@\" & echo $! >\"$(dirname \"$0\")/agent\"; wait\n";
-    let lost = Hosts::new("lost", "node0\n", &script.replace("\"$@\" &", "\"$@\" <&0 &"));
-    let line = "kill -KILL $(cat \"$DIRECTORY/agent\"); exec sleep 1000";
+    // The agent dies while the job runs, and the remote shell ends. A shell gives a background process no input, except by
+    // another descriptor. It may write the agent's process id later than the agent starts the rank.
+    let script = "#!/bin/sh\nshift; exec 3<&0; \"$@\" <&3 3<&- &\necho $! >\"$(dirname \"$0\")/agent\"; wait\n";
+    let lost = Hosts::new("lost", "node0\n", script);
+    let line = "touch \"$DIRECTORY/started\"; until [ -s \"$DIRECTORY/agent\" ]; do sleep 0.01; done
+        kill -KILL $(cat \"$DIRECTORY/agent\"); exec sleep 1000";
     let directory = lost.directory.display();
     let output = shell(&format!("{} -e DIRECTORY={directory}", lost.arguments()), line);
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("host node0 is lost, and rank 0 with it"), "{}", err(&output));
+    assert!(lost.directory.join("started").exists(), "no rank was started: {}", err(&output));
 }
 
 #[test]
