@@ -1,6 +1,7 @@
 //! How ranks end, over each transport: with an error, by a panic, early or killed; what the other ranks notice, and which rank
 //! the launcher names as the cause. Ranks are this test program itself in a role.
 
+mod port;
 mod script;
 
 use std::error::Error as StdError;
@@ -470,12 +471,15 @@ fn a_rank_that_returns_an_error_is_restarted() {
 #[test]
 fn without_a_launcher_rank_0_may_leave_early() {
     for way in WAYS {
-        let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let reserved = port::Reserved::new();
+        let listen = reserved.address.to_string();
+        // Another job with this number may run on this host, also one of this test.
+        let job = format!("{:x}{:04x}", std::process::id(), reserved.address.port());
         let start = |rank: u32| {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "as_rank", "--nocapture"]).env("ROLE", "leave-as-server");
             command.envs([("TOWLINE_LISTEN", &listen), ("TOWLINE_ROOT", &format!("tcp:{listen}"))]);
-            command.envs([("TOWLINE_SIZE", "3"), ("TOWLINE_JOB", "e4d5"), ("TOWLINE_TRANSPORTS", way)]);
+            command.envs([("TOWLINE_SIZE", "3"), ("TOWLINE_JOB", job.as_str()), ("TOWLINE_TRANSPORTS", way)]);
             command.envs([("TOWLINE_RANK", rank.to_string()), ("TOWLINE_KEY", "7".repeat(64))]);
             command.env("TOWLINE_LOCAL", "0-2").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
