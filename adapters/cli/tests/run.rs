@@ -15,6 +15,9 @@ use towline_core::modex::{Component, Version};
 const V: Version = Version::new(1, 0, 0);
 const TCP: Component = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
 
+/// Time for which the launcher waits for the cause of a failure.
+const CAUSE_LIMIT: Duration = Duration::from_secs(2);
+
 /// `towline run` with arguments that are separated by spaces.
 fn towline(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -173,8 +176,18 @@ fn each_line_has_its_rank_and_nothing_is_lost() {
 
 #[test]
 fn output_of_a_process_that_a_rank_leaves_behind_is_printed_and_the_process_killed() {
-    let output = shell("-n 1 --no-prefix", "(sleep 0.1; echo late) & exit 0");
-    assert_eq!((code(&output), out(&output)), (0, "late\n".into()));
+    let marks = Hosts::new("late", "", "");
+    let options = format!("-n 1 --no-prefix -e MARKS={}", marks.directory.display());
+    // A busy machine may delay the process for longer than the launcher waits, which kills it then. What it has printed is not
+    // lost.
+    let printed = (0..10).any(|_| {
+        let output = shell(&options, "(sleep 0.1; echo late && touch $MARKS/printed) & exit 0");
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let printed = marks.directory.join("printed").exists();
+        assert!(!printed || out(&output) == "late\n", "{}", out(&output));
+        printed
+    });
+    assert!(printed, "the process is killed before it prints");
     // A background process that never ends does not keep the launcher waiting.
     let output = shell("-n 1 --no-prefix", "echo started; sleep 1000 & exit 0");
     assert_eq!((code(&output), out(&output)), (0, "started\n".into()));
@@ -512,14 +525,23 @@ fn an_abort_ends_the_job_with_its_code_and_message() {
 fn a_killed_rank_is_named_although_others_abort_before_it_has_ended() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("overtaken.{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let output = role("-n 2", "overtaken").env("FOLDER", &folder).output().unwrap();
+    // If a busy machine delays a rank for longer than the launcher waits for the cause, the launcher names another one.
+    let is_right = |output: &Output| {
+        let report = err(output);
+        let named = report.contains("rank 1 (pid ") && report.contains("was killed by signal 9");
+        (code(output), named) == (128 + 9, true)
+    };
+    let output = (0..10).find_map(|_| {
+        for mark in ["left", "aborted"] {
+            let _ = fs::remove_file(folder.join(mark));
+        }
+        let started = Instant::now();
+        let output = role("-n 2", "overtaken").env("FOLDER", &folder).output().unwrap();
+        (is_right(&output) || started.elapsed() < CAUSE_LIMIT).then_some(output)
+    });
     fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(code(&output), 128 + 9, "{}", err(&output));
-    assert!(
-        err(&output).contains("rank 1 (pid ") && err(&output).contains("was killed by signal 9"),
-        "{}",
-        err(&output)
-    );
+    let output = output.expect("each job took longer than the launcher waits");
+    assert!(is_right(&output), "{}", err(&output));
 }
 
 #[test]
