@@ -210,7 +210,7 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 #[test]
 fn with_keep_going_the_other_ranks_go_on() {
     let line = "[ $TOWLINE_RANK = 1 ] && kill -KILL $$; [ $TOWLINE_RANK = 2 ] && exit 7; sleep 0.3; echo on";
-    let output = shell("-n 3 --no-prefix --keep-going --timeout 30", line);
+    let output = shell("-n 3 --no-prefix --keep-going --timeout 300", line);
     let told = err(&output);
     assert_eq!(out(&output), "on\n", "{told}");
     assert!(matches!(code(&output), 137 | 7), "the first that failed: {told}");
@@ -222,7 +222,7 @@ fn with_keep_going_the_other_ranks_go_on() {
 fn x7_a_killed_rank_is_restarted_and_the_job_ends_well() {
     let hosts = Hosts::new("again", "node0\nnode1\nnode2\n", HERE);
     for hosts in [String::new(), format!("{} --address 127.0.0.1", hosts.arguments())] {
-        let output = role(&format!("-n 3 --timeout 60 --restart 2 {hosts}"), "again").output().unwrap();
+        let output = role(&format!("-n 3 --timeout 300 --restart 2 {hosts}"), "again").output().unwrap();
         let (told, said) = (err(&output), out(&output));
         assert_eq!(code(&output), 0, "{told}");
         for (rank, lives) in [(0, 1), (1, 3), (2, 1)] {
@@ -237,7 +237,7 @@ fn x7_a_killed_rank_is_restarted_and_the_job_ends_well() {
 
 #[test]
 fn x7_a_rank_that_fails_after_its_last_restart_ends_the_job() {
-    let output = role("-n 3 --timeout 60 --restart 1", "again").output().unwrap();
+    let output = role("-n 3 --timeout 300 --restart 1", "again").output().unwrap();
     let told = err(&output);
     assert_eq!(code(&output), 137, "{told}");
     assert!(told.contains("SIGKILL); it was restarted once, which is the limit; ending the job"), "{told}");
@@ -405,7 +405,7 @@ fn signals_that_the_launcher_ignores_or_blocks_reach_the_ranks() {
         // A shell can trap only signals that were not ignored when it started.
         let line = "trap 'echo usr1' USR1; trap 'echo int; exit 0' INT
             grep -E '^Sig(Blk|Ign)' /proc/self/status; echo ready; while :; do sleep 0.01; done";
-        let mut command = towline_under(&ways, "-n 1 --no-prefix --timeout 30");
+        let mut command = towline_under(&ways, "-n 1 --no-prefix --timeout 300");
         command.args(["--", "sh", "-c", line]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -427,7 +427,7 @@ fn signals_that_the_launcher_ignores_or_blocks_reach_the_ranks() {
 
 #[test]
 fn under_nohup_a_hangup_ends_neither_the_launcher_nor_its_ranks() {
-    let mut command = towline_under(&["--ignore-signal=HUP"], "-n 1 --no-prefix --timeout 30");
+    let mut command = towline_under(&["--ignore-signal=HUP"], "-n 1 --no-prefix --timeout 300");
     command.args(["--", "sh", "-c", "trap 'echo usr1' USR1; kill -HUP $$; echo ready; while :; do sleep 0.01; done"]);
     let (mut child, mut lines) = started(command, 1);
     signal(&child, Signal::HUP);

@@ -137,7 +137,7 @@ impl Far {
     fn towline(&self, arguments: &[&str]) -> Command {
         let mut command = inside(self.namespaces.first(), env!("CARGO_BIN_EXE_towline"));
         let shell = format!("ssh -F {} -o BatchMode=yes", self.path("client"));
-        command.args(["run", "--timeout", "60", "--rsh", &shell, "--hosts", &self.path("hosts")]);
+        command.args(["run", "--timeout", "300", "--rsh", &shell, "--hosts", &self.path("hosts")]);
         command.args(arguments).stdin(Stdio::null());
         command
     }
