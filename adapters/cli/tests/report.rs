@@ -369,6 +369,8 @@ fn a_wait_for_a_rank_in_finish_is_reported_without_a_question() {
 #[test]
 fn a_rank_that_finishes_later_than_the_others_causes_one_report_and_no_failure() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("report-{}", std::process::id()));
+    // A process with the same number may have left one.
+    let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let [released, file] = ["released", "reports"].map(|name| folder.join(name));
     let mut command = job(&format!("{} --report-file {}", wait_options(3), file.display()), "tcp", "late to finish");

@@ -582,6 +582,8 @@ struct Hosts {
 impl Hosts {
     fn new(name: &str, hosts: &str, script: &str) -> Self {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        // A process with the same number may have left one.
+        let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("hosts"), hosts).unwrap();
         let rsh = directory.join("rsh");

@@ -78,6 +78,8 @@ impl Far {
 
     fn start(name: &str, address: &str, port: u16, namespaces: Vec<String>) -> Option<Self> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ssh-{name}-{}", std::process::id()));
+        // A process with the same number may have left one.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let mut far = Self { folder, server: None, namespaces };
         if !Path::new(SSHD).exists() || Command::new("ssh").arg("-V").output().is_err() {
