@@ -53,6 +53,7 @@ fn as_rank() {
         "refused" => return refused(world),
         "rounds" => rounds(&world),
         "failover" => failover(&world),
+        "interrupted" => interrupted(&world),
         "cable" => cable(&world),
         "flood" => flood(&world),
         "computes" => computes(&world),
@@ -104,6 +105,21 @@ fn rounds(world: &World<Multiple>) {
         round(world, number, false);
         if number == 2 {
             report("ready");
+        }
+    }
+}
+
+/// Rounds until the test says that the datagrams are not interrupted any more.
+fn interrupted(world: &World<Multiple>) {
+    let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()).unwrap());
+    for number in 0.. {
+        let last = told.is_finished();
+        let last_of_other = round(world, number, last);
+        if number == 2 {
+            report("ready");
+        }
+        if last && last_of_other {
+            return;
         }
     }
 }
@@ -214,7 +230,7 @@ fn start(transport: &str, role: &str, rounds: u32, real: Ports, advertised: Port
     let [rounds, links, real, advertised] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
-        ("TOWLINE_PEER_TIMEOUT_MS", if role == "rounds" { "20000" } else { PATIENCE_MS }),
+        ("TOWLINE_PEER_TIMEOUT_MS", if ["rounds", "interrupted"].contains(&role) { "20000" } else { PATIENCE_MS }),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
@@ -349,7 +365,7 @@ fn p15_b37_three_datagrams_in_ten_are_lost_others_are_duplicated_and_delayed() {
 fn p15_b37_datagrams_in_one_direction_are_interrupted_for_a_while() {
     for (from, to) in [(0, 1), (1, 0)] {
         let relay = Datagrams::start(2, 1, 1).unwrap();
-        let mut job = start("udp", "rounds", 10, relay.real(), relay.advertised());
+        let mut job = start("udp", "interrupted", 0, relay.real(), relay.advertised());
         for rank in &mut job.ranks {
             rank.wait_for("ready");
         }
@@ -358,6 +374,7 @@ fn p15_b37_datagrams_in_one_direction_are_interrupted_for_a_while() {
             std::thread::yield_now();
         }
         relay.partition(from, to, false);
+        job.ranks.iter_mut().for_each(|rank| rank.send_line("restored"));
         assert_all_succeed(job);
     }
 }
