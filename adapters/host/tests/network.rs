@@ -232,6 +232,8 @@ fn flood(world: &World<Multiple>) {
         for (from, receive) in (0..).zip(receives) {
             assert!(receive.wait().unwrap().0 == pattern(BYTES, from), "from {from}");
         }
+        // The test may be slower than the messages. No rank ends before it has looked.
+        std::io::stdin().read_line(&mut String::new()).unwrap();
     } else {
         world.isend(last, 1, pattern(BYTES, world.rank())).unwrap().wait().unwrap();
     }
@@ -467,6 +469,7 @@ fn p7_a_stopped_rank_on_another_host_is_not_given_up() {
         assert!(rank.child.try_wait().unwrap().is_none(), "given up, or over");
     }
     job.ranks[4].signal(Signal::CONT);
+    job.ranks[4].send_line("go on");
     assert_all_succeed(job);
 }
 
