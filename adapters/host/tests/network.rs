@@ -21,6 +21,8 @@ use towline_host_tests::relay::{DatagramFaults, Datagrams, Direction, Ports, Str
 
 /// A link is given up after this many milliseconds of silence.
 const PATIENCE_MS: &str = "1000";
+/// The same where no fault is a silence: a rank that gets no processor for seconds is not given up.
+const LONG_PATIENCE_MS: &str = "20000";
 
 /// Suffix of a role: without a progress thread.
 const ALONE: &str = " alone";
@@ -239,12 +241,12 @@ fn flood(world: &World<Multiple>) {
     }
 }
 
-fn start(transport: &str, role: &str, rounds: u32, real: Ports, advertised: Ports) -> Job {
+fn start(transport: &str, (role, patience): (&str, &str), rounds: u32, real: Ports, advertised: Ports) -> Job {
     let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), advertised.first.to_string()];
     let [rounds, links, real, advertised] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
-        ("TOWLINE_PEER_TIMEOUT_MS", if ["rounds", "interrupted"].contains(&role) { "20000" } else { PATIENCE_MS }),
+        ("TOWLINE_PEER_TIMEOUT_MS", patience),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
@@ -261,9 +263,9 @@ fn assert_all_succeed(job: Job) {
 }
 
 /// One of three links is faulty. The others carry its messages, and it is used again when it works.
-fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
+fn one_of_three(role: &str, patience: &str, fault: impl Fn(&Streams, bool)) {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", role, 0, relay.real(), relay.advertised());
+    let mut job = start("tcp", (role, patience), 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.wait_for("ready");
     }
@@ -282,42 +284,43 @@ fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
 
 #[test]
 fn p14_b37_other_links_replace_a_cut_link_until_it_works_again() {
-    one_of_three("failover", |relay, on| relay.refuse(1, on));
+    one_of_three("failover", LONG_PATIENCE_MS, |relay, on| relay.refuse(1, on));
 }
 
 #[test]
 fn p14_b37_a_frozen_link_is_given_up_and_used_again() {
-    one_of_three("failover", |relay, on| relay.freeze(1, Direction::Both, on));
+    one_of_three("failover", PATIENCE_MS, |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_used_again() {
-    one_of_three("failover", |relay, on| relay.freeze(1, Direction::ToRank, on));
+    one_of_three("failover", PATIENCE_MS, |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
 /// Without a progress thread, the ranks handle the fault while they wait for each other.
 #[test]
 fn p14_b37_a_frozen_link_is_given_up_and_used_again_without_a_progress_thread() {
-    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::Both, on));
+    one_of_three(&format!("failover{ALONE}"), PATIENCE_MS, |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_progress_thread() {
-    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::ToRank, on));
+    one_of_three(&format!("failover{ALONE}"), PATIENCE_MS, |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
 /// All links of a computing rank are silent. None of them counts as failed.
 #[test]
 fn p14_b37_links_to_a_computing_rank_are_kept_without_a_progress_thread() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    assert_all_succeed(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.advertised()));
+    let role = format!("computes{ALONE}");
+    assert_all_succeed(start("tcp", (&role, PATIENCE_MS), 0, relay.real(), relay.advertised()));
 }
 
 /// Each link in turn, until all have been cut.
 #[test]
 fn p14_b37_links_that_are_cut_one_after_another_lose_no_message() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", "failover", 0, relay.real(), relay.advertised());
+    let mut job = start("tcp", ("failover", LONG_PATIENCE_MS), 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.wait_for("ready");
     }
@@ -331,7 +334,7 @@ fn p14_b37_links_that_are_cut_one_after_another_lose_no_message() {
 #[test]
 fn p14_b37_the_other_link_replaces_a_cut_udp_link_until_it_works_again() {
     let relay = Datagrams::start(2, 2, 1).unwrap();
-    let mut job = start("udp", "failover", 0, relay.real(), relay.advertised());
+    let mut job = start("udp", ("failover", PATIENCE_MS), 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.wait_for("ready");
     }
@@ -353,7 +356,7 @@ fn loses(permille: u32, rounds: u32) {
     let relay = Datagrams::start(2, 1, u64::from(permille)).unwrap();
     let most_delay = Duration::from_millis(5);
     relay.set(DatagramFaults { lose: permille, duplicate: 50, delay: 100, most_delay });
-    let job = start("udp", "rounds", rounds, relay.real(), relay.advertised());
+    let job = start("udp", ("rounds", LONG_PATIENCE_MS), rounds, relay.real(), relay.advertised());
     assert_all_succeed(job);
     let troubled = relay.counts();
     println!("{} of 1000 lost: {troubled:?}", permille);
@@ -379,7 +382,7 @@ fn p15_b37_three_datagrams_in_ten_are_lost_others_are_duplicated_and_delayed() {
 fn p15_b37_datagrams_in_one_direction_are_interrupted_for_a_while() {
     for (from, to) in [(0, 1), (1, 0)] {
         let relay = Datagrams::start(2, 1, 1).unwrap();
-        let mut job = start("udp", "interrupted", 0, relay.real(), relay.advertised());
+        let mut job = start("udp", ("interrupted", LONG_PATIENCE_MS), 0, relay.real(), relay.advertised());
         for rank in &mut job.ranks {
             rank.wait_for("ready");
         }
@@ -430,7 +433,7 @@ fn p14_b37_one_of_two_cables_is_pulled_and_plugged_in_again() {
 #[test]
 fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
     for transport in ["tcp", "udp"] {
-        let variables = [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_PEER_TIMEOUT_MS", "20000")];
+        let variables = [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_PEER_TIMEOUT_MS", LONG_PATIENCE_MS)];
         let Some((hosts, mut job)) = between_hosts(&transport[..1], 1, &[0, 1], "cable", &variables) else { return };
         hosts.set(0, false);
         for rank in &mut job.ranks {
