@@ -1,7 +1,8 @@
 //! Ranks as threads of one process, with a real server over real sockets.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -71,6 +72,17 @@ impl World {
 
 fn base() -> Environment {
     Environment::singleton()
+}
+
+/// An address for a server that starts later, and at which nobody listens before. The socket keeps it: the system gives its port
+/// to no other process, and a server can bind it nevertheless, since both sockets permit that.
+fn reserved() -> (OwnedFd, SocketAddr) {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = getsockname(&socket).unwrap().try_into().unwrap();
+    (socket, address)
 }
 
 fn environment_of(of: &Environment, rank: u32) -> Environment {
@@ -352,10 +364,9 @@ fn a_rank_that_waits_for_an_ended_rank_learns_of_it_at_once() {
 fn without_a_launcher_rank_0_runs_the_server_until_the_others_have_left() {
     let mut environment = base();
     environment.size = 3;
-    // A port that was free just before.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    environment.root = vec![Address::Tcp(port.to_string())];
-    environment.listen = Some(port);
+    let (_reserved, address) = reserved();
+    environment.root = vec![Address::Tcp(address.to_string())];
+    environment.listen = Some(address);
     let (served, finished) = mpsc::channel();
     let ranks = (0..3).rev().map(|rank| {
         let (environment, finished) = (environment_of(&environment, rank), served.clone());
@@ -497,7 +508,8 @@ fn a_silent_server_is_given_up_at_the_deadline() {
     environment.root = vec![Address::Tcp(silent.local_addr().unwrap().to_string())];
     let why = Job::join(environment.clone(), Instant::now() + Duration::from_millis(1)).unwrap_err();
     assert!(matches!(&why, Error::Timeout { step, .. } if step.contains("does not answer")), "{why}");
-    drop(silent);
+    let (_reserved, nobody) = reserved();
+    environment.root = vec![Address::Tcp(nobody.to_string())];
     let why = Job::join(environment, Instant::now() + Duration::from_millis(1)).unwrap_err();
     assert!(matches!(&why, Error::Connect { .. }), "{why}");
 }

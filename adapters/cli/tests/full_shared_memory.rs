@@ -178,6 +178,8 @@ impl Case<'_> {
         static JOBS: AtomicU32 = AtomicU32::new(0);
         let name = format!("up-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
         let up = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        // A process with the same number may have left one.
+        let _ = std::fs::remove_dir_all(&up);
         std::fs::create_dir(&up).unwrap();
         command.arg("-e").arg(format!("BYTES={}", self.bytes)).arg("-e").arg(format!("UP={}", up.display()));
         for variable in self.variables {

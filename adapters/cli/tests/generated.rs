@@ -120,6 +120,8 @@ fn each_command_has_a_manual_page() {
 #[test]
 fn the_commit_is_found_without_git_in_a_package_a_clone_and_a_work_tree() {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("commits-{}", std::process::id()));
+    // A process with the same number may have left one.
+    let _ = fs::remove_dir_all(&root);
     let write = |path: &str, text: &str| {
         let path = root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

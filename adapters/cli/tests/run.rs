@@ -15,6 +15,9 @@ use towline_core::modex::{Component, Version};
 const V: Version = Version::new(1, 0, 0);
 const TCP: Component = Component { mca: V, kind: "btl", kind_version: V, name: "tcp", version: V };
 
+/// Time for which the launcher waits for the cause of a failure.
+const CAUSE_LIMIT: Duration = Duration::from_secs(2);
+
 /// `towline run` with arguments that are separated by spaces.
 fn towline(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
@@ -173,8 +176,18 @@ fn each_line_has_its_rank_and_nothing_is_lost() {
 
 #[test]
 fn output_of_a_process_that_a_rank_leaves_behind_is_printed_and_the_process_killed() {
-    let output = shell("-n 1 --no-prefix", "(sleep 0.1; echo late) & exit 0");
-    assert_eq!((code(&output), out(&output)), (0, "late\n".into()));
+    let marks = Hosts::new("late", "", "");
+    let options = format!("-n 1 --no-prefix -e MARKS={}", marks.directory.display());
+    // A busy machine may delay the process for longer than the launcher waits, which kills it then. What it has printed is not
+    // lost.
+    let printed = (0..10).any(|_| {
+        let output = shell(&options, "(sleep 0.1; echo late && touch $MARKS/printed) & exit 0");
+        assert_eq!(code(&output), 0, "{}", err(&output));
+        let printed = marks.directory.join("printed").exists();
+        assert!(!printed || out(&output) == "late\n", "{}", out(&output));
+        printed
+    });
+    assert!(printed, "the process is killed before it prints");
     // A background process that never ends does not keep the launcher waiting.
     let output = shell("-n 1 --no-prefix", "echo started; sleep 1000 & exit 0");
     assert_eq!((code(&output), out(&output)), (0, "started\n".into()));
@@ -197,7 +210,7 @@ fn the_exit_status_is_that_of_the_first_rank_that_fails() {
 #[test]
 fn with_keep_going_the_other_ranks_go_on() {
     let line = "[ $TOWLINE_RANK = 1 ] && kill -KILL $$; [ $TOWLINE_RANK = 2 ] && exit 7; sleep 0.3; echo on";
-    let output = shell("-n 3 --no-prefix --keep-going --timeout 30", line);
+    let output = shell("-n 3 --no-prefix --keep-going --timeout 300", line);
     let told = err(&output);
     assert_eq!(out(&output), "on\n", "{told}");
     assert!(matches!(code(&output), 137 | 7), "the first that failed: {told}");
@@ -209,7 +222,7 @@ fn with_keep_going_the_other_ranks_go_on() {
 fn x7_a_killed_rank_is_restarted_and_the_job_ends_well() {
     let hosts = Hosts::new("again", "node0\nnode1\nnode2\n", HERE);
     for hosts in [String::new(), format!("{} --address 127.0.0.1", hosts.arguments())] {
-        let output = role(&format!("-n 3 --timeout 60 --restart 2 {hosts}"), "again").output().unwrap();
+        let output = role(&format!("-n 3 --timeout 300 --restart 2 {hosts}"), "again").output().unwrap();
         let (told, said) = (err(&output), out(&output));
         assert_eq!(code(&output), 0, "{told}");
         for (rank, lives) in [(0, 1), (1, 3), (2, 1)] {
@@ -224,7 +237,7 @@ fn x7_a_killed_rank_is_restarted_and_the_job_ends_well() {
 
 #[test]
 fn x7_a_rank_that_fails_after_its_last_restart_ends_the_job() {
-    let output = role("-n 3 --timeout 60 --restart 1", "again").output().unwrap();
+    let output = role("-n 3 --timeout 300 --restart 1", "again").output().unwrap();
     let told = err(&output);
     assert_eq!(code(&output), 137, "{told}");
     assert!(told.contains("SIGKILL); it was restarted once, which is the limit; ending the job"), "{told}");
@@ -392,7 +405,7 @@ fn signals_that_the_launcher_ignores_or_blocks_reach_the_ranks() {
         // A shell can trap only signals that were not ignored when it started.
         let line = "trap 'echo usr1' USR1; trap 'echo int; exit 0' INT
             grep -E '^Sig(Blk|Ign)' /proc/self/status; echo ready; while :; do sleep 0.01; done";
-        let mut command = towline_under(&ways, "-n 1 --no-prefix --timeout 30");
+        let mut command = towline_under(&ways, "-n 1 --no-prefix --timeout 300");
         command.args(["--", "sh", "-c", line]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -414,7 +427,7 @@ fn signals_that_the_launcher_ignores_or_blocks_reach_the_ranks() {
 
 #[test]
 fn under_nohup_a_hangup_ends_neither_the_launcher_nor_its_ranks() {
-    let mut command = towline_under(&["--ignore-signal=HUP"], "-n 1 --no-prefix --timeout 30");
+    let mut command = towline_under(&["--ignore-signal=HUP"], "-n 1 --no-prefix --timeout 300");
     command.args(["--", "sh", "-c", "trap 'echo usr1' USR1; kill -HUP $$; echo ready; while :; do sleep 0.01; done"]);
     let (mut child, mut lines) = started(command, 1);
     signal(&child, Signal::HUP);
@@ -512,14 +525,23 @@ fn an_abort_ends_the_job_with_its_code_and_message() {
 fn a_killed_rank_is_named_although_others_abort_before_it_has_ended() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("overtaken.{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
-    let output = role("-n 2", "overtaken").env("FOLDER", &folder).output().unwrap();
+    // If a busy machine delays a rank for longer than the launcher waits for the cause, the launcher names another one.
+    let is_right = |output: &Output| {
+        let report = err(output);
+        let named = report.contains("rank 1 (pid ") && report.contains("was killed by signal 9");
+        (code(output), named) == (128 + 9, true)
+    };
+    let output = (0..10).find_map(|_| {
+        for mark in ["left", "aborted"] {
+            let _ = fs::remove_file(folder.join(mark));
+        }
+        let started = Instant::now();
+        let output = role("-n 2", "overtaken").env("FOLDER", &folder).output().unwrap();
+        (is_right(&output) || started.elapsed() < CAUSE_LIMIT).then_some(output)
+    });
     fs::remove_dir_all(&folder).unwrap();
-    assert_eq!(code(&output), 128 + 9, "{}", err(&output));
-    assert!(
-        err(&output).contains("rank 1 (pid ") && err(&output).contains("was killed by signal 9"),
-        "{}",
-        err(&output)
-    );
+    let output = output.expect("each job took longer than the launcher waits");
+    assert!(is_right(&output), "{}", err(&output));
 }
 
 #[test]
@@ -560,6 +582,8 @@ struct Hosts {
 impl Hosts {
     fn new(name: &str, hosts: &str, script: &str) -> Self {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        // A process with the same number may have left one.
+        let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("hosts"), hosts).unwrap();
         let rsh = directory.join("rsh");
@@ -645,14 +669,17 @@ fn a_host_that_cannot_be_reached_or_is_lost_ends_the_job() {
         assert!(report.contains(&format!("`{shell}` of --rsh")), "{shell}: {report}");
     }
 
-    // The remote shell dies while the job runs. The agent then has no launcher, and ends its ranks.
-    let script = "#!/bin/sh\nshift; \"$@\" & echo $! >\"$(dirname \"$0\")/agent\"; wait\n";
-    let lost = Hosts::new("lost", "node0\n", &script.replace("\"$@\" &", "\"$@\" <&0 &"));
-    let line = "kill -KILL $(cat \"$DIRECTORY/agent\"); exec sleep 1000";
+    // The agent dies while the job runs, and the remote shell ends. A shell gives a background process no input, except by
+    // another descriptor. It may write the agent's process id later than the agent starts the rank.
+    let script = "#!/bin/sh\nshift; exec 3<&0; \"$@\" <&3 3<&- &\necho $! >\"$(dirname \"$0\")/agent\"; wait\n";
+    let lost = Hosts::new("lost", "node0\n", script);
+    let line = "touch \"$DIRECTORY/started\"; until [ -s \"$DIRECTORY/agent\" ]; do sleep 0.01; done
+        kill -KILL $(cat \"$DIRECTORY/agent\"); exec sleep 1000";
     let directory = lost.directory.display();
     let output = shell(&format!("{} -e DIRECTORY={directory}", lost.arguments()), line);
     assert_eq!(code(&output), 1);
     assert!(err(&output).contains("host node0 is lost, and rank 0 with it"), "{}", err(&output));
+    assert!(lost.directory.join("started").exists(), "no rank was started: {}", err(&output));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! `towline run --hosts` over the real ssh, to a server that the test starts with its own keys: on this host, and in
 //! another network namespace, which needs root. If root or sshd is missing, the tests say so and pass.
 
+mod port;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -47,9 +48,8 @@ struct Far {
 impl Far {
     /// On this host.
     fn near(name: &str) -> Option<Self> {
-        // The port is free now. If another process takes it first, the test fails and does not pass by mistake.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self::start(name, "127.0.0.1", port, vec![])
+        let reserved = port::Reserved::new();
+        Self::start(name, "127.0.0.1", reserved.address.port(), vec![])
     }
 
     /// In another network namespace than the launcher.
@@ -78,6 +78,8 @@ impl Far {
 
     fn start(name: &str, address: &str, port: u16, namespaces: Vec<String>) -> Option<Self> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ssh-{name}-{}", std::process::id()));
+        // A process with the same number may have left one.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let mut far = Self { folder, server: None, namespaces };
         if !Path::new(SSHD).exists() || Command::new("ssh").arg("-V").output().is_err() {
@@ -137,7 +139,7 @@ impl Far {
     fn towline(&self, arguments: &[&str]) -> Command {
         let mut command = inside(self.namespaces.first(), env!("CARGO_BIN_EXE_towline"));
         let shell = format!("ssh -F {} -o BatchMode=yes", self.path("client"));
-        command.args(["run", "--timeout", "60", "--rsh", &shell, "--hosts", &self.path("hosts")]);
+        command.args(["run", "--timeout", "300", "--rsh", &shell, "--hosts", &self.path("hosts")]);
         command.args(arguments).stdin(Stdio::null());
         command
     }

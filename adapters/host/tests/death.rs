@@ -255,6 +255,8 @@ fn flood(world: World) {
             for (tag, receive) in (0..).zip(receives) {
                 assert!(receive.wait().unwrap().0 == pattern(BYTES, tag));
             }
+            // The test may be slower than the messages. No rank ends before it has looked.
+            std::io::stdin().read_line(&mut String::new()).unwrap();
         }
     }
     report("complete");
@@ -414,6 +416,7 @@ fn p7_a_stopped_rank_is_not_given_up() {
         std::thread::sleep(Duration::from_secs(3));
         assert!(job.ranks[0].child.try_wait().unwrap().is_none(), "{transport}: given up");
         job.ranks[1].signal(Signal::CONT);
+        job.ranks[1].send_line("go on");
         for rank in &mut job.ranks {
             rank.wait_for("complete");
         }

@@ -21,6 +21,8 @@ use towline_host_tests::relay::{DatagramFaults, Datagrams, Direction, Ports, Str
 
 /// A link is given up after this many milliseconds of silence.
 const PATIENCE_MS: &str = "1000";
+/// The same where no fault is a silence: a rank that gets no processor for seconds is not given up.
+const LONG_PATIENCE_MS: &str = "20000";
 
 /// Suffix of a role: without a progress thread.
 const ALONE: &str = " alone";
@@ -53,6 +55,7 @@ fn as_rank() {
         "refused" => return refused(world),
         "rounds" => rounds(&world),
         "failover" => failover(&world),
+        "interrupted" => interrupted(&world),
         "cable" => cable(&world),
         "flood" => flood(&world),
         "computes" => computes(&world),
@@ -90,6 +93,9 @@ fn refused(world: World<Multiple>) {
     let failed = Error::PeerFailed { rank: other };
     assert_eq!(world.send(other, 1, &[7u8; 100_000][..]).unwrap_err(), failed);
     assert_eq!(world.recv(other, 1, &mut [0u8; 4]).unwrap_err(), failed);
+    // To a slower rank, a rank that ends has finished, and not failed.
+    report("refused");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
     assert!(world.finish().is_err());
     report("over");
 }
@@ -101,6 +107,21 @@ fn rounds(world: &World<Multiple>) {
         round(world, number, false);
         if number == 2 {
             report("ready");
+        }
+    }
+}
+
+/// Rounds until the test says that the datagrams are not interrupted any more.
+fn interrupted(world: &World<Multiple>) {
+    let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()).unwrap());
+    for number in 0.. {
+        let last = told.is_finished();
+        let last_of_other = round(world, number, last);
+        if number == 2 {
+            report("ready");
+        }
+        if last && last_of_other {
+            return;
         }
     }
 }
@@ -129,8 +150,20 @@ fn narrow(world: &World<Multiple>) {
     assert_eq!(world.counters().links_down, 0);
 }
 
+/// A round over each link alone, so that all links are connected. A link that has never been connected does not go down.
+fn meet_on_each_link(world: &World<Multiple>) {
+    let rails = world.rails();
+    let links = || (0..rails.len()).filter(|rail| rails[*rail] != "loopback");
+    for link in links() {
+        links().for_each(|other| world.enable_rail(other, other == link).unwrap());
+        round(world, 0, false);
+    }
+    links().for_each(|link| world.enable_rail(link, true).unwrap());
+}
+
 /// Rounds until a link went down and came up again, at both ranks.
 fn failover(world: &World<Multiple>) {
+    meet_on_each_link(world);
     let (mut down, mut up, mut after) = (false, false, 0);
     for number in 0.. {
         let counters = world.counters();
@@ -201,17 +234,19 @@ fn flood(world: &World<Multiple>) {
         for (from, receive) in (0..).zip(receives) {
             assert!(receive.wait().unwrap().0 == pattern(BYTES, from), "from {from}");
         }
+        // The test may be slower than the messages. No rank ends before it has looked.
+        std::io::stdin().read_line(&mut String::new()).unwrap();
     } else {
         world.isend(last, 1, pattern(BYTES, world.rank())).unwrap().wait().unwrap();
     }
 }
 
-fn start(transport: &str, role: &str, rounds: u32, real: Ports, advertised: Ports) -> Job {
+fn start(transport: &str, (role, patience): (&str, &str), rounds: u32, real: Ports, advertised: Ports) -> Job {
     let words = [rounds.to_string(), real.links.to_string(), real.first.to_string(), advertised.first.to_string()];
     let [rounds, links, real, advertised] = words.each_ref().map(String::as_str);
     let variables = [
         ("TOWLINE_TRANSPORTS", transport),
-        ("TOWLINE_PEER_TIMEOUT_MS", if role == "rounds" { "20000" } else { PATIENCE_MS }),
+        ("TOWLINE_PEER_TIMEOUT_MS", patience),
         ("TOWLINE_LINKS", links),
         ("ROUNDS", rounds),
         ("REAL", real),
@@ -228,9 +263,9 @@ fn assert_all_succeed(job: Job) {
 }
 
 /// One of three links is faulty. The others carry its messages, and it is used again when it works.
-fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
+fn one_of_three(role: &str, patience: &str, fault: impl Fn(&Streams, bool)) {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", role, 0, relay.real(), relay.advertised());
+    let mut job = start("tcp", (role, patience), 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.wait_for("ready");
     }
@@ -249,42 +284,43 @@ fn one_of_three(role: &str, fault: impl Fn(&Streams, bool)) {
 
 #[test]
 fn p14_b37_other_links_replace_a_cut_link_until_it_works_again() {
-    one_of_three("failover", |relay, on| relay.refuse(1, on));
+    one_of_three("failover", LONG_PATIENCE_MS, |relay, on| relay.refuse(1, on));
 }
 
 #[test]
 fn p14_b37_a_frozen_link_is_given_up_and_used_again() {
-    one_of_three("failover", |relay, on| relay.freeze(1, Direction::Both, on));
+    one_of_three("failover", PATIENCE_MS, |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_and_used_again() {
-    one_of_three("failover", |relay, on| relay.freeze(1, Direction::ToRank, on));
+    one_of_three("failover", PATIENCE_MS, |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
 /// Without a progress thread, the ranks handle the fault while they wait for each other.
 #[test]
 fn p14_b37_a_frozen_link_is_given_up_and_used_again_without_a_progress_thread() {
-    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::Both, on));
+    one_of_three(&format!("failover{ALONE}"), PATIENCE_MS, |relay, on| relay.freeze(1, Direction::Both, on));
 }
 
 #[test]
 fn p14_b37_a_link_that_is_silent_in_one_direction_is_given_up_without_a_progress_thread() {
-    one_of_three(&format!("failover{ALONE}"), |relay, on| relay.freeze(1, Direction::ToRank, on));
+    one_of_three(&format!("failover{ALONE}"), PATIENCE_MS, |relay, on| relay.freeze(1, Direction::ToRank, on));
 }
 
 /// All links of a computing rank are silent. None of them counts as failed.
 #[test]
 fn p14_b37_links_to_a_computing_rank_are_kept_without_a_progress_thread() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    assert_all_succeed(start("tcp", &format!("computes{ALONE}"), 0, relay.real(), relay.advertised()));
+    let role = format!("computes{ALONE}");
+    assert_all_succeed(start("tcp", (&role, PATIENCE_MS), 0, relay.real(), relay.advertised()));
 }
 
 /// Each link in turn, until all have been cut.
 #[test]
 fn p14_b37_links_that_are_cut_one_after_another_lose_no_message() {
     let relay = Streams::start(2, 3, 1).unwrap();
-    let mut job = start("tcp", "failover", 0, relay.real(), relay.advertised());
+    let mut job = start("tcp", ("failover", LONG_PATIENCE_MS), 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.wait_for("ready");
     }
@@ -298,7 +334,7 @@ fn p14_b37_links_that_are_cut_one_after_another_lose_no_message() {
 #[test]
 fn p14_b37_the_other_link_replaces_a_cut_udp_link_until_it_works_again() {
     let relay = Datagrams::start(2, 2, 1).unwrap();
-    let mut job = start("udp", "failover", 0, relay.real(), relay.advertised());
+    let mut job = start("udp", ("failover", PATIENCE_MS), 0, relay.real(), relay.advertised());
     for rank in &mut job.ranks {
         rank.wait_for("ready");
     }
@@ -320,7 +356,7 @@ fn loses(permille: u32, rounds: u32) {
     let relay = Datagrams::start(2, 1, u64::from(permille)).unwrap();
     let most_delay = Duration::from_millis(5);
     relay.set(DatagramFaults { lose: permille, duplicate: 50, delay: 100, most_delay });
-    let job = start("udp", "rounds", rounds, relay.real(), relay.advertised());
+    let job = start("udp", ("rounds", LONG_PATIENCE_MS), rounds, relay.real(), relay.advertised());
     assert_all_succeed(job);
     let troubled = relay.counts();
     println!("{} of 1000 lost: {troubled:?}", permille);
@@ -346,7 +382,7 @@ fn p15_b37_three_datagrams_in_ten_are_lost_others_are_duplicated_and_delayed() {
 fn p15_b37_datagrams_in_one_direction_are_interrupted_for_a_while() {
     for (from, to) in [(0, 1), (1, 0)] {
         let relay = Datagrams::start(2, 1, 1).unwrap();
-        let mut job = start("udp", "rounds", 10, relay.real(), relay.advertised());
+        let mut job = start("udp", ("interrupted", LONG_PATIENCE_MS), 0, relay.real(), relay.advertised());
         for rank in &mut job.ranks {
             rank.wait_for("ready");
         }
@@ -355,6 +391,7 @@ fn p15_b37_datagrams_in_one_direction_are_interrupted_for_a_while() {
             std::thread::yield_now();
         }
         relay.partition(from, to, false);
+        job.ranks.iter_mut().for_each(|rank| rank.send_line("restored"));
         assert_all_succeed(job);
     }
 }
@@ -396,7 +433,7 @@ fn p14_b37_one_of_two_cables_is_pulled_and_plugged_in_again() {
 #[test]
 fn p15_b37_the_only_cable_is_pulled_and_plugged_in_again() {
     for transport in ["tcp", "udp"] {
-        let variables = [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_PEER_TIMEOUT_MS", "20000")];
+        let variables = [("TOWLINE_TRANSPORTS", transport), ("TOWLINE_PEER_TIMEOUT_MS", LONG_PATIENCE_MS)];
         let Some((hosts, mut job)) = between_hosts(&transport[..1], 1, &[0, 1], "cable", &variables) else { return };
         hosts.set(0, false);
         for rank in &mut job.ranks {
@@ -435,6 +472,7 @@ fn p7_a_stopped_rank_on_another_host_is_not_given_up() {
         assert!(rank.child.try_wait().unwrap().is_none(), "given up, or over");
     }
     job.ranks[4].signal(Signal::CONT);
+    job.ranks[4].send_line("go on");
     assert_all_succeed(job);
 }
 
@@ -443,17 +481,18 @@ fn p7_a_stopped_rank_on_another_host_is_not_given_up() {
 #[test]
 fn by_default_connections_between_hosts_are_encrypted_and_those_within_a_host_are_not() {
     for transport in ["tcp", "udp"] {
-        let mut variables = vec![
-            ("TOWLINE_TRANSPORTS", transport),
-            ("PLAIN", "1"),
-            ("ROUNDS", "3"),
-            ("TOWLINE_FINISH_TIMEOUT_MS", "500"),
-        ];
+        let mut variables = vec![("TOWLINE_TRANSPORTS", transport), ("PLAIN", "1"), ("ROUNDS", "3")];
         assert_all_succeed(Job::start(2, "rounds", &variables));
-        variables.extend([("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "2000"), ("TOWLINE_UDP_CONNECT_TIMEOUT_MS", "2000")]);
-        let Some((_hosts, job)) = between_hosts(&format!("e{transport}"), 1, &[0, 1], "refused", &variables) else {
+        variables.extend([
+            ("TOWLINE_TCP_CONNECT_TIMEOUT_MS", "2000"),
+            ("TOWLINE_UDP_CONNECT_TIMEOUT_MS", "2000"),
+            ("TOWLINE_FINISH_TIMEOUT_MS", "500"),
+        ]);
+        let Some((_hosts, mut job)) = between_hosts(&format!("e{transport}"), 1, &[0, 1], "refused", &variables) else {
             return;
         };
+        job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("refused")));
+        job.ranks.iter_mut().for_each(|rank| rank.send_line("end"));
         assert_all_succeed(job);
     }
 }

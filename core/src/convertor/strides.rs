@@ -174,6 +174,17 @@ mod tests {
     }
 
     #[test]
+    fn a_stride_longer_than_the_interval_leaves_gaps() {
+        for len in 1..5i128 {
+            let mut sum = Sum::new(0);
+            sum.add(len + 1, 0, 3);
+            let reaches = |low: i128| sum.reaches(low, low + len - 1, &mut Budget::new(100));
+            assert_eq!([1, len + 2].map(reaches), [Some(false); 2], "between two multiples of {}", len + 1);
+            assert_eq!([0, 2].map(reaches), [Some(true); 2], "with a multiple of {}", len + 1);
+        }
+    }
+
+    #[test]
     fn p27_the_work_is_bounded() {
         // The strides have no common divisor, and only the last of many sums is near the interval.
         let strides: Vec<i128> = vec![1_000_003, 999_983, 999_979, 999_961];

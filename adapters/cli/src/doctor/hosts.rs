@@ -96,7 +96,7 @@ fn ask(shell: &[String], host: &launch::Host, ranks: Option<u32>, program: &OsSt
             return vec![Check::problem(SUBJECT, format!("cannot run `{said}`: {why}"), "name another with --rsh")];
         }
     };
-    let between = before.midpoint(now_ms());
+    let after = now_ms();
     // The remote shell may print a greeting before.
     let answer = out.find('{').and_then(|at| serde_json::from_str::<Value>(&out[at..]).ok());
     let Some(answer) = answer else {
@@ -106,7 +106,7 @@ fn ask(shell: &[String], host: &launch::Host, ranks: Option<u32>, program: &OsSt
         return vec![Check::problem(SUBJECT, found, change)];
     };
     let mut checks = vec![Check::good(SUBJECT, format!("`{said} {}` runs towline", host.name)), same_version(&answer)];
-    checks.push(clocks(answer["time_ms"].as_u64().unwrap_or(0), between));
+    checks.push(clocks(answer["time_ms"].as_u64().unwrap_or(0), before, after));
     let there = answer["hosts"][0]["checks"].as_array().into_iter().flatten();
     checks.extend(there.filter_map(Check::from_json));
     checks
@@ -127,10 +127,11 @@ fn same_version(answer: &Value) -> Check {
     }
 }
 
-/// Towline does not compare the clocks of hosts, but people compare times in logs.
-fn clocks(there: u64, here: u64) -> Check {
+/// Towline does not compare the clocks of hosts, but people compare times in logs. The other host has read its clock between two
+/// times of this one, which are far apart if it is slow to answer.
+fn clocks(there: u64, before: u64, after: u64) -> Check {
     const SUBJECT: &str = "time";
-    let difference = there.abs_diff(here);
+    let difference = before.saturating_sub(there).max(there.saturating_sub(after));
     let found = format!("differs from this host by about {:.1} s", difference as f64 / 1e3);
     if difference > CLOCK_DIFFERENCE_MS {
         let change = "synchronise the clocks (NTP); Towline does not need it, but times in logs do not agree";
@@ -191,8 +192,10 @@ mod tests {
     #[test]
     fn times_are_compared() {
         assert_eq!(
-            [clocks(5000, 4500), clocks(5000, 9000)].map(|check| check.verdict),
-            [Verdict::Good, Verdict::Warning]
+            [clocks(5000, 5500, 5600), clocks(5000, 9000, 9100), clocks(5000, 900, 1000)].map(|check| check.verdict),
+            [Verdict::Good, Verdict::Warning, Verdict::Warning]
         );
+        assert_eq!(clocks(5000, 1000, 9000).verdict, Verdict::Good, "a slow answer");
+        assert_eq!([clocks(5000, 5000, 5000), clocks(5000, 4500, 4800)].map(|check| check.verdict), [Verdict::Good; 2]);
     }
 }

@@ -114,6 +114,8 @@ mod tests {
     impl Folder {
         fn new(name: &str) -> Self {
             let folder = std::env::temp_dir().join(format!("towline-files-{name}-{}", std::process::id()));
+            // A process with the same number may have left one.
+            let _ = fs::remove_dir_all(&folder);
             fs::create_dir_all(&folder).unwrap();
             Self(folder)
         }

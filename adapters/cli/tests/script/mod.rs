@@ -24,6 +24,8 @@ pub struct Folder(pub std::path::PathBuf);
 impl Folder {
     pub fn new(name: &str, hosts: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        // A process with the same number may have left one.
+        let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("hosts"), hosts).unwrap();
         write(&folder.join("rsh"), "#!/bin/sh\nshift; exec \"$@\"\n");

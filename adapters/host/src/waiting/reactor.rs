@@ -292,3 +292,34 @@ impl Drop for AwaitedByTask {
         drop(self.take());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counter(AtomicU32);
+
+    impl Wake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The system tells of an event once, and another runner may have come meanwhile.
+    #[test]
+    fn a_former_runner_wakes_a_task_for_the_events_that_it_took() {
+        let (reactor, counter) = (Reactor::new().unwrap(), Arc::new(Counter::default()));
+        assert!(reactor.add(1, Waker::from(Arc::clone(&counter))).is_none());
+        reactor.arm(&mut [], Instant::from_nanos(u64::MAX));
+        reactor.state.lock().runner = Some(2);
+        assert!(!reactor.turn(Ready { rails: true, ..Ready::default() }, 1), "it was replaced");
+        assert_eq!(counter.0.load(Ordering::SeqCst), 1);
+        assert!(reactor.turn(Ready { rails: true, ..Ready::default() }, 2));
+        assert_eq!(counter.0.load(Ordering::SeqCst), 1, "nobody has handed over since");
+        drop(reactor.remove(1));
+    }
+}
