@@ -2,8 +2,10 @@
 #![cfg(not(loom))]
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_core::convertor::Span;
 use towline_core::rail::{
     Cookie, Delivery, Endpoint, Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape,
@@ -506,4 +508,26 @@ fn b39_a_sleeping_peer_is_woken_only_by_signal_where_wake_on_demand_is_on() {
     assert!(is_woken(&mut right));
     let seen = frame(&mut right).unwrap();
     assert_eq!(whole(&mut right, &seen), b"first");
+}
+
+/// Started by the next test, in a process of its own: the limit applies to all threads of a process.
+#[test]
+#[ignore = "started by another test"]
+fn as_a_process_whose_file_size_limit_is_lowered() {
+    let (mut left, mut right, to_right, _) = pair();
+    let lower = Rlimit { current: Some(1 << 12), ..getrlimit(Resource::Fsize) };
+    setrlimit(Resource::Fsize, lower).unwrap();
+    let sent = send(&mut left, to_right, Lane::Eager, b"short");
+    assert!(matches!(sent, Err(SendError::Unreachable)), "{sent:?}");
+    assert!((0..100).all(|_| !matches!(right.poll(Instant::ZERO), Some(Event::Frame(_)))));
+}
+
+/// A file that grows beyond the limit of file sizes ends the process by a signal. A program may lower the limit at any time.
+#[test]
+fn a_ring_longer_than_the_file_size_limit_is_not_made() {
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    let output =
+        process.args(["--ignored", "--exact", "as_a_process_whose_file_size_limit_is_lowered"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
 }
