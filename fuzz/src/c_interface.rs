@@ -8,20 +8,21 @@ use std::ptr;
 
 use arbitrary::{Arbitrary, Unstructured};
 use towline_c::communicator::{
-    CommHandle, towline_comm_acknowledge_failures, towline_comm_dup, towline_comm_free, towline_comm_rank,
-    towline_comm_size, towline_comm_split,
+    towline_comm_acknowledge_failures, towline_comm_dup, towline_comm_free, towline_comm_rank, towline_comm_size,
+    towline_comm_split,
 };
 use towline_c::context::{
-    ContextHandle, towline_finish, towline_init, towline_leave, towline_progress, towline_report, towline_world,
+    towline_finish, towline_init, towline_leave, towline_progress, towline_report, towline_world,
 };
 use towline_c::error::{Code, towline_error_text};
+use towline_c::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle, RequestHandle};
 use towline_c::layout::{
-    LayoutHandle, towline_layout_free, towline_layout_functions, towline_layout_resized, towline_layout_size,
-    towline_layout_struct, towline_layout_vector,
+    towline_layout_free, towline_layout_functions, towline_layout_resized, towline_layout_size, towline_layout_struct,
+    towline_layout_vector,
 };
 use towline_c::probe::{MessageHandle, towline_improbe, towline_imrecv, towline_iprobe, towline_message_discard};
 use towline_c::receive::towline_irecv;
-use towline_c::request::{RequestHandle, Status, towline_cancel, towline_test, towline_test_any};
+use towline_c::request::{Status, towline_cancel, towline_test, towline_test_any};
 use towline_c::send::towline_isend;
 
 /// Bytes of the memory of each operation. A layout that reaches beyond it is not used for memory.

@@ -7,7 +7,8 @@ use towline::{Layout, View, ViewMut};
 
 use crate::error::{Code, Failure, Outcome};
 use crate::foreign::Foreign;
-use crate::layout::{LayoutHandle, Shape, find};
+use crate::handles::LayoutHandle;
+use crate::layout::{Shape, find};
 
 /// The memory of an operation, and what describes it.
 pub(crate) struct Prepared {

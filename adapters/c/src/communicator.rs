@@ -3,35 +3,10 @@
 use std::ffi::c_int;
 
 use crate::border::{border, check_pointer, put};
-use crate::error::{Code, Failure, Fault, Outcome};
-use crate::slots::{split_owner, with_owner};
-use crate::worlds::{AnyComm, CommRef, Context, find_comm, find_owner, with};
-
-/// A communicator: a group of ranks, numbered from 0. 0 stands for none.
-///
-/// Since ABI version 0.1.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CommHandle {
-    /// For the library alone.
-    pub bits: u64,
-}
-
-impl CommHandle {
-    pub(crate) const NULL: Self = Self { bits: 0 };
-}
-
-/// Keeps a communicator behind a handle.
-pub(crate) fn insert(context: &'static Context, owner: u64, comm: AnyComm) -> Outcome<CommHandle> {
-    match context.comms.insert(comm) {
-        Some(handle) => Ok(CommHandle { bits: with_owner(handle, owner) }),
-        None => Err(Failure {
-            code: Code::TOWLINE_ERR_BUSY,
-            fault: Fault::TOWLINE_FAULT_RESOURCE,
-            text: "too many handles of communicators are in use: free some, or raise TOWLINE_COMMUNICATORS".into(),
-        }),
-    }
-}
+use crate::error::Failure;
+use crate::handles::CommHandle;
+use crate::slots::split_owner;
+use crate::worlds::{AnyComm, CommRef, find_comm, find_owner, insert_comm, with};
 
 /// The rank of this process in a communicator.
 ///
@@ -91,7 +66,7 @@ pub unsafe extern "C" fn towline_comm_dup(comm: CommHandle, made: *mut CommHandl
             CommRef::Single(comm) => AnyComm::Single(comm.dup()?),
             CommRef::Multiple(comm) => AnyComm::Multiple(comm.dup()?),
         };
-        let copy = insert(context, split_owner(comm.bits).0, copy)?;
+        let copy = insert_comm(context, split_owner(comm.bits).0, copy)?;
         // SAFETY: the caller's promise.
         unsafe { put("made", made, copy) }
     })
@@ -119,7 +94,7 @@ pub unsafe extern "C" fn towline_comm_split(comm: CommHandle, color: u32, key: u
             CommRef::Single(comm) => comm.split(color, key)?.map(AnyComm::Single),
             CommRef::Multiple(comm) => comm.split(color, key)?.map(AnyComm::Multiple),
         };
-        let part = part.map(|part| insert(context, split_owner(comm.bits).0, part)).transpose()?;
+        let part = part.map(|part| insert_comm(context, split_owner(comm.bits).0, part)).transpose()?;
         // SAFETY: the caller's promise.
         unsafe { put("made", made, part.unwrap_or(CommHandle::NULL)) }
     })

@@ -5,21 +5,12 @@ use std::ffi::{c_char, c_int};
 use towline::{Builder, Config, Multiple};
 use towline_settings::{Table as _, nearest};
 
-use crate::border::{border, check_pointer, copy_text, put, put_if_wanted, text};
-use crate::communicator::CommHandle;
+use crate::border::{border, check_pointer, put, put_if_wanted, text};
 use crate::error::{Code, Failure, Fault, Outcome};
+use crate::handles::{CommHandle, ContextHandle};
 use crate::kept::Kept;
-use crate::worlds::{AnyComm, AnyWorld, CONTEXTS, Context, find_context, owner_of, with_world};
-
-/// A context: the engine and the transports of this process, and its place in the job. 0 stands for none.
-///
-/// Since ABI version 0.1.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ContextHandle {
-    /// For the library alone.
-    pub bits: u64,
-}
+use crate::texts::copy_text;
+use crate::worlds::{AnyComm, AnyWorld, CONTEXTS, Context, find_context, insert_comm, owner_of, with_world};
 
 /// How many threads use a context, as MPI names the levels.
 ///
@@ -226,7 +217,7 @@ pub unsafe extern "C" fn towline_progress(context: ContextHandle, events: *mut u
 pub unsafe extern "C" fn towline_world(context: ContextHandle, world: *mut CommHandle) -> c_int {
     border(|| {
         check_pointer("world", world)?;
-        let handle = crate::communicator::insert(find_context(context.bits)?, owner_of(context.bits), AnyComm::World)?;
+        let handle = insert_comm(find_context(context.bits)?, owner_of(context.bits), AnyComm::World)?;
         // SAFETY: the caller's promise.
         unsafe { put("world", world, handle) }
     })

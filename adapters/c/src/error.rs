@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 
 use towline::{Blame, Error as TowlineError, SetupError};
 
-use crate::border::copy_text;
+use crate::texts::copy_text;
 
 /// What a function returns: 0 for success, and a negative code otherwise. Later versions may add codes, so a program must treat a
 /// code that it does not know as a failure.

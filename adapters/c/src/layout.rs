@@ -8,23 +8,8 @@ use towline::{Layout, Piece};
 use crate::border::{border, check_pointer, list, put, put_if_wanted};
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::foreign::{Functions, PackFn, UnpackFn};
+use crate::handles::LayoutHandle;
 use crate::slots::Slots;
-
-/// A layout. `TOWLINE_BYTES`, which is 0, stands for single bytes, so that a count of items is a count of bytes.
-///
-/// Layouts belong to the process, and not to a context.
-///
-/// Since ABI version 0.1.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LayoutHandle {
-    /// For the library alone.
-    pub bits: u64,
-}
-
-impl LayoutHandle {
-    pub(crate) const BYTES: Self = Self { bits: 0 };
-}
 
 /// The most layouts of a process at a time.
 const LAYOUTS_MAX: u32 = 1 << 16;

@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`error`] | codes, and the text of the last error |
+//! | [`handles`] | what C programs have of objects |
 //! | [`context`] | to begin and to end, settings, progress, reports |
 //! | [`communicator`] | ranks, further communicators |
 //! | [`layout`] | the places of bytes: contiguous, strided, indexed, and types that only the program knows |
@@ -28,6 +29,7 @@ pub mod communicator;
 pub mod context;
 pub mod error;
 mod foreign;
+pub mod handles;
 mod kept;
 pub mod layout;
 pub mod probe;
@@ -35,5 +37,6 @@ pub mod receive;
 pub mod request;
 pub mod send;
 mod slots;
+mod texts;
 pub mod version;
 mod worlds;

@@ -7,29 +7,12 @@ use towline::raw::RawMessage;
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
-use crate::communicator::CommHandle;
 use crate::error::{Code, Failure, Fault, Outcome};
-use crate::layout::LayoutHandle;
+use crate::handles::{CommHandle, LayoutHandle, MessageHandle, RequestHandle};
 use crate::receive::{source_of, tag_of};
-use crate::request::{RequestHandle, Status};
+use crate::request::{Status, towline_wait};
 use crate::slots::{split_owner, with_owner};
-use crate::worlds::{Context, find_comm, find_owner, with};
-
-/// A message that a matched probe took: no other receive gets it. 0 stands for none.
-///
-/// Since ABI version 0.1.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MessageHandle {
-    /// For the library alone.
-    pub bits: u64,
-}
-
-/// A message behind a handle, and its communicator.
-pub(crate) struct TakenMessage {
-    message: RawMessage,
-    comm: CommHandle,
-}
+use crate::worlds::{Context, TakenMessage, find_comm, find_owner, with};
 
 const fn status_of(envelope: Envelope) -> Status {
     Status::new(envelope.source, envelope.tag, envelope.bytes)
@@ -191,7 +174,7 @@ pub unsafe extern "C" fn towline_mrecv(
     // SAFETY: the caller's promise; the request is waited for before this returns.
     unsafe {
         match towline_imrecv(message, buffer, count, layout, &raw mut request) {
-            0 => crate::request::towline_wait(&raw mut request, status),
+            0 => towline_wait(&raw mut request, status),
             code => code,
         }
     }

@@ -6,9 +6,8 @@ use towline::{Any, Source, TAG_MAX, Tag};
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
-use crate::communicator::CommHandle;
-use crate::layout::LayoutHandle;
-use crate::request::{RequestHandle, Status};
+use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
+use crate::request::Status;
 use crate::worlds::{find_comm, with};
 
 /// The source of a receive or probe that takes messages of any rank.

@@ -6,25 +6,9 @@ use towline::Error;
 use towline::raw::RawRequest;
 
 use crate::border::{border, check_pointer, list_mut, put, put_if_wanted};
-use crate::communicator::CommHandle;
 use crate::error::{Code, Failure, Outcome};
+use crate::handles::RequestHandle;
 use crate::worlds::{Context, find_comm, with};
-
-/// An operation in progress. `TOWLINE_REQUEST_NULL`, all of whose bits are 0, stands for one that is complete.
-///
-/// Since ABI version 0.1.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RequestHandle {
-    /// For the library alone.
-    pub bits: u64,
-    /// The communicator of the operation.
-    pub comm: CommHandle,
-}
-
-impl RequestHandle {
-    pub(crate) const NULL: Self = Self { bits: 0, comm: CommHandle::NULL };
-}
 
 /// What is known of a message that was received, or found by a probe.
 ///

@@ -6,10 +6,8 @@ use towline::raw::Mode;
 
 use crate::border::{border, check_pointer, put};
 use crate::buffer::Prepared;
-use crate::communicator::CommHandle;
 use crate::error::{Failure, Outcome};
-use crate::layout::LayoutHandle;
-use crate::request::RequestHandle;
+use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
 use crate::worlds::{find_comm, with};
 
 /// When a send is complete.

@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
+use towline::raw::RawMessage;
 use towline::{Communicator, Multiple, OwnedCommunicator, Single, World};
 
-use crate::error::{Code, Failure, Outcome};
+use crate::error::{Code, Failure, Fault, Outcome};
+use crate::handles::CommHandle;
 use crate::kept::Kept;
-use crate::probe::TakenMessage;
-use crate::slots::{Slots, slot_of, split_owner};
+use crate::slots::{Slots, slot_of, split_owner, with_owner};
 
 /// The most contexts of a process at a time. The slot of a context is a byte of the handles of its objects.
 const CONTEXTS_MAX: u32 = 256;
@@ -29,6 +30,12 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 // SAFETY: the same.
 unsafe impl Sync for Context {}
+
+/// A message behind a handle, and its communicator.
+pub(crate) struct TakenMessage {
+    pub message: RawMessage,
+    pub comm: CommHandle,
+}
 
 /// A world of either thread level.
 pub(crate) enum AnyWorld {
@@ -148,4 +155,16 @@ pub(crate) fn find_comm(handle: u64) -> Outcome<(&'static Context, CommRef)> {
 /// The number of a context among all, for the handles of its objects.
 pub(crate) const fn owner_of(context: u64) -> u64 {
     slot_of(context) as u64
+}
+
+/// Keeps a communicator behind a handle.
+pub(crate) fn insert_comm(context: &Context, owner: u64, comm: AnyComm) -> Outcome<CommHandle> {
+    match context.comms.insert(comm) {
+        Some(handle) => Ok(CommHandle { bits: with_owner(handle, owner) }),
+        None => Err(Failure {
+            code: Code::TOWLINE_ERR_BUSY,
+            fault: Fault::TOWLINE_FAULT_RESOURCE,
+            text: "too many handles of communicators are in use: free some, or raise TOWLINE_COMMUNICATORS".into(),
+        }),
+    }
 }
