@@ -37,10 +37,12 @@ fn a_connection_is_made_on_first_use_and_not_before() {
 fn p6_simultaneous_connects_end_with_one_connection() {
     let mut simultaneous = 0;
     for turn in 0..60u64 {
+        let limit = Limit::new();
         let (mut world, endpoints) = World::with_peers(vec![rail(0), rail(1)]);
         let mut seed = turn;
         let mut done = [false; 2];
-        for _ in 0..100_000 {
+        loop {
+            limit.check(format_args!("turn {turn}: {:?}", world.observed));
             let at = random(&mut seed) % 2;
             // In some turns one side starts much earlier.
             if random(&mut seed) % 64 >= turn as usize {

@@ -86,28 +86,21 @@ impl Relayed {
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        for _ in 0..20_000 {
-            if done(self) {
-                return;
-            }
+        let limit = Limit::new();
+        while !done(self) {
             self.relay();
+            let counters = self.world.rails[1].counters();
+            limit.check(format_args!("{what}; observed {:?}, {counters:?}", self.world.observed));
         }
-        panic!(
-            "this did not happen in time: {what}; observed {:?}, {:?}",
-            self.world.observed,
-            self.world.rails[1].counters()
-        );
     }
 
     /// Sends a frame from rail 0, while everything is relayed.
     fn send(&mut self, bytes: &[u8]) {
-        for _ in 0..20_000 {
-            if try_send(&mut self.world.rails[0], self.to, bytes).expect("reachable") {
-                return;
-            }
+        let limit = Limit::new();
+        while !try_send(&mut self.world.rails[0], self.to, bytes).expect("reachable") {
             self.relay();
+            limit.check(format_args!("room for a frame"));
         }
-        panic!("no room");
     }
 
     /// A pair that is connected, where one frame has arrived.
