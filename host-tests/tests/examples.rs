@@ -64,6 +64,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("towline-examples-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path); // of an earlier process with the same number, which was killed
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -393,12 +394,21 @@ fn a_killed_rank_is_named_before_ranks_that_end_because_of_it() {
         // SAFETY: this sends a signal to a process that the test has started.
         assert_eq!(unsafe { libc::kill(job.0.id() as i32, signal) }, 0);
     };
-    signal(libc::SIGSTOP);
-    fs::write(folder.0.join("go"), "").unwrap();
-    let has_ended = |pid: &String| {
-        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        state.rsplit(')').next().unwrap().trim_start().starts_with('Z')
+    let is_in_state = |stat: &Path, state: char| {
+        let text = fs::read_to_string(stat).unwrap();
+        text.rsplit(')').next().unwrap().trim_start().starts_with(state)
     };
+    signal(libc::SIGSTOP);
+    // Each thread of the launcher stops when it has its turn.
+    let is_stopped = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", job.0.id())).unwrap();
+        threads.flatten().all(|thread| is_in_state(&thread.path().join("stat"), 'T'))
+    };
+    while !is_stopped() {
+        std::thread::yield_now();
+    }
+    fs::write(folder.0.join("go"), "").unwrap();
+    let has_ended = |pid: &String| is_in_state(Path::new(&format!("/proc/{pid}/stat")), 'Z');
     while !ranks.iter().all(has_ended) {
         std::thread::yield_now();
     }
