@@ -1,34 +1,21 @@
 //! Runs the examples as real processes: several ranks under `towline run`, over sm, tcp and udp.
 
+mod programs;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// The transports.
 const WAYS: [&str; 3] = ["sm", "tcp", "udp"];
 
-/// The folder of cargo's build output, in the profile of these tests. It is the parent of the test's own folder.
+/// The folder of cargo's build output, with the command and the examples.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let folder = test.parent().and_then(Path::parent).unwrap().to_owned();
-        let profile = match folder.file_name().and_then(|name| name.to_str()).unwrap() {
-            "debug" => "dev",
-            other => other,
-        };
-        for what in [&["-p", "towline-cli", "--bin", "towline"][..], &["-p", "towline", "--examples"]] {
-            let built = Command::new(env!("CARGO"))
-                .args(["build", "--quiet", "--profile", profile, "--target-dir"])
-                .arg(folder.parent().unwrap())
-                .args(what)
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .status()
-                .unwrap();
-            assert!(built.success(), "cannot build {what:?}");
-        }
-        folder
+        programs::build(&[&["-p", "towline-cli", "--bin", "towline"], &["-p", "towline", "--examples"]])
     })
 }
 
@@ -64,6 +51,7 @@ struct Folder(PathBuf);
 impl Folder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("towline-examples-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path); // of an earlier process with the same number, which was killed
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
@@ -324,21 +312,31 @@ fn diffusion_does_not_depend_on_the_number_of_ranks() {
     }
 }
 
-/// Waits until a rank runs the program. Finds its process by the environment.
-fn process_of(rank: u32, mark: &str) -> i32 {
-    let wanted = [format!("TOWLINE_RANK={rank}"), format!("TOWLINE_EXAMPLES_MARK={mark}")];
+/// Waits for something that comes unless the test fails.
+fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(300);
     loop {
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-            let variables: Vec<_> = environment.split(|byte| *byte == 0).collect();
-            let program = fs::read_link(entry.path().join("exe")).unwrap_or_default();
-            if program.ends_with("ring") && wanted.iter().all(|wanted| variables.contains(&wanted.as_bytes())) {
-                return pid;
-            }
+        match look() {
+            Some(found) => return found,
+            None => assert!(Instant::now() < until, "{what}: this did not come"),
         }
         std::thread::yield_now();
     }
+}
+
+/// Waits until a rank runs the program. Finds its process by the environment.
+fn process_of(rank: u32, mark: &str) -> i32 {
+    let wanted = [format!("TOWLINE_RANK={rank}"), format!("TOWLINE_EXAMPLES_MARK={mark}")];
+    wait_for("the process of a rank", || {
+        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok())?;
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let variables: Vec<_> = environment.split(|byte| *byte == 0).collect();
+            let program = fs::read_link(entry.path().join("exe")).unwrap_or_default();
+            let is_it = program.ends_with("ring") && wanted.iter().all(|wanted| variables.contains(&wanted.as_bytes()));
+            is_it.then_some(pid)
+        })
+    })
 }
 
 /// A job that is ended when its test fails.
@@ -381,27 +379,27 @@ fn a_killed_rank_is_named_before_ranks_that_end_because_of_it() {
     let mut job = Job(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let ranks = [0, 1].map(|rank| {
         let file = folder.0.join(format!("pid.{rank}"));
-        loop {
-            let text = fs::read_to_string(&file).unwrap_or_default();
-            match text.strip_suffix('\n') {
-                Some(pid) => break pid.to_owned(),
-                None => std::thread::yield_now(),
-            }
-        }
+        wait_for("a rank's number", || Some(fs::read_to_string(&file).ok()?.strip_suffix('\n')?.to_owned()))
     });
     let signal = |signal| {
         // SAFETY: this sends a signal to a process that the test has started.
         assert_eq!(unsafe { libc::kill(job.0.id() as i32, signal) }, 0);
     };
-    signal(libc::SIGSTOP);
-    fs::write(folder.0.join("go"), "").unwrap();
-    let has_ended = |pid: &String| {
-        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        state.rsplit(')').next().unwrap().trim_start().starts_with('Z')
+    // `None`: the process or thread is gone.
+    let is_in_state = |stat: &Path, state: char| {
+        let text = fs::read_to_string(stat).ok()?;
+        Some(text.rsplit(')').next()?.trim_start().starts_with(state))
     };
-    while !ranks.iter().all(has_ended) {
-        std::thread::yield_now();
-    }
+    signal(libc::SIGSTOP);
+    // Each thread of the launcher stops when it has its turn, or ends.
+    let threads = PathBuf::from(format!("/proc/{}/task", job.0.id()));
+    wait_for("the stop of the launcher", || {
+        let mut threads = fs::read_dir(&threads).unwrap().flatten();
+        threads.all(|thread| is_in_state(&thread.path().join("stat"), 'T') != Some(false)).then_some(())
+    });
+    fs::write(folder.0.join("go"), "").unwrap();
+    let has_ended = |pid: &String| is_in_state(Path::new(&format!("/proc/{pid}/stat")), 'Z') == Some(true);
+    wait_for("the end of the ranks", || ranks.iter().all(has_ended).then_some(()));
     signal(libc::SIGCONT);
     let mut errors = String::new();
     std::io::Read::read_to_string(job.0.stderr.as_mut().unwrap(), &mut errors).unwrap();

@@ -98,9 +98,10 @@ fn connect(role: &str) -> (Rail, Endpoint, Child, Clock) {
     let clock = Clock::now();
     let job = 0x7E57_0000_0000 | u64::from(std::process::id()) << 4 | role.len() as u64;
     let mut rail = Rail::open(Config::new(job, 0, 2)).unwrap();
+    let path = card_path(job);
+    let _ = std::fs::remove_file(&path); // of an earlier process with the same number, which was killed
     let mut child = child(job, role);
     child.stdin.take().unwrap().write_all(rail.card()).unwrap();
-    let path = card_path(job);
     let card = loop {
         match std::fs::read(&path) {
             Ok(card) => break card,

@@ -93,7 +93,7 @@ fn without_the_allocator(encrypt: Encrypt) {
             kinds[sent.unwrap() as usize] += 1;
             missing += 1;
         }
-        let mut patience = 1_000_000;
+        let limit = Limit::new();
         while missing > 0 || in_place {
             in_place &= !matches!(rails[from].poll(world.now), Some(Event::Sent(_)));
             match rails[to].poll(world.now) {
@@ -107,8 +107,7 @@ fn without_the_allocator(encrypt: Encrypt) {
                 Some(Event::Delivered(_)) => missing -= 1,
                 _ => {}
             }
-            patience -= 1;
-            assert!(patience > 0, "turn {turn} hangs");
+            limit.check(format_args!("turn {turn}"));
         }
     }
     assert_eq!(CALLS.with(Cell::get) - before, 0, "calls of the allocator");

@@ -86,28 +86,21 @@ impl Relayed {
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        for _ in 0..20_000 {
-            if done(self) {
-                return;
-            }
+        let limit = Limit::new();
+        while !done(self) {
             self.relay();
+            let counters = self.world.rails[1].counters();
+            limit.check(format_args!("{what}; observed {:?}, {counters:?}", self.world.observed));
         }
-        panic!(
-            "this did not happen in time: {what}; observed {:?}, {:?}",
-            self.world.observed,
-            self.world.rails[1].counters()
-        );
     }
 
     /// Sends a frame from rail 0, while everything is relayed.
     fn send(&mut self, bytes: &[u8]) {
-        for _ in 0..20_000 {
-            if try_send(&mut self.world.rails[0], self.to, bytes).expect("reachable") {
-                return;
-            }
+        let limit = Limit::new();
+        while !try_send(&mut self.world.rails[0], self.to, bytes).expect("reachable") {
             self.relay();
+            limit.check(format_args!("room for a frame"));
         }
-        panic!("no room");
     }
 
     /// A pair that is connected, where one frame has arrived.
@@ -126,11 +119,12 @@ impl Relayed {
     fn intercept(&mut self, message: &[u8]) -> Vec<u8> {
         self.send(message);
         let mut records = vec![];
-        for _ in 0..20 {
-            records.extend(self.take(0));
+        let limit = Limit::new();
+        while records.len() <= message.len() {
             self.world.poll(0);
+            records.extend(self.take(0));
+            limit.check(format_args!("the records arrive"));
         }
-        assert!(records.len() > message.len());
         records
     }
 
@@ -264,15 +258,18 @@ fn bytes_behind_a_held_frame_are_delivered() {
     while !world.rails[0].drained(to[0][1]) {
         world.rails[0].poll(now);
     }
-    // All bytes are read before the first frame is released.
-    let mut held = None;
-    for _ in 0..1000 {
-        if let Some(event) = world.rails[1].poll(now) {
-            let Event::Frame(frame) = event else { panic!("{event:?}") };
-            assert!(held.replace(frame).is_none(), "one at a time");
+    let limit = Limit::new();
+    let frame = loop {
+        match world.rails[1].poll(now) {
+            Some(Event::Frame(frame)) => break frame,
+            Some(event) => panic!("{event:?}"),
+            None => limit.check(format_args!("the first frame")),
         }
+    };
+    // All bytes are read before the first frame is released.
+    for _ in 0..1000 {
+        assert!(world.rails[1].poll(now).is_none(), "one at a time");
     }
-    let frame = held.expect("the first frame");
     world.rails[1].release(frame.id);
     world.until("the others", |world| world.observed[1].len() == 39);
 }

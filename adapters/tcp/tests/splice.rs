@@ -51,7 +51,7 @@ fn send(rail: &mut Rail, to: Endpoint, body: &[u8], cookie: u64) -> Result<(Sent
 /// Reads the expected bytes while the rail is polled; `completed` are the cookies of its completions.
 fn expect(world: &mut World, stream: &mut TcpStream, expected: &[u8], completed: &mut Vec<u64>) {
     stream.set_nonblocking(true).unwrap();
-    let (mut got, mut idle) = (vec![], 0);
+    let (mut got, mut limit) = (vec![], Limit::new());
     let mut room = [0; 3000];
     while got.len() < expected.len() {
         if let Some(Event::Sent(cookie)) = world.rails[0].poll(world.now) {
@@ -62,11 +62,10 @@ fn expect(world: &mut World, stream: &mut TcpStream, expected: &[u8], completed:
             Ok(count) => {
                 assert_ne!(count, 0, "the end after {} bytes", got.len());
                 got.extend_from_slice(&room[..count]);
-                idle = 0;
+                limit = Limit::new();
             }
-            Err(_) => idle += 1,
+            Err(_) => limit.check(format_args!("{} of {} bytes", got.len(), expected.len())),
         }
-        assert!(idle < 2_000_000, "{} of {} bytes", got.len(), expected.len());
     }
     assert!(
         got == expected,
@@ -131,14 +130,16 @@ fn a_stuck_connection_does_not_delay_others_and_leaves_no_bytes_in_the_pipe() {
     assert_eq!(stuck, Sent::InPlace);
     while world.rails[0].poll(world.now).is_some() {}
     let before = world.rails[0].counters().spliced_bytes;
-    assert!(before > 0 && before < 200_000);
+    assert!(before > 20_000 && before < 200_000);
     let (_, frame) = send(&mut world.rails[0], peers[1].0, &memory, 2).unwrap();
     expect(&mut world, &mut peers[1].1, &frame, &mut completed);
-    assert_eq!(world.rails[0].counters().spliced_bytes, before, "it was copied");
+    // The stuck body may go on a little, when the kernel acknowledges bytes late. Both bodies together would be longer.
+    assert!(world.rails[0].counters().spliced_bytes <= 200_000, "it was copied");
     peers[0].1.shutdown(Shutdown::Both).unwrap();
     drop(peers.remove(0));
     world.until("the loss", |world| world.observed[0].iter().any(|seen| matches!(seen, Observed::Lost(Peer(1), _))));
     completed.clear();
+    let before = world.rails[0].counters().spliced_bytes;
     let (_, frame) = send(&mut world.rails[0], peers[0].0, &memory, 3).unwrap();
     expect(&mut world, &mut peers[0].1, &frame, &mut completed);
     assert!(world.rails[0].counters().spliced_bytes > before + 100_000, "it was not copied");
@@ -156,7 +157,7 @@ fn a_connection_that_breaks_in_the_middle_of_a_body_raises_no_signal() {
     assert_eq!(send(&mut world.rails[0], to, &memory, 1).unwrap().0, Sent::InPlace);
     let mut handles = [libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
     // SAFETY: the argument is a slice of descriptors.
-    let ready = unsafe { libc::poll(handles.as_mut_ptr(), 1, 10_000) };
+    let ready = unsafe { libc::poll(handles.as_mut_ptr(), 1, 300_000) };
     assert_eq!(ready, 1, "bytes to read, which the test leaves unread");
     // An orderly end first, then a reset: the next send reports a broken pipe.
     stream.shutdown(Shutdown::Write).unwrap();

@@ -27,12 +27,13 @@ fn pair_with(rail: towline_tcp::Rail) -> (World, TcpStream) {
 
 /// Polls until there is an event.
 fn event(world: &mut World) -> Event {
-    for _ in 0..200_000 {
+    let limit = Limit::new();
+    loop {
         if let Some(event) = world.rails[0].poll(world.now) {
             return event;
         }
+        limit.check(format_args!("an event"));
     }
-    panic!("no event");
 }
 
 fn frame(world: &mut World) -> Frame {

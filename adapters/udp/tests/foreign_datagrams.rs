@@ -3,7 +3,7 @@
 mod common;
 
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd, FromRawFd, OwnedFd};
 
 use common::{KEY, Pair, config};
 use towline_core::rail::{Lane, Lost, Peer, Rail as _, SendError, Unreachable};
@@ -17,6 +17,14 @@ fn foreign_socket(pair: &Pair) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(pair.rails[0].address()).unwrap();
     socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// Closes a socket for all senders, as the end of its process does. Its port stays reserved, so that no other program gets it:
+/// the socket accepts datagrams only from itself.
+fn close_port(socket: OwnedFd) -> UdpSocket {
+    let socket = UdpSocket::from(socket);
+    socket.connect(socket.local_addr().unwrap()).unwrap();
     socket
 }
 
@@ -161,7 +169,7 @@ fn a_killed_peer_is_lost_after_its_last_frames() {
     let spare = Rail::new(config(9)).unwrap();
     let killed = std::mem::replace(&mut pair.rails[1], spare);
     // SAFETY: the rail is forgotten, so this is the only owner of its socket.
-    drop(unsafe { OwnedFd::from_raw_fd(killed.as_raw_fd()) });
+    let _reserved = close_port(unsafe { OwnedFd::from_raw_fd(killed.as_raw_fd()) });
     std::mem::forget(killed);
     pair.send(0, b"are you there?");
     pair.until("its loss", |pair| !pair.lost[0].is_empty());
@@ -178,6 +186,7 @@ fn a_peer_whose_port_is_closed_is_lost_without_waiting() {
     let mut rail = Rail::new(config(0)).unwrap();
     let ended = Rail::new(config(1)).unwrap();
     let card = ended.card().to_vec();
+    let _reserved = close_port(ended.as_fd().try_clone_to_owned().unwrap());
     drop(ended);
     let mut pair = Pair::new(|_| {});
     std::mem::swap(&mut pair.rails[0], &mut rail);

@@ -8,7 +8,7 @@ const IDLE: u32 = 400_000;
 
 /// ... if it was also idle for this time. A rail in real time may have to resend lost frames, and on a busy machine it
 /// estimates a long round-trip time. It is longer than [`LINK_TIMEOUT`](super::LINK_TIMEOUT).
-const SPAN: Duration = Duration::from_secs(60);
+pub(super) const SPAN: Duration = Duration::from_secs(60);
 
 /// Number of rounds after which a check gives up although it is never idle.
 const ROUNDS: u32 = 50_000_000;

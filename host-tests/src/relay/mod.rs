@@ -6,7 +6,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::{Child, Command};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::random::Random;
@@ -28,8 +27,58 @@ pub struct Ports {
 
 /// The lowest port that is reserved.
 const LOWEST: u16 = 10_000;
-/// From how many ports are chosen.
-const RANGE: u16 = 22_000;
+/// How many blocks of ports there are. They end below the range from which systems choose ports.
+const BLOCKS: u16 = 40;
+/// Number of ports of a block. The first one is bound while a process uses the block.
+const BLOCK: u16 = 550;
+
+/// The blocks of ports that this process uses. Ports for ranks are free until the ranks have started, so another process must not
+/// choose from the same block.
+#[derive(Debug)]
+struct Blocks {
+    claims: Vec<(TcpListener, u16)>,
+    /// The block to try first.
+    start: u16,
+    /// The next port that is given out, and the end of its block.
+    next: u16,
+    end: u16,
+    /// The next own block to use again, once no other one is left.
+    again: usize,
+}
+
+impl Blocks {
+    const fn new(start: u16) -> Self {
+        Self { claims: Vec::new(), start, next: 0, end: 0, again: 0 }
+    }
+
+    /// The first of `count` ports that were not given out before, as far as there are any.
+    fn take(&mut self, count: u16) -> Option<u16> {
+        if self.end - self.next < count {
+            let first = self.claim().or_else(|| self.own_again())?;
+            (self.next, self.end) = (first + 1, first + BLOCK);
+        }
+        let first = self.next;
+        self.next += count;
+        Some(first)
+    }
+
+    /// The first port of a block that no process uses, which this process uses from now on.
+    fn claim(&mut self) -> Option<u16> {
+        (0..BLOCKS).find_map(|at| {
+            let first = LOWEST + (self.start + at) % BLOCKS * BLOCK;
+            let claim = TcpListener::bind((Ipv4Addr::LOCALHOST, first)).ok()?;
+            self.claims.push((claim, first));
+            Some(first)
+        })
+    }
+
+    /// The first port of a block that this process uses already, each in turn.
+    fn own_again(&mut self) -> Option<u16> {
+        let (_, first) = self.claims.get(self.again % self.claims.len().max(1))?;
+        self.again += 1;
+        Some(*first)
+    }
+}
 
 impl Ports {
     /// The first port of a rank.
@@ -47,16 +96,14 @@ impl Ports {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.of(rank)))
     }
 
-    /// Finds free ports, and binds them with `bind`. They are below the range from which systems choose ports. Each call in a
-    /// process gets other ports, since those of an earlier call may be free until its ranks have started.
+    /// Finds free ports, and binds them with `bind`. Each call in a process gets other ports, since those of an earlier call may
+    /// be free until its ranks have started.
     fn reserve<T>(links: u16, count: u16, bind: impl Fn(SocketAddr) -> std::io::Result<T>) -> Option<(Self, Vec<T>)> {
-        static FIRST: OnceLock<u64> = OnceLock::new();
-        static TAKEN: AtomicU64 = AtomicU64::new(0);
+        static USED: OnceLock<Mutex<Blocks>> = OnceLock::new();
         let seed = || u64::from(std::process::id()) << 32 | u64::from(clock_nanos());
-        let start = FIRST.get_or_init(|| Random::new(seed()).between(0, u64::from(RANGE)));
+        let used = USED.get_or_init(|| Mutex::new(Blocks::new(Random::new(seed()).below(BLOCKS.into()) as u16)));
         (0..200).find_map(|_| {
-            let taken = TAKEN.fetch_add(count.into(), Ordering::Relaxed);
-            let first = LOWEST + ((start + taken) % u64::from(RANGE - count)) as u16;
+            let first = lock(used).take(count)?;
             let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let bound = (first..first + count).map(|port| bind(address(port))).collect::<Result<_, _>>().ok()?;
             Some((Self { first, links }, bound))
@@ -103,7 +150,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
     use super::*;
+
+    /// Two sets of blocks, as two processes have them, with the same block to try first.
+    #[test]
+    fn two_processes_get_different_ports() {
+        let (mut one, mut other) = (Blocks::new(BLOCKS - 1), Blocks::new(BLOCKS - 1));
+        let mut given = std::collections::HashSet::new();
+        for _ in 0..3 {
+            for blocks in [&mut one, &mut other] {
+                let first = blocks.take(200).unwrap();
+                assert!((first..first + 200).all(|port| given.insert(port)), "{first} was given out before");
+                assert!(first > LOWEST && first + 200 <= LOWEST + BLOCKS * BLOCK);
+            }
+        }
+        // Where all blocks are in use.
+        let own: Vec<u16> = one.claims.iter().map(|(_, first)| *first).collect();
+        assert_eq!([(); 3].map(|()| one.own_again().unwrap()), [own[0], own[1], own[0]]);
+        assert_eq!(Blocks::new(0).own_again(), None);
+    }
 
     #[test]
     fn reserved_ports_are_free_although_processes_are_started() {

@@ -310,6 +310,10 @@ mod tests {
         relay.freeze(1, Direction::ToRank, true);
         pass(&mut rank, &mut caller);
         caller.write_all(b"late").unwrap();
+        // Another thread holds the bytes back.
+        while relay.link_counts(1).held == 0 {
+            std::thread::yield_now();
+        }
         rank.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         // A system call with a time limit may be interrupted when another thread starts a process.
         let nothing = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::Interrupted];

@@ -1,10 +1,10 @@
 //! Several rails in one process, polled in turns, and a peer whose messages the test writes itself.
 #![allow(dead_code)] // each test program uses its part
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration as Wait;
+use std::time::{Duration as Wait, Instant as Clock};
 
 use towline_core::rail::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
@@ -15,8 +15,21 @@ use towline_tcp::{Config, Encrypt, JobKey, Rail};
 
 pub const JOB: u64 = 0x70B;
 pub const TAG: u8 = 0x80;
-/// Idle rounds before a wait fails; each eighth round waits up to a millisecond for the kernel.
-const PATIENCE: u32 = 20_000;
+/// How long a wait goes on without an event before it fails. It is long, since another thread or the kernel may be late.
+const PATIENCE: Wait = Wait::from_secs(300);
+
+/// The limit of a wait. It only ends a test that hangs.
+pub struct Limit(Clock);
+
+impl Limit {
+    pub fn new() -> Self {
+        Self(Clock::now())
+    }
+
+    pub fn check(&self, what: std::fmt::Arguments<'_>) {
+        assert!(self.0.elapsed() < PATIENCE, "this did not happen in time: {what}");
+    }
+}
 
 pub fn key() -> JobKey {
     JobKey::new([9; 32])
@@ -89,19 +102,19 @@ impl World {
 
     fn read_all(&mut self, at: usize, frame: &Frame) -> Vec<u8> {
         let mut bytes = vec![0; frame.len as usize];
-        for _ in 0..PATIENCE {
-            if self.rails[at].read(frame.id, 0, &mut bytes) == bytes.len() {
-                return bytes;
-            }
+        let limit = Limit::new();
+        while self.rails[at].read(frame.id, 0, &mut bytes) != bytes.len() {
+            limit.check(format_args!("a body arrives"));
             for other in 0..self.rails.len() {
                 assert!(self.rails[other].poll(self.now).is_none_or(|event| matches!(event, Event::Sent(_))));
             }
         }
-        panic!("a body does not arrive");
+        bytes
     }
 
+    /// Polls all rails once. Of many idle rounds, each eighth waits up to a millisecond for the kernel.
     pub fn round(&mut self) {
-        self.idle += 1;
+        self.idle = self.idle.wrapping_add(1);
         for at in 0..self.rails.len() {
             self.poll(at);
         }
@@ -119,19 +132,19 @@ impl World {
 
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         self.idle = 0;
+        let mut limit = Limit::new();
         while !done(self) {
             self.round();
-            assert!(self.idle < PATIENCE, "this did not happen in time: {what}; observed {:?}", self.observed);
+            if self.idle == 0 {
+                limit = Limit::new();
+            }
+            limit.check(format_args!("{what}; observed {:?}", self.observed));
         }
     }
 
     /// Sends a short frame, polling all rails while there is no room.
     pub fn send(&mut self, from: usize, to: Endpoint, bytes: &[u8]) {
-        self.idle = 0;
-        while !try_send(&mut self.rails[from], to, bytes).expect("reachable") {
-            self.round();
-            assert!(self.idle < PATIENCE, "no room for a frame; seen {:?}", self.observed);
-        }
+        self.until("room for a frame", |world| try_send(&mut world.rails[from], to, bytes).expect("reachable"));
     }
 
     /// Checks that no peer was lost, and drops the observed events.
@@ -244,19 +257,22 @@ pub fn connect(to: &Rail) -> TcpStream {
 pub fn read_exactly<const N: usize>(world: &mut World, stream: &mut TcpStream) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     let mut at = 0;
-    for _ in 0..PATIENCE {
+    let limit = Limit::new();
+    loop {
         match stream.read(&mut bytes[at..]) {
             Ok(0) => return None,
             Ok(count) => at += count,
-            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            // A read with a time limit is also interrupted when its process is stopped for a while.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
             Err(_) => return None,
         }
+        limit.check(format_args!("{N} bytes arrive"));
         if at == N {
             return Some(bytes);
         }
         world.round();
     }
-    panic!("nothing arrives");
 }
 
 /// Waits until the other end closes the connection.

@@ -4,7 +4,7 @@
 pub mod relayed;
 
 use std::thread;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use towline_core::rail::{Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
@@ -12,8 +12,21 @@ use towline_udp::{Config, JobKey, Rail};
 
 pub const KEY: JobKey = JobKey::new([9; 32]);
 pub const TAG: u8 = 0x80;
-/// Idle rounds before a wait fails.
-const PATIENCE: u32 = 400_000;
+/// How long a wait goes on without an event before it fails. It is long, since this thread may be late.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The limit of a wait. It only ends a test that hangs.
+pub struct Limit(Clock);
+
+impl Limit {
+    pub fn new() -> Self {
+        Self(Clock::now())
+    }
+
+    pub fn check(&self, what: std::fmt::Arguments<'_>) {
+        assert!(self.0.elapsed() < PATIENCE, "this did not happen in time: {what}");
+    }
+}
 
 pub fn config(rank: u32) -> Config {
     let mut config = Config::new(0x70B, rank, KEY);
@@ -110,11 +123,13 @@ impl Pair {
     }
 
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
-        let mut idle = 0;
+        let (mut idle, mut limit) = (0u32, Limit::new());
         while !done(self) {
-            let any = self.poll(0) | self.poll(1);
-            idle = if any { 0 } else { idle + 1 };
-            assert!(idle < PATIENCE, "this did not happen in time: {what}");
+            if self.poll(0) | self.poll(1) {
+                (idle, limit) = (0, Limit::new());
+            }
+            limit.check(format_args!("{what}"));
+            idle = idle.saturating_add(1);
             if idle > 100 {
                 thread::yield_now();
             }

@@ -6,7 +6,7 @@ use towline_core::rail::Lane;
 use towline_net::Encrypt;
 use towline_udp::Config;
 
-use super::Pair;
+use super::{Limit, Pair};
 
 /// Whether a datagram from a rail is lost.
 type Loses = fn(&mut Relayed, usize, &[u8]) -> bool;
@@ -85,26 +85,23 @@ impl Relayed {
     }
 
     pub fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        for round in 0..400_000 {
-            if done(self) {
-                return;
-            }
+        let (mut rounds, limit) = (0u32, Limit::new());
+        while !done(self) {
+            limit.check(format_args!("{what}: {:?}", self.pair.rails[1].counters()));
             self.relay();
-            if round > 1000 {
+            rounds = rounds.saturating_add(1);
+            if rounds > 1000 {
                 std::thread::yield_now();
             }
         }
-        panic!("this did not happen in time: {what}: {:?}", self.pair.rails[1].counters());
     }
 
     pub fn send(&mut self, from: usize, bytes: &[u8]) {
-        for _ in 0..400_000 {
-            if self.pair.try_send(from, Lane::Eager, bytes).is_ok() {
-                return;
-            }
+        let limit = Limit::new();
+        while self.pair.try_send(from, Lane::Eager, bytes).is_err() {
+            limit.check(format_args!("room for a frame"));
             self.relay();
         }
-        panic!("no room");
     }
 
     /// The datagram of one message of rail 0, which the relay does not pass on.
