@@ -8,7 +8,7 @@ use towline::{Layout, View, ViewMut};
 use crate::error::{Code, Failure, Outcome};
 use crate::foreign::Foreign;
 use crate::handles::LayoutHandle;
-use crate::layout::{Shape, find};
+use crate::layout::{Shape, find, lasting};
 
 /// The memory of an operation, and what describes it.
 pub(crate) struct Prepared {
@@ -74,7 +74,7 @@ impl Prepared {
         let mut described = Box::new(Described { layout, foreign, _shape: shape });
         if let Some(foreign) = &described.foreign {
             // SAFETY: it stays in the box, beside the layout, and is dropped after it.
-            let lasts: &'static Foreign = unsafe { &*std::ptr::from_ref(foreign) };
+            let lasts = unsafe { lasting(foreign) };
             described.layout = described.layout.on(lasts).map_err(impossible)?;
         }
         Ok(Self { base, len: 0, described: Some(described) })
@@ -95,7 +95,7 @@ impl Prepared {
             // SAFETY: the caller's promise.
             None => unsafe { View::contiguous(self.base, self.len) },
             // SAFETY: the same; the layout stays in its box.
-            Some(described) => unsafe { View::at(self.base, &*(&raw const described.layout)) },
+            Some(described) => unsafe { View::at(self.base, lasting(&described.layout)) },
         }
     }
 
@@ -109,7 +109,7 @@ impl Prepared {
             // SAFETY: the caller's promise.
             None => Ok(unsafe { ViewMut::contiguous(self.base, self.len) }),
             // SAFETY: the same; the layout stays in its box.
-            Some(described) => Ok(unsafe { ViewMut::at(self.base, &*(&raw const described.layout)) }?),
+            Some(described) => Ok(unsafe { ViewMut::at(self.base, lasting(&described.layout)) }?),
         }
     }
 

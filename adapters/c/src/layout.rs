@@ -16,6 +16,10 @@ const LAYOUTS_MAX: u32 = 1 << 16;
 
 static LAYOUTS: LazyLock<Slots<Arc<Shape>>> = LazyLock::new(|| Slots::new(LAYOUTS_MAX));
 
+/// Layouts that keep their addresses while further ones are added.
+#[allow(clippy::vec_box)] // for that reason
+type Blocks = Vec<Box<Layout<'static>>>;
+
 /// What a layout handle stands for.
 pub(crate) enum Shape {
     /// Places of bytes.
@@ -34,7 +38,7 @@ pub(crate) struct Places {
     /// Declared first, so it is dropped before the parts.
     layout: Layout<'static>,
     _pieces: Vec<Piece<'static>>,
-    _blocks: Vec<Box<Layout<'static>>>,
+    _blocks: Blocks,
     _inner: Vec<Arc<Shape>>,
 }
 
@@ -59,7 +63,7 @@ impl Shape {
 ///
 /// # Safety
 /// The result is used only while `value` exists and does not move.
-unsafe fn lasting<T>(value: &T) -> &'static T {
+pub(crate) unsafe fn lasting<T>(value: &T) -> &'static T {
     // SAFETY: the caller's promise.
     unsafe { &*std::ptr::from_ref(value) }
 }
@@ -87,7 +91,7 @@ fn impossible(why: towline::LayoutError) -> Failure {
 /// The parts of a layout under construction.
 #[derive(Default)]
 struct Parts {
-    blocks: Vec<Box<Layout<'static>>>,
+    blocks: Blocks,
     inner: Vec<Arc<Shape>>,
 }
 
