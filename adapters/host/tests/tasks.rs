@@ -243,7 +243,7 @@ fn ask_and_send(world: &World, round: u32) {
 /// Operations that are in progress when their world ends.
 #[test]
 fn futures_that_outlive_their_world_end_with_an_error() {
-    futures_outlive(|world| drop(world), |world| drop(world));
+    futures_outlive(drop, drop);
 }
 
 #[test]
