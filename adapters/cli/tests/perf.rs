@@ -118,9 +118,11 @@ fn each_of_three_links_carries_its_share_of_a_stream() {
         let launcher = children(perf.0.id()).first().copied();
         let ranks = launcher.map(children).unwrap_or_default();
         let connections = ranks.first().map(|rank| connections(*rank)).unwrap_or_default();
-        // The plain socket of the limit is among them.
-        assert!(connections.len() <= 4, "{connections:?}");
-        if connections.len() == 4 && connections.iter().all(|bytes| *bytes > 16 << 20) {
+        // Both ranks may connect at the same time. One of the two connections of a link is closed then, and has carried a hello only.
+        // The plain socket of the limit is among the others.
+        let in_use = connections.iter().filter(|bytes| **bytes > 1 << 20).count();
+        assert!(in_use <= 4, "{connections:?}");
+        if in_use == 4 && connections.iter().all(|bytes| *bytes > 16 << 20) {
             break;
         }
         assert!(Instant::now() < limit && perf.0.try_wait().unwrap().is_none(), "bytes carried: {connections:?}");
