@@ -20,7 +20,7 @@ use towline_c::layout::{
     towline_layout_free, towline_layout_functions, towline_layout_resized, towline_layout_size, towline_layout_struct,
     towline_layout_vector,
 };
-use towline_c::probe::{MessageHandle, towline_improbe, towline_imrecv, towline_iprobe, towline_message_discard};
+use towline_c::probe::{towline_improbe, towline_imrecv, towline_iprobe, towline_message_discard};
 use towline_c::receive::towline_irecv;
 use towline_c::request::{Status, towline_cancel, towline_test, towline_test_any};
 use towline_c::send::towline_isend;

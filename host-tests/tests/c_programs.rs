@@ -1,31 +1,15 @@
 //! C programs over the C interface: they are compiled by the system's compiler, and run as real processes.
 
+mod programs;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The folder of cargo's build output, in the profile of these tests, with the library and the command.
+/// The folder of cargo's build output, with the library and the command.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let folder = test.parent().and_then(Path::parent).unwrap().to_owned();
-        let profile = match folder.file_name().and_then(|name| name.to_str()).unwrap() {
-            "debug" => "dev",
-            other => other,
-        };
-        for what in [&["-p", "towline-cli", "--bin", "towline"][..], &["-p", "towline-c"]] {
-            let built = Command::new(env!("CARGO"))
-                .args(["build", "--quiet", "--profile", profile, "--target-dir"])
-                .arg(folder.parent().unwrap())
-                .args(what)
-                .current_dir(env!("CARGO_MANIFEST_DIR"))
-                .status()
-                .unwrap();
-            assert!(built.success(), "cannot build {what:?}");
-        }
-        folder
-    })
+    BUILT.get_or_init(|| programs::build(&[&["-p", "towline-cli", "--bin", "towline"], &["-p", "towline-c"]]))
 }
 
 /// The folder of the crate `towline-c`.

@@ -601,7 +601,7 @@ const char *towline_strerror(int code);
  * @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
  * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
  * @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests deeper than 16 levels;
- *                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 65536 layouts.
+ *                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 16384 layouts.
  *
  * Thread-safe. Since ABI version 0.1.
  *
@@ -656,7 +656,7 @@ int towline_layout_resized(struct towline_layout_t item, int64_t extent, struct 
  * @param state   Passed to the functions. The library does not access it. It must be valid as long as an operation with this layout
  *                is in progress.
  * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
- * @return        `TOWLINE_ERR_BUSY` if there are 65536 layouts.
+ * @return        `TOWLINE_ERR_BUSY` if there are 16384 layouts.
  *
  * Thread-safe. Since ABI version 0.1.
  *
@@ -721,7 +721,7 @@ int towline_iprobe(struct towline_comm_t comm, uint32_t source, uint32_t tag, bo
  * Waits for a message, and takes it, so that no other receive gets it. Otherwise as `towline_probe`.
  *
  * @param message  Gets the message. The caller gives it to `towline_mrecv`, `towline_imrecv` or `towline_message_discard`.
- * @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 65536 messages that were taken.
+ * @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 4096 messages that were taken.
  *
  * @pre `message` is writable, and `status` is null or writable.
  */

@@ -12,7 +12,7 @@ use crate::handles::LayoutHandle;
 use crate::slots::Slots;
 
 /// The most layouts of a process at a time.
-const LAYOUTS_MAX: u32 = 1 << 16;
+const LAYOUTS_MAX: u32 = 1 << 14;
 
 static LAYOUTS: LazyLock<Slots<Arc<Shape>>> = LazyLock::new(|| Slots::new(LAYOUTS_MAX));
 
@@ -127,7 +127,7 @@ impl Parts {
 /// @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
 /// @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
 /// @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests deeper than 16 levels;
-///                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 65536 layouts.
+///                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 16384 layouts.
 ///
 /// Thread-safe. Since ABI version 0.1.
 ///
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn towline_layout_resized(item: LayoutHandle, extent: i64,
 /// @param state   Passed to the functions. The library does not access it. It must be valid as long as an operation with this layout
 ///                is in progress.
 /// @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
-/// @return        `TOWLINE_ERR_BUSY` if there are 65536 layouts.
+/// @return        `TOWLINE_ERR_BUSY` if there are 16384 layouts.
 ///
 /// Thread-safe. Since ABI version 0.1.
 ///

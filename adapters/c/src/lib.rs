@@ -18,7 +18,8 @@
 //! **Panics** do not cross the border: a function that panics returns `TOWLINE_ERR_INTERNAL`.
 //!
 //! **Rust programs** use the crate `towline`, which this one is built on.
-#![cfg(target_os = "linux")]
+// Not under loom, which models single files: see `tests/loom.rs`.
+#![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
 // The names that C programs see; `cbindgen.toml` gives the types their names.
 #![allow(clippy::missing_errors_doc)] // each function returns a code, which its text describes

@@ -12,7 +12,7 @@ use crate::handles::{CommHandle, LayoutHandle, MessageHandle, RequestHandle};
 use crate::receive::{source_of, tag_of};
 use crate::request::{Status, towline_wait};
 use crate::slots::{split_owner, with_owner};
-use crate::worlds::{Context, TakenMessage, find_comm, find_owner, with};
+use crate::worlds::{Context, MESSAGES_MAX, TakenMessage, find_comm, find_owner, with};
 
 const fn status_of(envelope: Envelope) -> Status {
     Status::new(envelope.source, envelope.tag, envelope.bytes)
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn towline_iprobe(
 /// Waits for a message, and takes it, so that no other receive gets it. Otherwise as `towline_probe`.
 ///
 /// @param message  Gets the message. The caller gives it to `towline_mrecv`, `towline_imrecv` or `towline_message_discard`.
-/// @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 65536 messages that were taken.
+/// @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 4096 messages that were taken.
 ///
 /// # Safety
 /// `message` is writable, and `status` is null or writable.
@@ -141,8 +141,9 @@ unsafe fn hand_out(
         return Err(Failure {
             code: Code::TOWLINE_ERR_BUSY,
             fault: Fault::TOWLINE_FAULT_CALLER,
-            text: "65536 messages were taken and not received: receive some. The message that was found now is lost"
-                .into(),
+            text: format!(
+                "{MESSAGES_MAX} messages were taken and not received: receive some. The one that was found now is lost"
+            ),
         });
     };
     // SAFETY: the caller's promise.

@@ -1,23 +1,64 @@
 //! Objects behind handles: each has a slot, and a generation by which a handle of an earlier object is told apart.
 
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU32;
 
-use parking_lot::Mutex;
+use cell::UnsafeCell;
+use sync::{AtomicU64, Mutex, Ordering};
 
-/// Objects of one kind. Finding one takes no lock.
+#[cfg(not(loom))]
+mod sync {
+    pub use std::sync::Mutex;
+    pub use std::sync::atomic::{AtomicU64, Ordering};
+}
+#[cfg(loom)]
+mod sync {
+    pub use loom::sync::Mutex;
+    pub use loom::sync::atomic::{AtomicU64, Ordering};
+}
+#[cfg(loom)]
+use loom::cell;
+
+/// A cell with the interface that loom has.
+#[cfg(not(loom))]
+mod cell {
+    #[derive(Debug)]
+    pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub const fn new(value: T) -> Self {
+            Self(core::cell::UnsafeCell::new(value))
+        }
+
+        #[inline]
+        pub fn with<R>(&self, body: impl FnOnce(*const T) -> R) -> R {
+            body(self.0.get())
+        }
+
+        #[inline]
+        pub fn with_mut<R>(&self, body: impl FnOnce(*mut T) -> R) -> R {
+            body(self.0.get())
+        }
+    }
+}
+
+/// Objects of one kind. Finding one takes no lock, and a wrong handle finds none, whatever other threads do meanwhile.
 ///
 /// An object must not be used by one thread while another thread removes it; all other calls may run at the same time.
 pub(crate) struct Slots<T> {
-    slots: Box<[AtomicPtr<Entry<T>>]>,
+    slots: Box<[Slot<T>]>,
     /// The numbers of free slots.
     free: Mutex<Vec<u32>>,
 }
 
-struct Entry<T> {
-    handle: u64,
-    object: T,
+struct Slot<T> {
+    /// The handle of the object; 0 for none.
+    handle: AtomicU64,
+    object: UnsafeCell<Option<T>>,
 }
+
+// SAFETY: the object of a slot is written while the slot is free, or by the one thread that removes it; otherwise it is read only.
+unsafe impl<T: Send + Sync> Sync for Slots<T> {}
 
 /// The generation of the last object, of any kind: a handle is not valid for the objects of another context either.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -31,61 +72,51 @@ impl<T> Slots<T> {
     /// Room for `count` objects, at most 2^24.
     pub fn new(count: u32) -> Self {
         let count = count.min(1 << SLOT_BITS);
-        let slots = (0..count).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        let slots = (0..count).map(|_| Slot { handle: AtomicU64::new(0), object: UnsafeCell::new(None) }).collect();
         Self { slots, free: Mutex::new((0..count).rev().collect()) }
     }
 
     /// Keeps an object. Returns its handle, which is never 0 and whose upper 8 bits are 0. `None`: all slots are in use.
     pub fn insert(&self, object: T) -> Option<u64> {
-        let slot = self.free.lock().pop()?;
-        let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        let handle = u64::from(generation) << SLOT_BITS | u64::from(slot);
-        let entry = Box::into_raw(Box::new(Entry { handle, object }));
-        self.slots.get(slot as usize)?.store(entry, Ordering::Release);
+        let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let generation = GENERATION.fetch_add(1, core::sync::atomic::Ordering::Relaxed).wrapping_add(1).max(1);
+        let handle = u64::from(generation) << SLOT_BITS | u64::from(number);
+        let slot = self.slots.get(number as usize)?;
+        // SAFETY: the slot was free, so no other thread reads its object before the handle is there.
+        slot.object.with_mut(|place| unsafe { *place = Some(object) });
+        slot.handle.store(handle, Ordering::Release);
         Some(handle)
     }
 
     /// The object of a handle. `None`: there is no such object.
     #[inline]
     pub fn get(&self, handle: u64) -> Option<&T> {
-        let entry = self.entry(slot_of(handle))?;
-        (entry.handle == handle).then_some(&entry.object)
+        let slot = self.slots.get(slot_of(handle))?;
+        if handle == 0 || slot.handle.load(Ordering::Acquire) != handle {
+            return None;
+        }
+        // SAFETY: `insert` has written the object before the handle, and nobody removes it meanwhile: see `Slots`.
+        slot.object.with(|place| unsafe { &*place }).as_ref()
     }
 
     /// The object in a slot.
     #[inline]
     pub fn at(&self, slot: usize) -> Option<&T> {
-        self.entry(slot).map(|entry| &entry.object)
-    }
-
-    #[inline]
-    fn entry(&self, slot: usize) -> Option<&Entry<T>> {
-        let entry = self.slots.get(slot)?.load(Ordering::Acquire);
-        // SAFETY: the slot has an entry that `insert` has made, or nothing. Nobody removes it meanwhile: see `Slots`.
-        unsafe { entry.as_ref() }
+        self.get(self.slots.get(slot)?.handle.load(Ordering::Acquire))
     }
 
     /// Takes an object out. `None`: there is no such object.
     pub fn remove(&self, handle: u64) -> Option<T> {
-        let mut free = self.free.lock();
-        self.get(handle)?;
-        let entry = self.slots.get(slot_of(handle))?.swap(ptr::null_mut(), Ordering::AcqRel);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = self.slots.get(slot_of(handle))?;
+        if handle == 0 || slot.handle.load(Ordering::Acquire) != handle {
+            return None;
+        }
+        slot.handle.store(0, Ordering::Relaxed);
+        // SAFETY: the lock makes this the only call that takes it, and nobody uses it meanwhile: see `Slots`.
+        let object = slot.object.with_mut(|place| unsafe { (*place).take() });
         free.push(slot_of(handle) as u32);
-        // SAFETY: `insert` has made it from a box, and no other call can find it any more.
-        Some(unsafe { Box::from_raw(entry) }.object)
-    }
-
-    /// Takes all objects out.
-    pub fn drain(&self) -> Vec<T> {
-        let slots = 0..self.slots.len();
-        let handles: Vec<u64> = slots.filter_map(|slot| self.entry(slot).map(|entry| entry.handle)).collect();
-        handles.into_iter().filter_map(|handle| self.remove(handle)).collect()
-    }
-}
-
-impl<T> Drop for Slots<T> {
-    fn drop(&mut self) {
-        self.drain();
+        object
     }
 }
 
@@ -105,7 +136,7 @@ pub(crate) const fn split_owner(handle: u64) -> (u64, u64) {
     (handle >> (u64::BITS - SPARE_BITS), handle & (u64::MAX >> SPARE_BITS))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -120,15 +151,63 @@ mod tests {
         assert_eq!((slots.get(one), slots.get(again)), (None, Some(&"again")));
         assert_eq!((slots.at(slot_of(again)), slots.at(2)), (Some(&"again"), None));
         for invented in [0, 1, u64::MAX, again ^ 1 << SLOT_BITS, again | 1 << 60, 7] {
-            assert_eq!(slots.get(invented), None, "{invented:x}");
+            assert_eq!((slots.get(invented), slots.remove(invented)), (None, None), "{invented:x}");
         }
-        assert_eq!(slots.drain().len(), 2);
-        assert_eq!(slots.get(again), None);
+        assert_eq!((slots.remove(again), slots.get(again), slots.at(slot_of(again))), (Some("again"), None, None));
     }
 
     #[test]
     fn an_owner_is_kept_beside_the_handle() {
         let handle = Slots::new(1).insert(()).unwrap();
         assert_eq!(split_owner(with_owner(handle, 200)), (200, handle));
+    }
+}
+
+/// Models of the slots: all orders of the steps of two threads.
+#[cfg(all(test, loom))]
+mod models {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_complete_when_its_slot_shows_it() {
+        loom::model(|| {
+            let slots = Arc::new(Slots::new(1));
+            let writer = Arc::clone(&slots);
+            let thread = loom::thread::spawn(move || writer.insert(7));
+            let seen = slots.at(0).copied();
+            assert!(seen.is_none() || seen == Some(7));
+            let handle = thread.join().unwrap().unwrap();
+            assert_eq!(slots.get(handle), Some(&7));
+        });
+    }
+
+    #[test]
+    fn a_stale_handle_finds_nothing_while_its_slot_is_used_again() {
+        loom::model(|| {
+            let slots = Arc::new(Slots::new(1));
+            let stale = slots.insert(1).unwrap();
+            slots.remove(stale);
+            let writer = Arc::clone(&slots);
+            let thread = loom::thread::spawn(move || {
+                let handle = writer.insert(2).unwrap();
+                writer.remove(handle)
+            });
+            assert_eq!((slots.get(stale), slots.remove(stale)), (None, None));
+            assert_eq!(thread.join().unwrap(), Some(2));
+        });
+    }
+
+    #[test]
+    fn one_of_two_threads_takes_an_object() {
+        loom::model(|| {
+            let slots = Arc::new(Slots::new(1));
+            let handle = slots.insert(1).unwrap();
+            let other = Arc::clone(&slots);
+            let thread = loom::thread::spawn(move || other.remove(handle));
+            let taken = (slots.remove(handle), thread.join().unwrap());
+            assert!(taken == (Some(1), None) || taken == (None, Some(1)), "{taken:?}");
+        });
     }
 }

@@ -13,6 +13,9 @@ use crate::slots::{Slots, slot_of, split_owner, with_owner};
 /// The most contexts of a process at a time. The slot of a context is a byte of the handles of its objects.
 const CONTEXTS_MAX: u32 = 256;
 
+/// The most messages of a context that were taken by matched probes and not received.
+pub(crate) const MESSAGES_MAX: u32 = 4096;
+
 pub(crate) static CONTEXTS: LazyLock<Slots<Context>> = LazyLock::new(|| Slots::new(CONTEXTS_MAX));
 
 /// A context: a world, and the objects that were made in it.
@@ -87,7 +90,7 @@ impl Context {
 
     pub fn new(world: AnyWorld, communicators: u32) -> Self {
         let thread = matches!(world, AnyWorld::Single(_)).then(this_thread);
-        let (comms, messages) = (Slots::new(communicators.saturating_add(1)), Slots::new(1 << 16));
+        let (comms, messages) = (Slots::new(communicators.saturating_add(1)), Slots::new(MESSAGES_MAX));
         Self { world, thread, comms, messages, kept: Kept::default() }
     }
 
