@@ -26,7 +26,8 @@ fn compile(compiler: &str, language: &str, source: &str, options: &[&str]) -> Pa
     command.arg(format!("-std={language}")).arg("-I").arg(interface().join("include")).args(options);
     command.arg(interface().join(source)).arg("-o").arg(&program);
     if !options.contains(&"-c") {
-        command.arg(built().join("libtowline_c.a")).args(["-ldl", "-lm"]);
+        // Cargo makes it there in any case, and links it to the parent folder only if it was asked for this package.
+        command.arg(built().join("deps/libtowline_c.a")).args(["-ldl", "-lm"]);
     }
     let output = command.output().unwrap_or_else(|why| panic!("{compiler}: {why}: install a C compiler"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
