@@ -146,7 +146,11 @@ impl Player {
     }
 
     fn request(&self, pick: &Pick) -> RequestHandle {
-        pick.from(&self.requests, |bits| RequestHandle { bits, comm: CommHandle { bits: bits.rotate_left(32) } })
+        pick.from(&self.requests, |bits| RequestHandle {
+            bits,
+            comm: CommHandle { bits: bits.rotate_left(32) },
+            context: self.contexts.first().copied().unwrap_or(ContextHandle { bits }),
+        })
     }
 
     fn message(&self, pick: &Pick) -> MessageHandle {
@@ -382,7 +386,7 @@ fn layout(
 
 /// Keeps the request that a call begins.
 fn request(player: &mut Player, call: impl FnOnce(*mut RequestHandle) -> c_int) -> c_int {
-    let mut request = RequestHandle { bits: 0, comm: CommHandle { bits: 0 } };
+    let mut request = RequestHandle { bits: 0, comm: CommHandle { bits: 0 }, context: ContextHandle { bits: 0 } };
     let code = call(&raw mut request);
     player.requests.extend((code == 0).then_some(request));
     code

@@ -312,13 +312,13 @@ typedef struct towline_layout_t {
  * @return        0 for success. Any other number makes the operation fail once it is complete.
  *
  * It is called by any thread that uses the context, also by a progress thread, while the library holds a lock: it must not call
- * the library, and must return (no `longjmp`, no exception).
+ * the library, and must return (no `longjmp`, no exception). Since ABI version 0.1.
  */
 typedef int (*towline_pack_fn)(void *state, const void *buffer, size_t count, uint64_t offset, void *to, size_t bytes);
 
 /**
  * Copies a part of a message from memory of the library to memory of the program. Parts may come in any order. Otherwise as
- * `towline_pack_fn`.
+ * `towline_pack_fn`. Since ABI version 0.1.
  */
 typedef int (*towline_unpack_fn)(void *state, void *buffer, size_t count, uint64_t offset, const void *from, size_t bytes);
 
@@ -376,6 +376,10 @@ typedef struct towline_request_t {
      * The communicator of the operation.
      */
     struct towline_comm_t comm;
+    /**
+     * The context of the operation.
+     */
+    struct towline_context_t context;
 } towline_request_t;
 
 #ifdef __cplusplus
@@ -440,10 +444,11 @@ int towline_comm_split(struct towline_comm_t comm, uint32_t color, uint32_t key,
 
 /**
  * Frees a communicator of this rank; the other ranks free theirs. Messages that this rank has not received in it are lost, and
- * operations in progress end with an error.
+ * receives that no message has matched are cancelled. Other operations in progress go on. All of them are still to be waited for.
  *
- * @param comm  The communicator. A handle of all ranks, from `towline_world`, is freed, and the ranks stay.
- * @return      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ * @param comm  The communicator.
+ * @return      `TOWLINE_ERR_ARGUMENT` for the communicator of all ranks, which ends with its context; `TOWLINE_ERR_HANDLE`,
+ *              `TOWLINE_ERR_THREAD`.
  *
  * No other call may use this handle at the same time. Since ABI version 0.1.
  */
@@ -483,7 +488,8 @@ int towline_init(int threads,
  * Ends a context: waits until all other ranks finish, too, and until the messages of this rank were sent. All handles of the
  * context are stale then, and memory of operations in progress belongs to the caller again.
  *
- * @param context  The context. It has ended also if the function fails.
+ * @param context  The context. It has ended also if the function fails, unless it returns `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`
+ *                 or `TOWLINE_ERR_FORKED`.
  * @return         `TOWLINE_ERR_PEER_FAILED` if ranks were lost before they had finished; `TOWLINE_ERR_JOB` if some rank did not
  *                 finish in time, or if the launcher cannot be reached.
  *
@@ -506,10 +512,10 @@ int towline_leave(struct towline_context_t context);
  * Asks the launcher to end all ranks, and ends this process with its destructors and `atexit` functions.
  *
  * @param context  The context. If it is none, only this process ends.
- * @param status   The exit status of the job. 0 counts as 1.
+ * @param status   The exit status of the job: 1 to 255. Any other counts as 1.
  * @param why      A text that the launcher prints. It ends with 0. May be null.
  *
- * Does not return. Since ABI version 0.1.
+ * Thread-safe as the context's level says. Does not return. Since ABI version 0.1.
  *
  * @pre `why` is null, or the address of a text that ends with 0.
  */
@@ -532,9 +538,8 @@ int towline_progress(struct towline_context_t context, uint32_t *events);
  * The communicator of all ranks of the job.
  *
  * @param context  The context.
- * @param world    Gets a handle of it. Each call makes one; the caller may free it with `towline_comm_free`, and it ends with the
- *                 context at the latest.
- * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`; `TOWLINE_ERR_BUSY` if there are too many communicators.
+ * @param world    Gets its handle, which is always the same. It ends with the context.
+ * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
@@ -600,7 +605,7 @@ const char *towline_strerror(int code);
  * @param stride  The distance between the starts of two blocks, in bytes. It may be negative.
  * @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
  * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
- * @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests deeper than 16 levels;
+ * @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests too deep (8 levels are always possible);
  *                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 16384 layouts.
  *
  * Thread-safe. Since ABI version 0.1.
@@ -656,7 +661,7 @@ int towline_layout_resized(struct towline_layout_t item, int64_t extent, struct 
  * @param state   Passed to the functions. The library does not access it. It must be valid as long as an operation with this layout
  *                is in progress.
  * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
- * @return        `TOWLINE_ERR_BUSY` if there are 16384 layouts.
+ * @return        `TOWLINE_ERR_BUSY` if there are 16384 layouts; `TOWLINE_ERR_LAYOUT` if `size` is above `INT64_MAX`.
  *
  * Thread-safe. Since ABI version 0.1.
  *
@@ -713,6 +718,8 @@ int towline_probe(struct towline_comm_t comm, uint32_t source, uint32_t tag, str
  * @param found   Gets whether there is a message.
  * @param status  As for `towline_probe`. It is set if there is one. May be null.
  *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
  * @pre `found` is writable, and `status` is null or writable.
  */
 int towline_iprobe(struct towline_comm_t comm, uint32_t source, uint32_t tag, bool *found, struct towline_status_t *status);
@@ -721,7 +728,9 @@ int towline_iprobe(struct towline_comm_t comm, uint32_t source, uint32_t tag, bo
  * Waits for a message, and takes it, so that no other receive gets it. Otherwise as `towline_probe`.
  *
  * @param message  Gets the message. The caller gives it to `towline_mrecv`, `towline_imrecv` or `towline_message_discard`.
- * @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 4096 messages that were taken.
+ * @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 16384 messages that were taken.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
  *
  * @pre `message` is writable, and `status` is null or writable.
  */
@@ -738,6 +747,8 @@ int towline_mprobe(struct towline_comm_t comm,
  * @param message  As for `towline_mprobe`. It is set if there is one.
  * @param status   As for `towline_mprobe`. It is set if there is one. May be null.
  *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
  * @pre `found` and `message` are writable, and `status` is null or writable.
  */
 int towline_improbe(struct towline_comm_t comm,
@@ -750,7 +761,7 @@ int towline_improbe(struct towline_comm_t comm,
 /**
  * Receives a message that was taken, and returns when it has arrived.
  *
- * @param message  The message. It is 0 afterwards, unless the function returns `TOWLINE_ERR_BUSY`.
+ * @param message  The message. It is 0 if the receive was begun. Otherwise it is still the caller's, perhaps with other bits.
  * @param buffer   As for `towline_recv`, as are `count`, `layout` and `status`.
  * @return         As `towline_recv`; `TOWLINE_ERR_HANDLE` if there is no such message, or its communicator was freed.
  *
@@ -770,6 +781,8 @@ int towline_mrecv(struct towline_message_t *message,
  * @param request  Gets the request, as for `towline_irecv`.
  * @return         As `towline_mrecv`, but for the errors of the message itself: nothing was begun then.
  *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
  * @pre As for `towline_irecv`; `message` is readable and writable.
  */
 int towline_imrecv(struct towline_message_t *message,
@@ -781,7 +794,7 @@ int towline_imrecv(struct towline_message_t *message,
 /**
  * Receives a message that was taken, and discards it.
  *
- * @param message  The message. It is 0 afterwards, unless the function returns `TOWLINE_ERR_BUSY`.
+ * @param message  The message. It is 0 if the function succeeds. Otherwise it is still the caller's, perhaps with other bits.
  * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_BUSY`.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
@@ -799,7 +812,7 @@ int towline_message_discard(struct towline_message_t *message);
  * @param layout  The layout of an item, or `TOWLINE_BYTES` for bytes.
  * @param source  The rank that sends it, or `TOWLINE_ANY_SOURCE`.
  * @param tag     Its tag, or `TOWLINE_ANY_TAG`.
- * @param status  Gets the source, the tag and the length. May be null.
+ * @param status  Gets the source, the tag and the length, and the code of the operation, also if it fails. May be null.
  * @return        `TOWLINE_ERR_TRUNCATED` if the message is longer: the part that fits was delivered. `TOWLINE_ERR_LAYOUT` if the
  *                layout contains a byte twice. `TOWLINE_ERR_PEER_FAILED` from any source, if some rank has failed: see
  *                `towline_comm_acknowledge_failures`. Otherwise as `towline_send`.
@@ -838,9 +851,9 @@ int towline_irecv(struct towline_comm_t comm,
  * Waits until an operation is complete, and frees its request.
  *
  * @param request  The request. It is `TOWLINE_REQUEST_NULL` afterwards, whatever the outcome is. A null request is complete.
- * @param status   Gets the status of a receive. That of a send means nothing. May be null.
+ * @param status   Gets the status of a receive, with the code of the operation. That of a send has only the code. May be null.
  * @return         The code of the operation, as `towline_send` or `towline_recv` would return it; `TOWLINE_ERR_HANDLE` if there is no
- *                 such request.
+ *                 such request. `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED` and `TOWLINE_ERR_ARGUMENT`: request and status are unchanged.
  *
  * Thread-safe as the context's level says; one thread at a time waits for a request. Since ABI version 0.1.
  *
@@ -884,7 +897,7 @@ int towline_wait_all(size_t count, struct towline_request_t *requests, struct to
  * @param requests  The requests. The one that is complete is `TOWLINE_REQUEST_NULL` afterwards.
  * @param index     Gets the index of the complete one, or `TOWLINE_NO_INDEX` if all are null.
  * @param status    As for `towline_wait`. May be null.
- * @return          As `towline_wait`, for the operation at `index`.
+ * @return          As `towline_wait`, for the operation at `index`; `TOWLINE_ERR_ARGUMENT` for requests of different contexts.
  *
  * Thread-safe as `towline_wait`. Since ABI version 0.1.
  *
@@ -913,8 +926,8 @@ int towline_test_any(size_t count, struct towline_request_t *requests, size_t *i
  *
  * @param request    The request.
  * @param cancelled  Gets whether it was cancelled. May be null.
- * @return           `TOWLINE_ERR_HANDLE` if its communicator was freed, `TOWLINE_ERR_THREAD`. A request that is complete or null is
- *                   not cancelled, and that is no error.
+ * @return           `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`. A request that is complete, null or none is not cancelled, and that is
+ *                   no error.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
@@ -935,7 +948,8 @@ int towline_cancel(struct towline_request_t request,
  * @param mode    A `towline_send_mode_t`.
  * @return        `TOWLINE_ERR_RANK`, `TOWLINE_ERR_TAG`, `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`;
  *                `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_PEER_FINISHED`, `TOWLINE_ERR_RESTARTED` for the other rank;
- *                `TOWLINE_ERR_NOT_READY`; `TOWLINE_ERR_BUSY` if as many operations are in progress as the setting `requests` allows.
+ *                `TOWLINE_ERR_NO_COMMUNICATOR` if it has freed the communicator; `TOWLINE_ERR_NOT_READY`; `TOWLINE_ERR_LAYOUT` if the layout
+ *                has no function that packs, or if that has failed; `TOWLINE_ERR_FORKED`; `TOWLINE_ERR_BUSY` if as many operations are in progress as the setting `requests` allows.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
@@ -954,7 +968,7 @@ int towline_send(struct towline_comm_t comm,
  *
  * @param request  Gets the request. `towline_wait` or a similar function completes it. It may be `TOWLINE_REQUEST_NULL` if the send
  *                 is complete; such a request is treated as a complete one.
- * @return         As `towline_send`: nothing was begun then.
+ * @return         As `towline_send`: nothing was begun then, unless a function of the layout has failed (`TOWLINE_ERR_LAYOUT`).
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *

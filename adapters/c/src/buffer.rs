@@ -29,14 +29,25 @@ struct Described {
 }
 
 impl Prepared {
-    /// The memory of `count` items. `name`: the parameter with the address, for texts.
+    /// The memory of `count` items, to be sent.
     #[inline]
-    pub fn new(name: &str, buffer: *const c_void, count: usize, layout: LayoutHandle) -> Outcome<Self> {
+    pub fn to_send(buffer: *const c_void, count: usize, layout: LayoutHandle) -> Outcome<Self> {
+        Self::new(buffer, count, layout, true)
+    }
+
+    /// The memory of `count` items, to be received into.
+    #[inline]
+    pub fn to_receive(buffer: *mut c_void, count: usize, layout: LayoutHandle) -> Outcome<Self> {
+        Self::new(buffer, count, layout, false)
+    }
+
+    #[inline]
+    fn new(buffer: *const c_void, count: usize, layout: LayoutHandle, sends: bool) -> Outcome<Self> {
         if layout != LayoutHandle::BYTES {
-            return Self::described(name, buffer, count, layout);
+            return Self::described(buffer, count, layout, sends);
         }
         if buffer.is_null() && count != 0 {
-            return Err(no_memory(name));
+            return Err(no_memory());
         }
         if isize::try_from(count).is_err() {
             return Err(Failure::argument(format!(
@@ -47,7 +58,7 @@ impl Prepared {
     }
 
     #[cold]
-    fn described(name: &str, buffer: *const c_void, count: usize, layout: LayoutHandle) -> Outcome<Self> {
+    fn described(buffer: *const c_void, count: usize, layout: LayoutHandle, sends: bool) -> Outcome<Self> {
         let shape = find(layout)?;
         let impossible = |why: towline::LayoutError| Failure::from(towline::Error::from(why));
         let (base, layout, foreign) = match &*shape {
@@ -56,11 +67,14 @@ impl Prepared {
                 let item = unsafe { shape.layout() }?;
                 let whole = if count == 1 { *item } else { Layout::repeat(count as u64, item).map_err(impossible)? };
                 if buffer.is_null() && whole.size() != 0 {
-                    return Err(no_memory(name));
+                    return Err(no_memory());
                 }
                 (buffer.cast_mut().cast(), whole, None)
             }
             Shape::Functions { functions, size } => {
+                if (sends && functions.pack.is_none()) || (!sends && functions.unpack.is_none()) {
+                    return Err(no_function(sends));
+                }
                 let bytes = size.checked_mul(count as u64).ok_or_else(|| {
                     Failure::new(
                         Code::TOWLINE_ERR_LAYOUT,
@@ -119,8 +133,7 @@ impl Prepared {
         if foreign.is_some_and(Foreign::has_failed) {
             return Err(Failure::new(
                 Code::TOWLINE_ERR_LAYOUT,
-                "a function of the layout has failed, or the layout has no function for this direction: the message is not as it \
-                 should be",
+                "a function of the layout has failed: the message is not as it should be",
             ));
         }
         Ok(())
@@ -128,6 +141,15 @@ impl Prepared {
 }
 
 #[cold]
-fn no_memory(name: &str) -> Failure {
-    Failure::argument(format!("`{name}` is a null pointer, and the message has bytes: pass the address of the memory"))
+fn no_memory() -> Failure {
+    Failure::argument("`buffer` is a null pointer, and the message has bytes: pass the address of the memory")
+}
+
+#[cold]
+fn no_function(sends: bool) -> Failure {
+    let (what, function) = if sends { ("sent", "packs") } else { ("received", "unpacks") };
+    Failure::new(
+        Code::TOWLINE_ERR_LAYOUT,
+        format!("nothing can be {what} with this layout, since it has no function that {function}: make one with both"),
+    )
 }

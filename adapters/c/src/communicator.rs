@@ -3,10 +3,8 @@
 use std::ffi::c_int;
 
 use crate::border::{border, check_pointer, put};
-use crate::error::Failure;
 use crate::handles::CommHandle;
-use crate::slots::split_owner;
-use crate::worlds::{AnyComm, CommRef, find_comm, find_owner, insert_comm, with};
+use crate::worlds::{AnyComm, CommRef, find_comm, insert_comm, remove_comm, with};
 
 /// The rank of this process in a communicator.
 ///
@@ -21,7 +19,7 @@ use crate::worlds::{AnyComm, CommRef, find_comm, find_owner, insert_comm, with};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_comm_rank(comm: CommHandle, rank: *mut u32) -> c_int {
     border(|| {
-        let (_, found) = find_comm(comm.bits)?;
+        let (_, _, found) = find_comm(comm)?;
         // SAFETY: the caller's promise.
         unsafe { put("rank", rank, with!(found, comm => comm.rank())) }
     })
@@ -40,7 +38,7 @@ pub unsafe extern "C" fn towline_comm_rank(comm: CommHandle, rank: *mut u32) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_comm_size(comm: CommHandle, size: *mut u32) -> c_int {
     border(|| {
-        let (_, found) = find_comm(comm.bits)?;
+        let (_, _, found) = find_comm(comm)?;
         // SAFETY: the caller's promise.
         unsafe { put("size", size, with!(found, comm => comm.size())) }
     })
@@ -61,12 +59,12 @@ pub unsafe extern "C" fn towline_comm_size(comm: CommHandle, size: *mut u32) -> 
 pub unsafe extern "C" fn towline_comm_dup(comm: CommHandle, made: *mut CommHandle) -> c_int {
     border(|| {
         check_pointer("made", made)?;
-        let (context, found) = find_comm(comm.bits)?;
+        let (_, context, found) = find_comm(comm)?;
         let copy = match found {
             CommRef::Single(comm) => AnyComm::Single(comm.dup()?),
             CommRef::Multiple(comm) => AnyComm::Multiple(comm.dup()?),
         };
-        let copy = insert_comm(context, split_owner(comm.bits).0, copy)?;
+        let copy = insert_comm(context, copy)?;
         // SAFETY: the caller's promise.
         unsafe { put("made", made, copy) }
     })
@@ -88,13 +86,13 @@ pub unsafe extern "C" fn towline_comm_dup(comm: CommHandle, made: *mut CommHandl
 pub unsafe extern "C" fn towline_comm_split(comm: CommHandle, color: u32, key: u32, made: *mut CommHandle) -> c_int {
     border(|| {
         check_pointer("made", made)?;
-        let (context, found) = find_comm(comm.bits)?;
+        let (_, context, found) = find_comm(comm)?;
         let color = (color != TOWLINE_NO_COLOR).then_some(color);
         let part = match found {
             CommRef::Single(comm) => comm.split(color, key)?.map(AnyComm::Single),
             CommRef::Multiple(comm) => comm.split(color, key)?.map(AnyComm::Multiple),
         };
-        let part = part.map(|part| insert_comm(context, split_owner(comm.bits).0, part)).transpose()?;
+        let part = part.map(|part| insert_comm(context, part)).transpose()?;
         // SAFETY: the caller's promise.
         unsafe { put("made", made, part.unwrap_or(CommHandle::NULL)) }
     })
@@ -104,18 +102,16 @@ pub unsafe extern "C" fn towline_comm_split(comm: CommHandle, color: u32, key: u
 pub const TOWLINE_NO_COLOR: u32 = u32::MAX;
 
 /// Frees a communicator of this rank; the other ranks free theirs. Messages that this rank has not received in it are lost, and
-/// operations in progress end with an error.
+/// receives that no message has matched are cancelled. Other operations in progress go on. All of them are still to be waited for.
 ///
-/// @param comm  The communicator. A handle of all ranks, from `towline_world`, is freed, and the ranks stay.
-/// @return      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+/// @param comm  The communicator.
+/// @return      `TOWLINE_ERR_ARGUMENT` for the communicator of all ranks, which ends with its context; `TOWLINE_ERR_HANDLE`,
+///              `TOWLINE_ERR_THREAD`.
 ///
 /// No other call may use this handle at the same time. Since ABI version 0.1.
 #[unsafe(no_mangle)]
 pub extern "C" fn towline_comm_free(comm: CommHandle) -> c_int {
-    border(|| {
-        let context = find_owner(comm.bits, "communicator")?;
-        context.comms.remove(split_owner(comm.bits).1).map(drop).ok_or_else(|| Failure::handle("communicator"))
-    })
+    border(|| remove_comm(comm))
 }
 
 /// Lets receives from any source wait again although ranks have failed: see `TOWLINE_ERR_PEER_FAILED`.
@@ -127,7 +123,7 @@ pub extern "C" fn towline_comm_free(comm: CommHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn towline_comm_acknowledge_failures(comm: CommHandle) -> c_int {
     border(|| {
-        let (_, found) = find_comm(comm.bits)?;
+        let (_, _, found) = find_comm(comm)?;
         with!(found, comm => comm.acknowledge_failures());
         Ok(())
     })

@@ -8,9 +8,8 @@ use towline_settings::{Table as _, nearest};
 use crate::border::{border, check_pointer, put, put_if_wanted, text};
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::handles::{CommHandle, ContextHandle};
-use crate::kept::Kept;
 use crate::texts::copy_text;
-use crate::worlds::{AnyComm, AnyWorld, CONTEXTS, Context, find_context, insert_comm, owner_of, with_world};
+use crate::worlds::{AnyComm, AnyWorld, CONTEXTS, Context, Rest, find_context, insert_comm, with_world};
 
 /// How many threads use a context, as MPI names the levels.
 ///
@@ -55,7 +54,6 @@ pub unsafe extern "C" fn towline_init(
         let mut config = Config::default();
         // SAFETY: the caller's promise.
         unsafe { read_settings(settings, &mut config) }?;
-        let communicators = config.communicators;
         let builder = Builder::new().configure(|it| *it = config);
         let world = match threads {
             0 | 1 => AnyWorld::Single(builder.build()?),
@@ -66,13 +64,14 @@ pub unsafe extern "C" fn towline_init(
                 )));
             }
         };
-        let Some(bits) = CONTEXTS.insert(Context::new(world, communicators)) else {
+        let Some(bits) = CONTEXTS.insert(Context::new(world)) else {
             return Err(Failure {
                 code: Code::TOWLINE_ERR_BUSY,
                 fault: Fault::TOWLINE_FAULT_RESOURCE,
                 text: "this process has 256 contexts already: end some of them first".into(),
             });
         };
+        insert_comm(bits, AnyComm::World)?;
         // SAFETY: the caller's promise.
         unsafe { put("context", context, ContextHandle { bits }) }
     })
@@ -124,7 +123,8 @@ unsafe fn read_settings(mut list: *const *const c_char, config: &mut Config) -> 
 /// Ends a context: waits until all other ranks finish, too, and until the messages of this rank were sent. All handles of the
 /// context are stale then, and memory of operations in progress belongs to the caller again.
 ///
-/// @param context  The context. It has ended also if the function fails.
+/// @param context  The context. It has ended also if the function fails, unless it returns `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`
+///                 or `TOWLINE_ERR_FORKED`.
 /// @return         `TOWLINE_ERR_PEER_FAILED` if ranks were lost before they had finished; `TOWLINE_ERR_JOB` if some rank did not
 ///                 finish in time, or if the launcher cannot be reached.
 ///
@@ -132,7 +132,7 @@ unsafe fn read_settings(mut list: *const *const c_char, config: &mut Config) -> 
 #[unsafe(no_mangle)]
 pub extern "C" fn towline_finish(context: ContextHandle) -> c_int {
     border(|| {
-        let (world, _kept) = take(context)?;
+        let (world, _rest) = take(context)?;
         with_world!(world, world => Ok(world.finish()?))
     })
 }
@@ -147,14 +147,14 @@ pub extern "C" fn towline_finish(context: ContextHandle) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn towline_leave(context: ContextHandle) -> c_int {
     border(|| {
-        let (world, _kept) = take(context)?;
+        let (world, _rest) = take(context)?;
         drop(world);
         Ok(())
     })
 }
 
 /// Takes a context out of the table. What operations in progress refer to must be dropped after the world.
-fn take(context: ContextHandle) -> Outcome<(AnyWorld, Kept)> {
+fn take(context: ContextHandle) -> Outcome<(AnyWorld, Rest)> {
     find_context(context.bits)?;
     let context = CONTEXTS.remove(context.bits).ok_or_else(|| Failure::handle("context"))?;
     Ok(context.into_parts())
@@ -163,22 +163,23 @@ fn take(context: ContextHandle) -> Outcome<(AnyWorld, Kept)> {
 /// Asks the launcher to end all ranks, and ends this process with its destructors and `atexit` functions.
 ///
 /// @param context  The context. If it is none, only this process ends.
-/// @param status   The exit status of the job. 0 counts as 1.
+/// @param status   The exit status of the job: 1 to 255. Any other counts as 1.
 /// @param why      A text that the launcher prints. It ends with 0. May be null.
 ///
-/// Does not return. Since ABI version 0.1.
+/// Thread-safe as the context's level says. Does not return. Since ABI version 0.1.
 ///
 /// # Safety
 /// `why` is null, or the address of a text that ends with 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_abort(context: ContextHandle, status: c_int, why: *const c_char) -> ! {
+    let status = if (1..256).contains(&status) { status } else { 1 };
     border(|| {
         // SAFETY: the caller's promise.
         let why = if why.is_null() { "the program has aborted".into() } else { unsafe { text("why", why) }? };
         let found = find_context(context.bits)?;
         with_world!(&found.world, world => world.abort(status, &why))
     });
-    std::process::exit(if status == 0 { 1 } else { status })
+    std::process::exit(status)
 }
 
 /// Makes progress once, without waiting. All functions that wait make progress, too.
@@ -205,9 +206,8 @@ pub unsafe extern "C" fn towline_progress(context: ContextHandle, events: *mut u
 /// The communicator of all ranks of the job.
 ///
 /// @param context  The context.
-/// @param world    Gets a handle of it. Each call makes one; the caller may free it with `towline_comm_free`, and it ends with the
-///                 context at the latest.
-/// @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`; `TOWLINE_ERR_BUSY` if there are too many communicators.
+/// @param world    Gets its handle, which is always the same. It ends with the context.
+/// @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn towline_progress(context: ContextHandle, events: *mut u
 pub unsafe extern "C" fn towline_world(context: ContextHandle, world: *mut CommHandle) -> c_int {
     border(|| {
         check_pointer("world", world)?;
-        let handle = insert_comm(find_context(context.bits)?, owner_of(context.bits), AnyComm::World)?;
+        let handle = find_context(context.bits)?.world_handle();
         // SAFETY: the caller's promise.
         unsafe { put("world", world, handle) }
     })

@@ -17,7 +17,7 @@ use towline::raw::Accelerator;
 /// @return        0 for success. Any other number makes the operation fail once it is complete.
 ///
 /// It is called by any thread that uses the context, also by a progress thread, while the library holds a lock: it must not call
-/// the library, and must return (no `longjmp`, no exception).
+/// the library, and must return (no `longjmp`, no exception). Since ABI version 0.1.
 pub type PackFn = Option<
     unsafe extern "C" fn(
         state: *mut c_void,
@@ -30,7 +30,7 @@ pub type PackFn = Option<
 >;
 
 /// Copies a part of a message from memory of the library to memory of the program. Parts may come in any order. Otherwise as
-/// `towline_pack_fn`.
+/// `towline_pack_fn`. Since ABI version 0.1.
 pub type UnpackFn = Option<
     unsafe extern "C" fn(
         state: *mut c_void,

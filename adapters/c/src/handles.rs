@@ -34,10 +34,12 @@ pub struct RequestHandle {
     pub bits: u64,
     /// The communicator of the operation.
     pub comm: CommHandle,
+    /// The context of the operation.
+    pub context: ContextHandle,
 }
 
 impl RequestHandle {
-    pub(crate) const NULL: Self = Self { bits: 0, comm: CommHandle::NULL };
+    pub(crate) const NULL: Self = Self { bits: 0, comm: CommHandle::NULL, context: ContextHandle { bits: 0 } };
 }
 
 /// A message that a matched probe took: no other receive gets it. 0 stands for none.

@@ -37,12 +37,22 @@ pub(crate) enum Shape {
 pub(crate) struct Places {
     /// Declared first, so it is dropped before the parts.
     layout: Layout<'static>,
-    _pieces: Vec<Piece<'static>>,
-    _blocks: Blocks,
-    _inner: Vec<Arc<Shape>>,
+    pieces: Vec<Piece<'static>>,
+    blocks: Blocks,
+    inner: Vec<Arc<Shape>>,
 }
 
 impl Shape {
+    /// The shape whose parts a copy with another extent refers to. `None`: it is no such copy.
+    fn origin(&self) -> Option<Arc<Self>> {
+        match self {
+            Self::Places(places) if places.blocks.is_empty() && places.pieces.is_empty() => {
+                places.inner.first().cloned()
+            }
+            _ => None,
+        }
+    }
+
     /// The layout, where the bytes have places.
     ///
     /// # Safety
@@ -114,8 +124,12 @@ impl Parts {
         Ok(lasts)
     }
 
-    fn finish(self, layout: Layout<'static>, pieces: Vec<Piece<'static>>) -> Outcome<LayoutHandle> {
-        insert(Shape::Places(Places { layout, _pieces: pieces, _blocks: self.blocks, _inner: self.inner }))
+    fn finish(mut self, layout: Layout<'static>, mut pieces: Vec<Piece<'static>>) -> Outcome<LayoutHandle> {
+        if layout.is_one_run() {
+            // It refers to nothing. Layouts that are made of each other, one after the other, must not keep all earlier ones.
+            (self, pieces) = (Self::default(), Vec::new());
+        }
+        insert(Shape::Places(Places { layout, pieces, blocks: self.blocks, inner: self.inner }))
     }
 }
 
@@ -126,7 +140,7 @@ impl Parts {
 /// @param stride  The distance between the starts of two blocks, in bytes. It may be negative.
 /// @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
 /// @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
-/// @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests deeper than 16 levels;
+/// @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests too deep (8 levels are always possible);
 ///                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 16384 layouts.
 ///
 /// Thread-safe. Since ABI version 0.1.
@@ -210,7 +224,15 @@ pub unsafe extern "C" fn towline_layout_resized(item: LayoutHandle, extent: i64,
     border(|| {
         check_pointer("layout", layout)?;
         let mut parts = Parts::default();
-        let made = *parts.block(1, item)?;
+        let made = if item == LayoutHandle::BYTES {
+            Layout::bytes(1).map_err(impossible)?
+        } else {
+            let shape = find(item)?;
+            // SAFETY: the shape is kept beside the layout.
+            let copy = *unsafe { shape.layout() }?;
+            parts.inner.push(shape.origin().unwrap_or(shape));
+            copy
+        };
         let made = parts.finish(made.with_extent(extent), Vec::new())?;
         // SAFETY: the caller's promise.
         unsafe { put("layout", layout, made) }
@@ -225,7 +247,7 @@ pub unsafe extern "C" fn towline_layout_resized(item: LayoutHandle, extent: i64,
 /// @param state   Passed to the functions. The library does not access it. It must be valid as long as an operation with this layout
 ///                is in progress.
 /// @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
-/// @return        `TOWLINE_ERR_BUSY` if there are 16384 layouts.
+/// @return        `TOWLINE_ERR_BUSY` if there are 16384 layouts; `TOWLINE_ERR_LAYOUT` if `size` is above `INT64_MAX`.
 ///
 /// Thread-safe. Since ABI version 0.1.
 ///
@@ -241,6 +263,12 @@ pub unsafe extern "C" fn towline_layout_functions(
 ) -> c_int {
     border(|| {
         check_pointer("layout", layout)?;
+        if i64::try_from(size).is_err() {
+            return Err(Failure::new(
+                Code::TOWLINE_ERR_LAYOUT,
+                format!("an item of {size} bytes is longer than memory"),
+            ));
+        }
         let made = insert(Shape::Functions { functions: Functions { state, pack, unpack }, size })?;
         // SAFETY: the caller's promise.
         unsafe { put("layout", layout, made) }

@@ -1,18 +1,18 @@
 //! Probes: looking at messages before they are received, and taking them.
 
 use std::ffi::{c_int, c_void};
+use std::ptr;
 
 use towline::Envelope;
 use towline::raw::RawMessage;
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
-use crate::error::{Code, Failure, Fault, Outcome};
+use crate::error::Outcome;
 use crate::handles::{CommHandle, LayoutHandle, MessageHandle, RequestHandle};
 use crate::receive::{source_of, tag_of};
 use crate::request::{Status, towline_wait};
-use crate::slots::{split_owner, with_owner};
-use crate::worlds::{Context, MESSAGES_MAX, TakenMessage, find_comm, find_owner, with};
+use crate::worlds::{check_room_for_message, find_comm, insert_message, take_message, with};
 
 const fn status_of(envelope: Envelope) -> Status {
     Status::new(envelope.source, envelope.tag, envelope.bytes)
@@ -33,7 +33,7 @@ const fn status_of(envelope: Envelope) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_probe(comm: CommHandle, source: u32, tag: u32, status: *mut Status) -> c_int {
     border(|| {
-        let (_, found) = find_comm(comm.bits)?;
+        let (_, _, found) = find_comm(comm)?;
         let envelope = with!(found, comm => comm.probe(source_of(source), tag_of(tag)))?;
         // SAFETY: the caller's promise.
         unsafe { put_if_wanted(status, status_of(envelope)) };
@@ -45,6 +45,8 @@ pub unsafe extern "C" fn towline_probe(comm: CommHandle, source: u32, tag: u32, 
 ///
 /// @param found   Gets whether there is a message.
 /// @param status  As for `towline_probe`. It is set if there is one. May be null.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
 /// # Safety
 /// `found` is writable, and `status` is null or writable.
@@ -58,7 +60,7 @@ pub unsafe extern "C" fn towline_iprobe(
 ) -> c_int {
     border(|| {
         check_pointer("found", found)?;
-        let (_, owner) = find_comm(comm.bits)?;
+        let (_, _, owner) = find_comm(comm)?;
         let envelope = with!(owner, comm => comm.iprobe(source_of(source), tag_of(tag)))?;
         // SAFETY: the caller's promise.
         unsafe {
@@ -73,7 +75,9 @@ pub unsafe extern "C" fn towline_iprobe(
 /// Waits for a message, and takes it, so that no other receive gets it. Otherwise as `towline_probe`.
 ///
 /// @param message  Gets the message. The caller gives it to `towline_mrecv`, `towline_imrecv` or `towline_message_discard`.
-/// @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 4096 messages that were taken.
+/// @return         As `towline_probe`; `TOWLINE_ERR_BUSY` if there are too many requests, or 16384 messages that were taken.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
 /// # Safety
 /// `message` is writable, and `status` is null or writable.
@@ -87,10 +91,11 @@ pub unsafe extern "C" fn towline_mprobe(
 ) -> c_int {
     border(|| {
         check_pointer("message", message)?;
-        let (context, found) = find_comm(comm.bits)?;
+        let (_, _, found) = find_comm(comm)?;
+        check_room_for_message()?;
         let taken = with!(found, comm => comm.mprobe_raw(source_of(source), tag_of(tag)))?;
         // SAFETY: the caller's promise.
-        unsafe { hand_out(context, comm, taken, message, status) }
+        unsafe { hand_out(comm, taken, message, status) }
     })
 }
 
@@ -99,6 +104,8 @@ pub unsafe extern "C" fn towline_mprobe(
 /// @param found    Gets whether there is a message.
 /// @param message  As for `towline_mprobe`. It is set if there is one.
 /// @param status   As for `towline_mprobe`. It is set if there is one. May be null.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
 /// # Safety
 /// `found` and `message` are writable, and `status` is null or writable.
@@ -114,13 +121,14 @@ pub unsafe extern "C" fn towline_improbe(
     border(|| {
         check_pointer("found", found)?;
         check_pointer("message", message)?;
-        let (context, owner) = find_comm(comm.bits)?;
+        let (_, _, owner) = find_comm(comm)?;
+        check_room_for_message()?;
         let taken = with!(owner, comm => comm.improbe_raw(source_of(source), tag_of(tag)))?;
         let is_found = taken.is_some();
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(taken) = taken {
-                hand_out(context, comm, taken, message, status)?;
+                hand_out(comm, taken, message, status)?;
             }
             put("found", found, is_found)
         }
@@ -130,32 +138,23 @@ pub unsafe extern "C" fn towline_improbe(
 /// # Safety
 /// `message` is writable, and `status` is null or writable.
 unsafe fn hand_out(
-    context: &Context,
     comm: CommHandle,
     taken: RawMessage,
     message: *mut MessageHandle,
     status: *mut Status,
 ) -> Outcome<()> {
     let envelope = taken.envelope();
-    let Some(handle) = context.messages.insert(TakenMessage { message: taken, comm }) else {
-        return Err(Failure {
-            code: Code::TOWLINE_ERR_BUSY,
-            fault: Fault::TOWLINE_FAULT_CALLER,
-            text: format!(
-                "{MESSAGES_MAX} messages were taken and not received: receive some. The one that was found now is lost"
-            ),
-        });
-    };
+    let handle = insert_message(comm, taken)?;
     // SAFETY: the caller's promise.
     unsafe {
         put_if_wanted(status, status_of(envelope));
-        put("message", message, MessageHandle { bits: with_owner(handle, split_owner(comm.bits).0) })
+        put("message", message, handle)
     }
 }
 
 /// Receives a message that was taken, and returns when it has arrived.
 ///
-/// @param message  The message. It is 0 afterwards, unless the function returns `TOWLINE_ERR_BUSY`.
+/// @param message  The message. It is 0 if the receive was begun. Otherwise it is still the caller's, perhaps with other bits.
 /// @param buffer   As for `towline_recv`, as are `count`, `layout` and `status`.
 /// @return         As `towline_recv`; `TOWLINE_ERR_HANDLE` if there is no such message, or its communicator was freed.
 ///
@@ -186,6 +185,8 @@ pub unsafe extern "C" fn towline_mrecv(
 /// @param request  Gets the request, as for `towline_irecv`.
 /// @return         As `towline_mrecv`, but for the errors of the message itself: nothing was begun then.
 ///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
 /// # Safety
 /// As for `towline_irecv`; `message` is readable and writable.
 #[unsafe(no_mangle)]
@@ -199,13 +200,13 @@ pub unsafe extern "C" fn towline_imrecv(
     border(|| {
         check_pointer("message", message)?;
         check_pointer("request", request)?;
-        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
         let view = unsafe { prepared.view_mut() }?;
         // SAFETY: the caller's promise.
-        let (context, taken) = take(unsafe { message.read() })?;
+        let (context, found, taken) = take_message(unsafe { message.read() })?;
         let comm = taken.comm;
-        let (_, found) = find_comm(comm.bits)?;
+        let owner = taken.context();
         // SAFETY: as above.
         let begun = with!(found, comm => unsafe { comm.imrecv_raw(taken.message, view) });
         // SAFETY: the caller's promise.
@@ -214,10 +215,10 @@ pub unsafe extern "C" fn towline_imrecv(
                 Ok(begun) => {
                     context.kept.add(begun.to_bits(), prepared);
                     message.write(MessageHandle { bits: 0 });
-                    put("request", request, RequestHandle { bits: begun.to_bits(), comm })
+                    put("request", request, RequestHandle { bits: begun.to_bits(), comm, context: owner })
                 }
                 Err((error, kept)) => {
-                    give_back(context, comm, kept, message)?;
+                    hand_out(comm, kept, message, ptr::null_mut())?; // under another handle
                     Err(error.into())
                 }
             }
@@ -227,7 +228,7 @@ pub unsafe extern "C" fn towline_imrecv(
 
 /// Receives a message that was taken, and discards it.
 ///
-/// @param message  The message. It is 0 afterwards, unless the function returns `TOWLINE_ERR_BUSY`.
+/// @param message  The message. It is 0 if the function succeeds. Otherwise it is still the caller's, perhaps with other bits.
 /// @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_BUSY`.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
@@ -239,9 +240,8 @@ pub unsafe extern "C" fn towline_message_discard(message: *mut MessageHandle) ->
     border(|| {
         check_pointer("message", message)?;
         // SAFETY: the caller's promise.
-        let (context, taken) = take(unsafe { message.read() })?;
+        let (_, found, taken) = take_message(unsafe { message.read() })?;
         let comm = taken.comm;
-        let (_, found) = find_comm(comm.bits)?;
         // SAFETY: the caller's promise.
         unsafe {
             match with!(found, comm => comm.discard_raw(taken.message)) {
@@ -250,29 +250,10 @@ pub unsafe extern "C" fn towline_message_discard(message: *mut MessageHandle) ->
                     Ok(())
                 }
                 Err((error, kept)) => {
-                    give_back(context, comm, kept, message)?;
+                    hand_out(comm, kept, message, ptr::null_mut())?; // under another handle
                     Err(error.into())
                 }
             }
         }
     })
-}
-
-/// Takes a message whose communicator still exists.
-fn take(message: MessageHandle) -> Outcome<(&'static Context, TakenMessage)> {
-    let context = find_owner(message.bits, "message")?;
-    let handle = split_owner(message.bits).1;
-    let comm = context.messages.get(handle).ok_or_else(|| Failure::handle("message"))?.comm;
-    let taken = context.messages.remove(handle).ok_or_else(|| Failure::handle("message"))?;
-    find_comm(comm.bits).map_err(|_| Failure::handle("message"))?;
-    Ok((context, taken))
-}
-
-/// Keeps a message that could not be received now, under another handle.
-///
-/// # Safety
-/// `message` is writable.
-unsafe fn give_back(context: &Context, comm: CommHandle, kept: RawMessage, message: *mut MessageHandle) -> Outcome<()> {
-    // SAFETY: the caller's promise.
-    unsafe { hand_out(context, comm, kept, message, std::ptr::null_mut()) }
 }

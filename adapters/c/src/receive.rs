@@ -6,7 +6,8 @@ use towline::{Any, Source, TAG_MAX, Tag};
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
-use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
+use crate::error::Failure;
+use crate::handles::{CommHandle, ContextHandle, LayoutHandle, RequestHandle};
 use crate::request::Status;
 use crate::worlds::{find_comm, with};
 
@@ -36,7 +37,7 @@ pub(crate) fn tag_of(tag: u32) -> Tag {
 /// @param layout  The layout of an item, or `TOWLINE_BYTES` for bytes.
 /// @param source  The rank that sends it, or `TOWLINE_ANY_SOURCE`.
 /// @param tag     Its tag, or `TOWLINE_ANY_TAG`.
-/// @param status  Gets the source, the tag and the length. May be null.
+/// @param status  Gets the source, the tag and the length, and the code of the operation, also if it fails. May be null.
 /// @return        `TOWLINE_ERR_TRUNCATED` if the message is longer: the part that fits was delivered. `TOWLINE_ERR_LAYOUT` if the
 ///                layout contains a byte twice. `TOWLINE_ERR_PEER_FAILED` from any source, if some rank has failed: see
 ///                `towline_comm_acknowledge_failures`. Otherwise as `towline_send`.
@@ -56,15 +57,16 @@ pub unsafe extern "C" fn towline_recv(
     status: *mut Status,
 ) -> c_int {
     border(|| {
-        let (_, found) = find_comm(comm.bits)?;
-        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        let (_, _, found) = find_comm(comm)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; the view is used until this returns.
         let view = unsafe { prepared.view_mut() }?;
         let outcome = with!(found, comm => comm.recv_view(source_of(source), tag_of(tag), view));
+        let known = Status::of(&outcome);
+        let outcome = outcome.map_err(Failure::from).and(prepared.check_functions());
         // SAFETY: the caller's promise.
-        unsafe { put_if_wanted(status, Status::of(&outcome)) };
-        outcome?;
-        prepared.check_functions()
+        unsafe { put_if_wanted(status, known.with_code(&outcome)) };
+        outcome
     })
 }
 
@@ -89,14 +91,20 @@ pub unsafe extern "C" fn towline_irecv(
 ) -> c_int {
     border(|| {
         check_pointer("request", request)?;
-        let (context, found) = find_comm(comm.bits)?;
-        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        let (owner, context, found) = find_comm(comm)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
         let view = unsafe { prepared.view_mut() }?;
         // SAFETY: the same.
         let begun = with!(found, comm => unsafe { comm.irecv_raw(source_of(source), tag_of(tag), view) })?;
-        context.kept.add(begun.to_bits(), prepared);
+        owner.kept.add(begun.to_bits(), prepared);
         // SAFETY: the caller's promise.
-        unsafe { put("request", request, RequestHandle { bits: begun.to_bits(), comm }) }
+        unsafe {
+            put(
+                "request",
+                request,
+                RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } },
+            )
+        }
     })
 }

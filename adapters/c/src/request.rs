@@ -8,7 +8,7 @@ use towline::raw::RawRequest;
 use crate::border::{border, check_pointer, list_mut, put, put_if_wanted};
 use crate::error::{Code, Failure, Outcome};
 use crate::handles::RequestHandle;
-use crate::worlds::{Context, find_comm, with};
+use crate::worlds::{CommRef, Context, find_comm, find_context, with};
 
 /// What is known of a message that was received, or found by a probe.
 ///
@@ -43,6 +43,11 @@ impl Status {
             Err(_) => Self::default(),
         }
     }
+
+    /// The same with the code of an outcome.
+    pub(crate) fn with_code(self, outcome: &Outcome<()>) -> Self {
+        Self { error: outcome.as_ref().map_or_else(|failure| failure.code as i32, |()| 0), ..self }
+    }
 }
 
 /// An outcome that was taken, with the status for the caller.
@@ -61,49 +66,67 @@ impl Done {
             Err(Error::NoRequest) => Ok(()), // it may be another one's
             _ => context.kept.remove(request.bits),
         };
-        Self { status, outcome: outcome.map_err(Failure::from).and(functions) }
+        let outcome = outcome.map_err(Failure::from).and(functions);
+        Self { status: status.with_code(&outcome), outcome }
+    }
+
+    /// A request whose context has ended, or that never was one.
+    #[cold]
+    fn no_request() -> Self {
+        let outcome = Err(Failure::handle("request"));
+        Self { status: Status::default().with_code(&outcome), outcome }
+    }
+}
+
+/// The context of a request, and the communicator of its operation: that of all ranks, if the operation's was freed, so that the
+/// request can still be completed. `None`: the context has ended, or never was.
+///
+/// # Errors
+/// The caller may not use the context. Nothing is known of the request then.
+fn find(request: RequestHandle) -> Outcome<Option<(&'static Context, CommRef)>> {
+    match find_context(request.context.bits) {
+        Err(failure) if failure.code == Code::TOWLINE_ERR_HANDLE => Ok(None),
+        Err(failure) => Err(failure),
+        Ok(context) => Ok(Some(match find_comm(request.comm) {
+            Ok((owner, _, comm)) if std::ptr::eq(owner, context) => (context, comm),
+            _ => (context, context.all_ranks()),
+        })),
     }
 }
 
 /// Takes the outcome, and waits for it.
-fn wait(request: RequestHandle) -> Done {
+fn wait(request: RequestHandle) -> Outcome<Done> {
     if request == RequestHandle::NULL {
-        return Done::EMPTY;
+        return Ok(Done::EMPTY);
     }
     let raw = RawRequest::from_bits(request.bits);
-    match find_comm(request.comm.bits) {
-        Ok((context, found)) => Done::new(context, request, with!(found, comm => comm.wait_raw(raw))),
-        Err(failure) => Done { status: Status::default(), outcome: Err(of_request(failure)) },
-    }
+    Ok(match find(request)? {
+        Some((context, found)) => Done::new(context, request, with!(found, comm => comm.wait_raw(raw))),
+        None => Done::no_request(),
+    })
 }
 
 /// Takes the outcome, if there is one. Otherwise makes progress once.
-fn test(request: RequestHandle) -> Option<Done> {
+fn test(request: RequestHandle) -> Outcome<Option<Done>> {
     if request == RequestHandle::NULL {
-        return Some(Done::EMPTY);
+        return Ok(Some(Done::EMPTY));
     }
     let raw = RawRequest::from_bits(request.bits);
-    match find_comm(request.comm.bits) {
-        Ok((context, found)) => {
-            let outcome = with!(found, comm => comm.test_raw(raw)).transpose()?;
-            Some(Done::new(context, request, outcome))
+    Ok(match find(request)? {
+        Some((context, found)) => {
+            let outcome = with!(found, comm => comm.test_raw(raw)).transpose();
+            outcome.map(|outcome| Done::new(context, request, outcome))
         }
-        Err(failure) => Some(Done { status: Status::default(), outcome: Err(of_request(failure)) }),
-    }
-}
-
-/// The error for a request whose communicator was not found.
-#[cold]
-fn of_request(failure: Failure) -> Failure {
-    if failure.code == Code::TOWLINE_ERR_HANDLE { Failure::handle("request") } else { failure }
+        None => Some(Done::no_request()),
+    })
 }
 
 /// Waits until an operation is complete, and frees its request.
 ///
 /// @param request  The request. It is `TOWLINE_REQUEST_NULL` afterwards, whatever the outcome is. A null request is complete.
-/// @param status   Gets the status of a receive. That of a send means nothing. May be null.
+/// @param status   Gets the status of a receive, with the code of the operation. That of a send has only the code. May be null.
 /// @return         The code of the operation, as `towline_send` or `towline_recv` would return it; `TOWLINE_ERR_HANDLE` if there is no
-///                 such request.
+///                 such request. `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED` and `TOWLINE_ERR_ARGUMENT`: request and status are unchanged.
 ///
 /// Thread-safe as the context's level says; one thread at a time waits for a request. Since ABI version 0.1.
 ///
@@ -114,7 +137,7 @@ pub unsafe extern "C" fn towline_wait(request: *mut RequestHandle, status: *mut 
     border(|| {
         check_pointer("request", request)?;
         // SAFETY: the caller's promise.
-        let done = wait(unsafe { request.read() });
+        let done = wait(unsafe { request.read() })?;
         // SAFETY: the caller's promise.
         unsafe { finish(request, status, done) }
     })
@@ -137,7 +160,7 @@ pub unsafe extern "C" fn towline_test(request: *mut RequestHandle, done: *mut bo
         check_pointer("request", request)?;
         check_pointer("done", done)?;
         // SAFETY: the caller's promise.
-        let tested = test(unsafe { request.read() });
+        let tested = test(unsafe { request.read() })?;
         // SAFETY: the caller's promise.
         unsafe {
             put("done", done, tested.is_some())?;
@@ -149,11 +172,10 @@ pub unsafe extern "C" fn towline_test(request: *mut RequestHandle, done: *mut bo
 /// # Safety
 /// `request` is writable, and `status` is null or writable.
 unsafe fn finish(request: *mut RequestHandle, status: *mut Status, done: Done) -> Outcome<()> {
-    let error = done.outcome.as_ref().map_or_else(|failure| failure.code as i32, |()| 0);
     // SAFETY: the caller's promise.
     unsafe {
         request.write(RequestHandle::NULL);
-        put_if_wanted(status, Status { error, ..done.status });
+        put_if_wanted(status, done.status);
     }
     done.outcome
 }
@@ -176,11 +198,11 @@ pub unsafe extern "C" fn towline_wait_all(count: usize, requests: *mut RequestHa
         let requests = unsafe { list_mut("requests", requests, count) }?;
         let mut first = Ok(());
         for (index, request) in requests.iter_mut().enumerate() {
-            let done = wait(std::mem::replace(request, RequestHandle::NULL));
-            let error = done.outcome.as_ref().map_or_else(|failure| failure.code as i32, |()| 0);
+            let done = wait(*request)?;
+            *request = RequestHandle::NULL;
             if !statuses.is_null() {
                 // SAFETY: the caller's promise; the index is below the count.
-                unsafe { statuses.add(index).write(Status { error, ..done.status }) };
+                unsafe { statuses.add(index).write(done.status) };
             }
             if first.is_ok() {
                 first = done.outcome;
@@ -201,7 +223,7 @@ pub const TOWLINE_NO_INDEX: usize = usize::MAX;
 /// @param requests  The requests. The one that is complete is `TOWLINE_REQUEST_NULL` afterwards.
 /// @param index     Gets the index of the complete one, or `TOWLINE_NO_INDEX` if all are null.
 /// @param status    As for `towline_wait`. May be null.
-/// @return          As `towline_wait`, for the operation at `index`.
+/// @return          As `towline_wait`, for the operation at `index`; `TOWLINE_ERR_ARGUMENT` for requests of different contexts.
 ///
 /// Thread-safe as `towline_wait`. Since ABI version 0.1.
 ///
@@ -219,26 +241,22 @@ pub unsafe extern "C" fn towline_wait_any(
         // SAFETY: the caller's promise.
         let requests = unsafe { list_mut("requests", requests, count) }?;
         loop {
-            if let Some((found, done)) = test_each(requests) {
+            if let Some((found, done)) = test_each(requests)? {
                 // SAFETY: the caller's promise.
                 return unsafe { finish_at(requests, index, status, found, done) };
             }
-            let Some(first) = requests.iter().find(|request| **request != RequestHandle::NULL) else {
+            let present = || requests.iter().filter(|request| **request != RequestHandle::NULL);
+            let Some(first) = present().next() else {
                 // SAFETY: the caller's promise.
                 return unsafe { put("index", index, TOWLINE_NO_INDEX) };
             };
-            let (own, _) = find_comm(first.comm.bits)?;
-            let is_own =
-                |request: &&RequestHandle| find_comm(request.comm.bits).is_ok_and(|(it, _)| std::ptr::eq(it, own));
-            let raw = requests.iter().filter(is_own).map(|request| RawRequest::from_bits(request.bits));
-            let raw: Vec<_> = raw.collect();
-            let is_all = raw.len() == requests.iter().filter(|request| **request != RequestHandle::NULL).count();
-            if !is_all {
+            if present().any(|request| request.context != first.context) {
                 return Err(Failure::argument(
                     "the requests belong to different contexts: wait for those of one context at a time",
                 ));
             }
-            with!(find_comm(first.comm.bits)?.1, comm => comm.wait_any_raw(&raw));
+            let raw: Vec<_> = present().map(|request| RawRequest::from_bits(request.bits)).collect();
+            with!(find_context(first.context.bits)?.all_ranks(), comm => comm.wait_any_raw(&raw));
         }
     })
 }
@@ -266,7 +284,7 @@ pub unsafe extern "C" fn towline_test_any(
         check_pointer("index", index)?;
         // SAFETY: the caller's promise.
         let requests = unsafe { list_mut("requests", requests, count) }?;
-        match test_each(requests) {
+        match test_each(requests)? {
             // SAFETY: the caller's promise.
             Some((found, done)) => unsafe { finish_at(requests, index, status, found, done) },
             // SAFETY: the caller's promise.
@@ -276,9 +294,13 @@ pub unsafe extern "C" fn towline_test_any(
 }
 
 /// The first complete request that is not null, with its outcome.
-fn test_each(requests: &[RequestHandle]) -> Option<(usize, Done)> {
-    let present = requests.iter().enumerate().filter(|(_, request)| **request != RequestHandle::NULL);
-    present.map(|(index, request)| (index, test(*request))).find_map(|(index, done)| Some((index, done?)))
+fn test_each(requests: &[RequestHandle]) -> Outcome<Option<(usize, Done)>> {
+    for (index, request) in requests.iter().enumerate().filter(|(_, request)| **request != RequestHandle::NULL) {
+        if let Some(done) = test(*request)? {
+            return Ok(Some((index, done)));
+        }
+    }
+    Ok(None)
 }
 
 /// # Safety
@@ -305,8 +327,8 @@ unsafe fn finish_at(
 ///
 /// @param request    The request.
 /// @param cancelled  Gets whether it was cancelled. May be null.
-/// @return           `TOWLINE_ERR_HANDLE` if its communicator was freed, `TOWLINE_ERR_THREAD`. A request that is complete or null is
-///                   not cancelled, and that is no error.
+/// @return           `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`. A request that is complete, null or none is not cancelled, and that is
+///                   no error.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
@@ -316,10 +338,8 @@ unsafe fn finish_at(
 pub unsafe extern "C" fn towline_cancel(request: RequestHandle, cancelled: *mut bool) -> c_int {
     border(|| {
         let raw = RawRequest::from_bits(request.bits);
-        let was_cancelled = request != RequestHandle::NULL && {
-            let (_, found) = find_comm(request.comm.bits).map_err(of_request)?;
-            with!(found, comm => comm.cancel_raw(raw))
-        };
+        let was_cancelled = request != RequestHandle::NULL
+            && find(request)?.is_some_and(|(_, found)| with!(found, comm => comm.cancel_raw(raw)));
         // SAFETY: the caller's promise.
         unsafe { put_if_wanted(cancelled, was_cancelled) };
         Ok(())

@@ -7,7 +7,7 @@ use towline::raw::Mode;
 use crate::border::{border, check_pointer, put};
 use crate::buffer::Prepared;
 use crate::error::{Failure, Outcome};
-use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
+use crate::handles::{CommHandle, ContextHandle, LayoutHandle, RequestHandle};
 use crate::worlds::{find_comm, with};
 
 /// When a send is complete.
@@ -49,7 +49,8 @@ fn mode_of(mode: c_int) -> Outcome<Mode> {
 /// @param mode    A `towline_send_mode_t`.
 /// @return        `TOWLINE_ERR_RANK`, `TOWLINE_ERR_TAG`, `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`;
 ///                `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_PEER_FINISHED`, `TOWLINE_ERR_RESTARTED` for the other rank;
-///                `TOWLINE_ERR_NOT_READY`; `TOWLINE_ERR_BUSY` if as many operations are in progress as the setting `requests` allows.
+///                `TOWLINE_ERR_NO_COMMUNICATOR` if it has freed the communicator; `TOWLINE_ERR_NOT_READY`; `TOWLINE_ERR_LAYOUT` if the layout
+///                has no function that packs, or if that has failed; `TOWLINE_ERR_FORKED`; `TOWLINE_ERR_BUSY` if as many operations are in progress as the setting `requests` allows.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
@@ -66,8 +67,8 @@ pub unsafe extern "C" fn towline_send(
     mode: c_int,
 ) -> c_int {
     border(|| {
-        let (mode, (_, found)) = (mode_of(mode)?, find_comm(comm.bits)?);
-        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        let (mode, (_, _, found)) = (mode_of(mode)?, find_comm(comm)?);
+        let prepared = Prepared::to_send(buffer, count, layout)?;
         // SAFETY: the caller's promise; the view is used until this returns.
         let view = unsafe { prepared.view() };
         with!(found, comm => comm.send_in_mode(dest, tag, mode, view))?;
@@ -79,7 +80,7 @@ pub unsafe extern "C" fn towline_send(
 ///
 /// @param request  Gets the request. `towline_wait` or a similar function completes it. It may be `TOWLINE_REQUEST_NULL` if the send
 ///                 is complete; such a request is treated as a complete one.
-/// @return         As `towline_send`: nothing was begun then.
+/// @return         As `towline_send`: nothing was begun then, unless a function of the layout has failed (`TOWLINE_ERR_LAYOUT`).
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
@@ -98,14 +99,14 @@ pub unsafe extern "C" fn towline_isend(
 ) -> c_int {
     border(|| {
         check_pointer("request", request)?;
-        let (mode, (context, found)) = (mode_of(mode)?, find_comm(comm.bits)?);
-        let prepared = Prepared::new("buffer", buffer, count, layout)?;
+        let (mode, (owner, context, found)) = (mode_of(mode)?, find_comm(comm)?);
+        let prepared = Prepared::to_send(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
         let begun = with!(found, comm => unsafe { comm.isend_raw(dest, tag, mode, prepared.view()) })?;
         let handle = match begun {
             Some(begun) => {
-                context.kept.add(begun.to_bits(), prepared);
-                RequestHandle { bits: begun.to_bits(), comm }
+                owner.kept.add(begun.to_bits(), prepared);
+                RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } }
             }
             None => {
                 prepared.check_functions()?;

@@ -65,8 +65,6 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Bits of a handle that are the number of the slot.
 const SLOT_BITS: u32 = 24;
-/// Bits of a handle that [`Slots`] leaves to its user.
-const SPARE_BITS: u32 = 8;
 
 impl<T> Slots<T> {
     /// Room for `count` objects, at most 2^24.
@@ -76,7 +74,7 @@ impl<T> Slots<T> {
         Self { slots, free: Mutex::new((0..count).rev().collect()) }
     }
 
-    /// Keeps an object. Returns its handle, which is never 0 and whose upper 8 bits are 0. `None`: all slots are in use.
+    /// Keeps an object. Returns its handle, which is never 0. `None`: all slots are in use.
     pub fn insert(&self, object: T) -> Option<u64> {
         let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         let generation = GENERATION.fetch_add(1, core::sync::atomic::Ordering::Relaxed).wrapping_add(1).max(1);
@@ -99,10 +97,9 @@ impl<T> Slots<T> {
         slot.object.with(|place| unsafe { &*place }).as_ref()
     }
 
-    /// The object in a slot.
-    #[inline]
-    pub fn at(&self, slot: usize) -> Option<&T> {
-        self.get(self.slots.get(slot)?.handle.load(Ordering::Acquire))
+    /// Whether all slots are in use now.
+    pub fn is_full(&self) -> bool {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Takes an object out. `None`: there is no such object.
@@ -121,19 +118,8 @@ impl<T> Slots<T> {
 }
 
 /// The slot of a handle.
-pub(crate) const fn slot_of(handle: u64) -> usize {
+const fn slot_of(handle: u64) -> usize {
     (handle & ((1 << SLOT_BITS) - 1)) as usize
-}
-
-/// A handle with a number below 256 in its spare bits.
-pub(crate) const fn with_owner(handle: u64, owner: u64) -> u64 {
-    handle | owner << (u64::BITS - SPARE_BITS)
-}
-
-/// The number in the spare bits of a handle, and the handle without it.
-#[inline]
-pub(crate) const fn split_owner(handle: u64) -> (u64, u64) {
-    (handle >> (u64::BITS - SPARE_BITS), handle & (u64::MAX >> SPARE_BITS))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -149,17 +135,11 @@ mod tests {
         let again = slots.insert("again").unwrap();
         assert_ne!(again, one);
         assert_eq!((slots.get(one), slots.get(again)), (None, Some(&"again")));
-        assert_eq!((slots.at(slot_of(again)), slots.at(2)), (Some(&"again"), None));
+        assert!(slots.is_full());
         for invented in [0, 1, u64::MAX, again ^ 1 << SLOT_BITS, again | 1 << 60, 7] {
             assert_eq!((slots.get(invented), slots.remove(invented)), (None, None), "{invented:x}");
         }
-        assert_eq!((slots.remove(again), slots.get(again), slots.at(slot_of(again))), (Some("again"), None, None));
-    }
-
-    #[test]
-    fn an_owner_is_kept_beside_the_handle() {
-        let handle = Slots::new(1).insert(()).unwrap();
-        assert_eq!(split_owner(with_owner(handle, 200)), (200, handle));
+        assert_eq!((slots.remove(again), slots.get(again), slots.is_full()), (Some("again"), None, false));
     }
 }
 
@@ -176,7 +156,9 @@ mod models {
             let slots = Arc::new(Slots::new(1));
             let writer = Arc::clone(&slots);
             let thread = loom::thread::spawn(move || writer.insert(7));
-            let seen = slots.at(0).copied();
+            // The handle that the slot has by now, as a program may invent it.
+            let invented = slots.slots[0].handle.load(Ordering::Relaxed);
+            let seen = slots.get(invented).copied();
             assert!(seen.is_none() || seen == Some(7));
             let handle = thread.join().unwrap().unwrap();
             assert_eq!(slots.get(handle), Some(&7));

@@ -2,30 +2,49 @@
 
 use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use towline::raw::RawMessage;
 use towline::{Communicator, Multiple, OwnedCommunicator, Single, World};
 
 use crate::error::{Code, Failure, Fault, Outcome};
-use crate::handles::CommHandle;
+use crate::handles::{CommHandle, ContextHandle, MessageHandle};
 use crate::kept::Kept;
-use crate::slots::{Slots, slot_of, split_owner, with_owner};
+use crate::slots::Slots;
 
-/// The most contexts of a process at a time. The slot of a context is a byte of the handles of its objects.
+/// The most contexts of a process at a time.
 const CONTEXTS_MAX: u32 = 256;
-
-/// The most messages of a context that were taken by matched probes and not received.
-pub(crate) const MESSAGES_MAX: u32 = 4096;
+/// The most communicators of a process at a time.
+const COMMS_MAX: u32 = 1 << 16;
+/// The most messages of a process that were taken by matched probes and not received.
+pub(crate) const MESSAGES_MAX: u32 = 1 << 14;
 
 pub(crate) static CONTEXTS: LazyLock<Slots<Context>> = LazyLock::new(|| Slots::new(CONTEXTS_MAX));
+/// The communicators of all contexts: a stale handle is refused without a look at any context.
+static COMMS: LazyLock<Slots<Comm>> = LazyLock::new(|| Slots::new(COMMS_MAX));
+static MESSAGES: LazyLock<Slots<TakenMessage>> = LazyLock::new(|| Slots::new(MESSAGES_MAX));
 
-/// A context: a world, and the objects that were made in it.
+/// A context: a world, and what was made in it.
 pub(crate) struct Context {
     pub world: AnyWorld,
     /// For a context of one thread, the thread.
     thread: Option<usize>,
-    pub comms: Slots<AnyComm>,
-    pub messages: Slots<TakenMessage>,
+    /// The communicators and messages that end with the context.
+    objects: Mutex<Objects>,
     pub kept: Kept,
+}
+
+#[derive(Default)]
+struct Objects {
+    /// The first is that of all ranks.
+    comms: Vec<u64>,
+    messages: Vec<u64>,
+}
+
+/// What must be dropped after the world: communicators, since peers get the reason for their end from the world, and what
+/// operations in progress refer to.
+pub(crate) struct Rest {
+    _comms: Vec<Comm>,
+    _kept: Kept,
 }
 
 // SAFETY: a context of one thread is used by that thread only, as `check_thread` ensures in each call; one of several threads is
@@ -38,7 +57,25 @@ unsafe impl Sync for Context {}
 pub(crate) struct TakenMessage {
     pub message: RawMessage,
     pub comm: CommHandle,
+    context: u64,
 }
+
+impl TakenMessage {
+    pub const fn context(&self) -> ContextHandle {
+        ContextHandle { bits: self.context }
+    }
+}
+
+/// A communicator behind a handle, and the handle of its context.
+struct Comm {
+    comm: AnyComm,
+    context: u64,
+}
+
+// SAFETY: as for the context, which is found and checked before the communicator is used.
+unsafe impl Send for Comm {}
+// SAFETY: the same.
+unsafe impl Sync for Comm {}
 
 /// A world of either thread level.
 pub(crate) enum AnyWorld {
@@ -83,35 +120,42 @@ macro_rules! with_world {
 pub(crate) use with_world;
 
 impl Context {
-    /// The world, and what operations in progress refer to, which must be dropped after it. The handles end.
-    pub fn into_parts(self) -> (AnyWorld, Kept) {
-        (self.world, self.kept)
-    }
-
-    pub fn new(world: AnyWorld, communicators: u32) -> Self {
+    pub fn new(world: AnyWorld) -> Self {
         let thread = matches!(world, AnyWorld::Single(_)).then(this_thread);
-        let (comms, messages) = (Slots::new(communicators.saturating_add(1)), Slots::new(MESSAGES_MAX));
-        Self { world, thread, comms, messages, kept: Kept::default() }
+        Self { world, thread, objects: Mutex::default(), kept: Kept::default() }
     }
 
+    /// Checks that the calling thread, of the calling process, may use the context.
     #[inline]
-    fn check_thread(&self) -> Outcome<()> {
+    fn check_caller(&self) -> Outcome<()> {
+        with_world!(&self.world, world => world.check_process_raw())?;
         match self.thread {
             Some(thread) if thread != this_thread() => Err(wrong_thread()),
             _ => Ok(()),
         }
     }
 
-    /// The communicator of a handle of this context.
-    #[inline]
-    pub fn comm(&'static self, handle: u64) -> Outcome<CommRef> {
-        let found = self.comms.get(split_owner(handle).1).ok_or_else(|| Failure::handle("communicator"))?;
-        Ok(match (found, &self.world) {
-            (AnyComm::World, AnyWorld::Single(world)) => CommRef::Single(world),
-            (AnyComm::World, AnyWorld::Multiple(world)) => CommRef::Multiple(world),
-            (AnyComm::Single(comm), _) => CommRef::Single(comm),
-            (AnyComm::Multiple(comm), _) => CommRef::Multiple(comm),
-        })
+    /// The communicator of all ranks.
+    pub fn all_ranks(&'static self) -> CommRef {
+        match &self.world {
+            AnyWorld::Single(world) => CommRef::Single(world),
+            AnyWorld::Multiple(world) => CommRef::Multiple(world),
+        }
+    }
+
+    /// The handle of the communicator of all ranks.
+    pub fn world_handle(&self) -> CommHandle {
+        CommHandle { bits: self.objects.lock().comms.first().copied().unwrap_or(0) }
+    }
+
+    /// Ends all handles of the context.
+    pub fn into_parts(self) -> (AnyWorld, Rest) {
+        let Objects { comms, messages } = self.objects.into_inner();
+        for message in messages {
+            let _ended = MESSAGES.remove(message);
+        }
+        let comms = comms.into_iter().filter_map(|comm| COMMS.remove(comm)).collect();
+        (self.world, Rest { _comms: comms, _kept: self.kept })
     }
 }
 
@@ -133,41 +177,80 @@ fn this_thread() -> usize {
 }
 
 /// The context of a handle.
+#[inline]
 pub(crate) fn find_context(handle: u64) -> Outcome<&'static Context> {
     let context = CONTEXTS.get(handle).ok_or_else(|| Failure::handle("context"))?;
-    context.check_thread()?;
+    context.check_caller()?;
     Ok(context)
 }
 
-/// The context that the object of a handle belongs to, if it belongs to one.
+/// The communicator of a handle, with its context and the handle of that.
 #[inline]
-pub(crate) fn find_owner(handle: u64, what: &str) -> Outcome<&'static Context> {
-    let context = CONTEXTS.at(split_owner(handle).0 as usize).ok_or_else(|| Failure::handle(what))?;
-    context.check_thread()?;
-    Ok(context)
+pub(crate) fn find_comm(handle: CommHandle) -> Outcome<(&'static Context, u64, CommRef)> {
+    let found = COMMS.get(handle.bits).ok_or_else(|| Failure::handle("communicator"))?;
+    let context = find_context(found.context)?;
+    let comm = match &found.comm {
+        AnyComm::World => context.all_ranks(),
+        AnyComm::Single(comm) => CommRef::Single(comm),
+        AnyComm::Multiple(comm) => CommRef::Multiple(comm),
+    };
+    Ok((context, found.context, comm))
 }
 
-/// The communicator of a handle, and its context.
-#[inline]
-pub(crate) fn find_comm(handle: u64) -> Outcome<(&'static Context, CommRef)> {
-    let context = find_owner(handle, "communicator")?;
-    let comm = context.comm(handle)?;
-    Ok((context, comm))
-}
-
-/// The number of a context among all, for the handles of its objects.
-pub(crate) const fn owner_of(context: u64) -> u64 {
-    slot_of(context) as u64
-}
-
-/// Keeps a communicator behind a handle.
-pub(crate) fn insert_comm(context: &Context, owner: u64, comm: AnyComm) -> Outcome<CommHandle> {
-    match context.comms.insert(comm) {
-        Some(handle) => Ok(CommHandle { bits: with_owner(handle, owner) }),
-        None => Err(Failure {
+/// Keeps a communicator of a context behind a handle.
+pub(crate) fn insert_comm(context: u64, comm: AnyComm) -> Outcome<CommHandle> {
+    let owner = find_context(context)?;
+    let Some(bits) = COMMS.insert(Comm { comm, context }) else {
+        return Err(Failure {
             code: Code::TOWLINE_ERR_BUSY,
             fault: Fault::TOWLINE_FAULT_RESOURCE,
-            text: "too many handles of communicators are in use: free some, or raise TOWLINE_COMMUNICATORS".into(),
-        }),
+            text: format!("this process has {COMMS_MAX} communicators: free some"),
+        });
+    };
+    owner.objects.lock().comms.push(bits);
+    Ok(CommHandle { bits })
+}
+
+/// Frees a communicator that is not the one of all ranks.
+pub(crate) fn remove_comm(handle: CommHandle) -> Outcome<()> {
+    let (context, ..) = find_comm(handle)?;
+    if context.world_handle() == handle {
+        return Err(Failure::argument("the communicator of all ranks ends with its context: it cannot be freed"));
     }
+    context.objects.lock().comms.retain(|comm| *comm != handle.bits);
+    drop(COMMS.remove(handle.bits));
+    Ok(())
+}
+
+/// Checks that one more message can be kept, before a probe takes one.
+pub(crate) fn check_room_for_message() -> Outcome<()> {
+    if MESSAGES.is_full() { Err(too_many_messages()) } else { Ok(()) }
+}
+
+#[cold]
+fn too_many_messages() -> Failure {
+    Failure {
+        code: Code::TOWLINE_ERR_BUSY,
+        fault: Fault::TOWLINE_FAULT_RESOURCE,
+        text: format!("{MESSAGES_MAX} messages were taken and not received: receive some"),
+    }
+}
+
+/// Keeps a message that a probe took behind a handle.
+pub(crate) fn insert_message(comm: CommHandle, message: RawMessage) -> Outcome<MessageHandle> {
+    let (owner, context, _) = find_comm(comm)?;
+    let bits = MESSAGES.insert(TakenMessage { message, comm, context }).ok_or_else(too_many_messages)?;
+    owner.objects.lock().messages.push(bits);
+    Ok(MessageHandle { bits })
+}
+
+/// Takes a message whose communicator still exists.
+pub(crate) fn take_message(handle: MessageHandle) -> Outcome<(&'static Context, CommRef, TakenMessage)> {
+    let no_message = |_| Failure::handle("message");
+    let found = MESSAGES.get(handle.bits).ok_or_else(|| Failure::handle("message"))?;
+    find_context(found.context)?;
+    let (context, _, comm) = find_comm(found.comm).map_err(no_message)?;
+    context.objects.lock().messages.retain(|message| *message != handle.bits);
+    let taken = MESSAGES.remove(handle.bits).ok_or_else(|| Failure::handle("message"))?;
+    Ok((context, comm, taken))
 }

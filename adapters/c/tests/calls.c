@@ -209,10 +209,30 @@ static void layouts(towline_comm_t comm, uint32_t rank) {
     OK(towline_irecv(comm, back, 3, refusing, rank, 3, &request));
     OK(towline_send(comm, text, 1, functions, rank, 3, STANDARD));
     IS(towline_wait(&request, NULL), TOWLINE_ERR_LAYOUT);
+    /* Without a function nothing is sent. */
+    bool found;
     IS(towline_send(comm, text, 1, refusing, rank, 4, STANDARD), TOWLINE_ERR_LAYOUT);
-    OK(towline_recv(comm, back, 1, TOWLINE_BYTES, rank, 4, NULL));
+    IS(towline_isend(comm, text, 1, refusing, rank, 4, STANDARD, &request), TOWLINE_ERR_LAYOUT);
+    OK(towline_iprobe(comm, rank, 4, &found, NULL));
+    TRUE(!found);
+    IS(towline_layout_functions(UINT64_MAX, pack, unpack, NULL, &refusing), TOWLINE_ERR_LAYOUT);
+    /* Layouts that are made of each other keep nothing of the earlier ones. */
+    towline_layout_t last, next;
+    OK(towline_layout_vector(3, 1, 4, none, &last));
+    for (int i = 0; i < 200000; i++) {
+        OK(i % 2 ? towline_layout_resized(last, 8 + i % 3, &next) : towline_layout_resized(last, 4, &next));
+        OK(towline_layout_free(last));
+        last = next;
+    }
+    OK(towline_layout_free(last));
+    OK(towline_layout_vector(1, 4, 4, none, &last));
+    for (int i = 0; i < 200000; i++) {
+        OK(towline_layout_vector(1, 1, 4, last, &next));
+        OK(towline_layout_free(last));
+        last = next;
+    }
+    OK(towline_layout_free(last));
     OK(towline_layout_free(functions));
-    OK(towline_layout_free(refusing));
     OK(towline_layout_free(none));
 }
 
@@ -251,7 +271,7 @@ static void wrong_calls(towline_context_t context, towline_comm_t comm, uint32_t
     /* Invented handles. */
     for (int bit = 0; bit < 64; bit++) {
         uint64_t bits = (uint64_t)1 << bit;
-        towline_request_t invented = {bits, comm}, of_none = {bits, {~bits}};
+        towline_request_t invented = {bits, comm, context}, of_none = {bits, comm, {context.bits ^ bits}};
         towline_context_t nothing = {context.bits ^ bits};
         towline_comm_t nobody = {comm.bits ^ bits};
         message.bits = bits;
@@ -285,20 +305,38 @@ static void reports(towline_context_t context, towline_comm_t comm, uint32_t ran
 struct place {
     towline_context_t context;
     towline_comm_t comm;
+    towline_request_t request;
     int code;
 };
 
 static void *elsewhere(void *argument) {
     struct place *place = (struct place *)argument;
     uint32_t rank;
+    bool done = false;
+    towline_status_t status = {.error = 77};
     place->code = towline_comm_rank(place->comm, &rank);
+    if (place->code != TOWLINE_SUCCESS) {
+        /* What is refused because of the thread changes nothing. */
+        towline_request_t before = place->request;
+        IS(towline_test(&place->request, &done, &status), TOWLINE_ERR_THREAD);
+        IS(towline_wait(&place->request, &status), TOWLINE_ERR_THREAD);
+        IS(towline_wait_all(1, &place->request, &status), TOWLINE_ERR_THREAD);
+        IS(towline_finish(place->context), TOWLINE_ERR_THREAD);
+        TRUE(!memcmp(&before, &place->request, sizeof before) && !done && status.error == 77);
+    }
     return NULL;
 }
 
 static int from_another_thread(towline_context_t context, towline_comm_t comm) {
-    struct place place = {context, comm, 1};
+    char byte;
+    bool cancelled;
+    struct place place = {context, comm, TOWLINE_REQUEST_NULL, 1};
     pthread_t thread;
+    OK(towline_irecv(comm, &byte, 1, TOWLINE_BYTES, 0, 99, &place.request));
     TRUE(!pthread_create(&thread, NULL, elsewhere, &place) && !pthread_join(thread, NULL));
+    OK(towline_cancel(place.request, &cancelled));
+    TRUE(cancelled);
+    IS(towline_wait(&place.request, NULL), TOWLINE_ERR_CANCELLED);
     return place.code;
 }
 
@@ -331,7 +369,19 @@ static void one_context(int level) {
     OK(towline_irecv(copy, &byte, 1, TOWLINE_BYTES, rank, 1, &request));
     OK(towline_comm_free(copy));
     IS(towline_comm_size(copy, &number), TOWLINE_ERR_HANDLE);
-    IS(towline_wait(&request, NULL), TOWLINE_ERR_HANDLE); /* its communicator was freed */
+    IS(towline_wait(&request, NULL), TOWLINE_ERR_CANCELLED);
+    /* An operation that has matched goes on without its communicator, and is still to be waited for. */
+    static char long_out[1000000], long_in[1000000];
+    towline_request_t receiving;
+    OK(towline_comm_dup(world, &copy));
+    OK(towline_isend(copy, long_out, sizeof long_out, TOWLINE_BYTES, rank, 1, TOWLINE_SEND_SYNCHRONOUS, &request));
+    OK(towline_irecv(copy, long_in, sizeof long_in, TOWLINE_BYTES, rank, 1, &receiving));
+    for (int i = 0; i < 10; i++) OK(towline_progress(context, NULL)); /* now they have matched */
+    OK(towline_comm_free(copy));
+    TRUE(towline_wait(&receiving, NULL) != TOWLINE_ERR_HANDLE && towline_wait(&request, NULL) != TOWLINE_ERR_HANDLE);
+    IS(towline_comm_free(world), TOWLINE_ERR_ARGUMENT);
+    OK(towline_world(context, &copy));
+    TRUE(copy.bits == world.bits);
     /* A receive that is in progress at the end is over with its context. */
     OK(towline_irecv(world, &byte, 1, TOWLINE_BYTES, rank, 1, &request));
     OK(towline_finish(context));
@@ -366,7 +416,9 @@ static void two_ranks(void) {
         return;
     }
     char byte;
-    IS(towline_recv(world, &byte, 1, TOWLINE_BYTES, 1, 1, NULL), TOWLINE_ERR_PEER_FINISHED);
+    towline_status_t status;
+    IS(towline_recv(world, &byte, 1, TOWLINE_BYTES, 1, 1, &status), TOWLINE_ERR_PEER_FINISHED);
+    TRUE(status.error == TOWLINE_ERR_PEER_FINISHED);
     TRUE(towline_error_fault() == TOWLINE_FAULT_PEER);
     OK(towline_finish(context));
 }
