@@ -32,8 +32,7 @@ static int runtime_begin(struct runtime *runtime) {
     TRY(towline_world(runtime->context, &world));
     TRY(towline_comm_dup(world, &runtime->comm));
     TRY(towline_comm_rank(world, &runtime->rank));
-    TRY(towline_comm_size(world, &runtime->size));
-    return towline_comm_free(world);
+    return towline_comm_size(world, &runtime->size);
 }
 
 /* In step k, each rank tells the one that is 2^k ranks ahead, and hears from the one that is as far behind. */
