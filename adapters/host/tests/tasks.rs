@@ -279,52 +279,6 @@ fn futures_outlive(end: impl Fn(World) + Sync, end_shared: impl Fn(World<Multipl
     });
 }
 
-/// More than transports and rings keep on the way.
-const LONG: usize = 64 << 20;
-
-/// Begins a message of which only a part will arrive: its sender finishes, and makes no progress afterwards. `awaits` gets the
-/// receive, which has matched, and the world of the receiver.
-fn interrupted<L: MayOwn<Vec<u8>>>(
-    world: World<L>,
-    awaited: &Barrier,
-    awaits: impl FnOnce(RecvRequest<Vec<u8>, L>, World<L>) -> Result<(), Error>,
-) {
-    if world.rank() == 1 {
-        let sending = world.isend(0, 1, vec![1u8; LONG]).unwrap();
-        let _ = world.finish(); // whether the message counts as sent does not matter here
-        awaited.wait();
-        return drop(sending);
-    }
-    let receiving = world.irecv(1, 1, vec![0u8; LONG]).unwrap();
-    while world.counters().expected == 0 {
-        world.progress();
-    }
-    awaits(receiving, world).unwrap_err();
-    awaited.wait();
-}
-
-#[test]
-fn a_future_whose_message_stops_on_the_way_ends_with_an_error_after_its_world() {
-    let awaited = Barrier::new(2);
-    pairs(|world| {
-        interrupted(world, &awaited, |receiving, world| {
-            let _ = world.finish();
-            pollster::block_on(receiving).map(drop).map_err(|failed| failed.error)
-        });
-    });
-    shared_pairs(|world| {
-        interrupted(world, &awaited, |receiving, world| {
-            std::thread::scope(|threads| {
-                let (polled, is_polled) = channel();
-                let waiting = threads.spawn(move || waits(receiving, polled).map(drop));
-                is_polled.recv().unwrap();
-                let _ = world.finish();
-                waiting.join().unwrap()
-            })
-        });
-    });
-}
-
 /// Awaits an operation in another executor, and says when it was polled.
 fn waits<L>(mut receiving: RecvRequest<Vec<u8>, L>, polled: Sender<()>) -> Result<Vec<u8>, Error>
 where
