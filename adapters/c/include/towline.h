@@ -605,7 +605,7 @@ const char *towline_strerror(int code);
  * @param stride  The distance between the starts of two blocks, in bytes. It may be negative.
  * @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
  * @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
- * @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests too deep (8 levels are always possible);
+ * @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests too deep (7 levels are always possible);
  *                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 16384 layouts.
  *
  * Thread-safe. Since ABI version 0.1.

@@ -8,7 +8,7 @@ use towline::{Layout, View, ViewMut};
 use crate::error::{Code, Failure, Outcome};
 use crate::foreign::Foreign;
 use crate::handles::LayoutHandle;
-use crate::layout::{Shape, find, lasting};
+use crate::layout::{Shape, find, impossible, lasting};
 
 /// The memory of an operation, and what describes it.
 pub(crate) struct Prepared {
@@ -60,7 +60,6 @@ impl Prepared {
     #[cold]
     fn described(buffer: *const c_void, count: usize, layout: LayoutHandle, sends: bool) -> Outcome<Self> {
         let shape = find(layout)?;
-        let impossible = |why: towline::LayoutError| Failure::from(towline::Error::from(why));
         let (base, layout, foreign) = match &*shape {
             Shape::Places(_) => {
                 // SAFETY: the shape is kept beside the layout.

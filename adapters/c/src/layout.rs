@@ -94,7 +94,8 @@ fn insert(shape: Shape) -> Outcome<LayoutHandle> {
     }
 }
 
-fn impossible(why: towline::LayoutError) -> Failure {
+/// The failure for a layout that cannot be built.
+pub(crate) fn impossible(why: towline::LayoutError) -> Failure {
     towline::Error::from(why).into()
 }
 
@@ -140,7 +141,7 @@ impl Parts {
 /// @param stride  The distance between the starts of two blocks, in bytes. It may be negative.
 /// @param item    The layout of an item, or `TOWLINE_BYTES`. It may be freed afterwards.
 /// @param layout  Gets the layout. The caller frees it with `towline_layout_free`.
-/// @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests too deep (8 levels are always possible);
+/// @return        `TOWLINE_ERR_LAYOUT` if the layout reaches further than memory, or nests too deep (7 levels are always possible);
 ///                `TOWLINE_ERR_HANDLE` for `item`; `TOWLINE_ERR_BUSY` if there are 16384 layouts.
 ///
 /// Thread-safe. Since ABI version 0.1.

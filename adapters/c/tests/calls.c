@@ -216,8 +216,22 @@ static void layouts(towline_comm_t comm, uint32_t rank) {
     OK(towline_iprobe(comm, rank, 4, &found, NULL));
     TRUE(!found);
     IS(towline_layout_functions(UINT64_MAX, pack, unpack, NULL, &refusing), TOWLINE_ERR_LAYOUT);
-    /* Layouts that are made of each other keep nothing of the earlier ones. */
+    /* Seven levels, and one for several items. */
+    static char nested[4096];
     towline_layout_t last, next;
+    OK(towline_layout_vector(2, 1, 2, none, &last));
+    for (int level = 1, stride = 4; level < 7; level++, stride *= 3) {
+        OK(towline_layout_vector(2, 1, stride, last, &next));
+        OK(towline_layout_free(last));
+        last = next;
+    }
+    OK(towline_layout_size(last, &size, NULL));
+    TRUE(size == 128);
+    OK(towline_irecv(comm, back, 256, TOWLINE_BYTES, rank, 5, &request));
+    OK(towline_send(comm, nested, 2, last, rank, 5, STANDARD));
+    OK(towline_wait(&request, NULL));
+    OK(towline_layout_free(last));
+    /* Layouts that are made of each other keep nothing of the earlier ones. */
     OK(towline_layout_vector(3, 1, 4, none, &last));
     for (int i = 0; i < 200000; i++) {
         OK(i % 2 ? towline_layout_resized(last, 8 + i % 3, &next) : towline_layout_resized(last, 4, &next));
