@@ -57,6 +57,8 @@ pub enum Error {
     Finished,
     /// A component cannot be published.
     Publish(SendError),
+    /// Publications that the caller has [carried](crate::Job::carried) here cannot be accepted.
+    Carried(String),
     /// The system gave no random numbers or refused a socket option.
     System(io::Error),
 }
@@ -65,7 +67,7 @@ impl Error {
     /// Which side is at fault, and therefore has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Environment(_) | Self::Finished => Blame::Caller,
+            Self::Environment(_) | Self::Finished | Self::Carried(_) => Blame::Caller,
             Self::Publish(why) => why.blame(),
             Self::System(_) => Blame::Resource,
             _ => Blame::Peer,
@@ -109,6 +111,11 @@ impl fmt::Display for Error {
                 "this rank has already called `finish`, so it can take no further part in the job: call it last",
             ),
             Self::Publish(why) => why.fmt(f),
+            Self::Carried(why) => write!(
+                f,
+                "the publications of another process cannot be accepted: {why}; pass the bytes of that process unchanged, and give \
+                 each process a number of its own"
+            ),
             Self::System(why) => {
                 write!(f, "the system refused random numbers, or to wait for a connection: {why}{}", advice(why))
             }

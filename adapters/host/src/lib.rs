@@ -98,13 +98,14 @@ pub use towline_core::rma::{Access, AtomicOp, Denied};
 /// ```
 pub use zerocopy;
 
-pub use towline_net::Encrypt;
+pub use towline_net::{Encrypt, JobKey};
 
 pub use collectives::blocks::{blocks, blocks_mut};
 pub use collectives::reduce_op::{Commutative, Max, Min, Plain, Product, ReduceOp, Sum};
 pub use errors::error::{Error, Failed};
 pub use errors::rejoin::RejoinError;
 pub use errors::setup::SetupError;
+pub use errors::worker::WorkerError;
 pub use operations::buffer::{Buffer, BufferMut};
 pub use operations::communicator::{Communicator, OwnedCommunicator};
 pub use operations::completion::Completion;
@@ -118,7 +119,9 @@ pub use settings::config::Config;
 pub use settings::variables::UnknownVariable;
 pub use setup::builder::{Builder, init};
 pub use setup::context::Context;
+pub use setup::place::Place;
 pub use setup::run::run;
+pub use setup::worker::Worker;
 pub use setup::world::{ProgressThread, World};
 pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
 pub use towline_settings::{InvalidSetting, Origin, Setting};

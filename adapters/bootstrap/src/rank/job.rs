@@ -40,7 +40,7 @@ pub struct Job {
     /// The revision that was sent to the server; 0 before the first exchange.
     sent: u32,
     /// The latest publications of each rank, already checked.
-    sets: Vec<Option<Vec<u8>>>,
+    pub(super) sets: Vec<Option<Vec<u8>>>,
     pub(super) known: u32,
     /// Ranks that have ended, with the last fence that each reached.
     pub(super) ended: BTreeMap<u32, u32>,
@@ -530,7 +530,7 @@ impl Job {
         }
     }
 
-    fn encode_own_set(&self) -> Vec<u8> {
+    pub(super) fn encode_own_set(&self) -> Vec<u8> {
         let entries = self.own.iter().map(|own| entry_size(&own.name.component(), own.data.len()));
         let mut bytes = vec![0; Set::HEADER + entries.sum::<usize>()];
         let stamp = Stamp { incarnation: self.incarnation, revision: self.revision };
@@ -545,7 +545,7 @@ impl Job {
     }
 
     /// Replaces the stored set of a rank by a newer, checked one, and records the changes that callers watch.
-    fn store_set(&mut self, rank: u32, bytes: Vec<u8>) {
+    pub(super) fn store_set(&mut self, rank: u32, bytes: Vec<u8>) {
         let Some(place) = self.sets.get_mut(rank as usize) else { return };
         let old = place.replace(bytes);
         self.known += u32::from(old.is_none());

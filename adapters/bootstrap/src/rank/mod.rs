@@ -1,5 +1,6 @@
 //! A rank's side of the bootstrap.
 
+mod carried;
 pub(crate) mod connect;
 mod job;
 mod modex;

@@ -26,6 +26,8 @@ pub(crate) struct CommHandle<L: Sharing> {
     pub rank_map: RankMap,
     /// The communicator lives as long as the world: a rank that refuses its messages has finished.
     pub lasting: bool,
+    /// The largest tag of programs in it.
+    pub tag_max: u32,
 }
 
 /// Which peer a rank of a communicator is.

@@ -3,3 +3,4 @@
 pub(crate) mod error;
 pub(crate) mod rejoin;
 pub(crate) mod setup;
+pub(crate) mod worker;

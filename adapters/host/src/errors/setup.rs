@@ -1,5 +1,6 @@
 //! Errors of the set-up and of the end of a world.
 
+use std::ops::RangeInclusive;
 use std::{fmt, io};
 
 use towline_bootstrap as bootstrap;
@@ -80,6 +81,15 @@ pub enum SetupError {
         /// How long this rank waited for them, in milliseconds.
         waited_ms: u64,
     },
+    /// A number of a [`Place`](crate::Place) is impossible.
+    Place {
+        /// What it is.
+        what: &'static str,
+        /// The number.
+        number: u32,
+        /// The possible ones.
+        range: RangeInclusive<u32>,
+    },
     /// No transport reaches a rank.
     Unreachable {
         /// Which rank.
@@ -148,6 +158,12 @@ impl fmt::Display for SetupError {
                 f,
                 "this rank was restarted, and ranks {ranks:?} have not accepted it within {waited_ms} ms: have them call \
                  `World::rejoin`, or raise TOWLINE_STARTUP_TIMEOUT_MS"
+            ),
+            Self::Place { what, number, range } => write!(
+                f,
+                "{what}: {number} is not within {} to {}: correct the `Place` of this process",
+                range.start(),
+                range.end()
             ),
             Self::Unreachable { rank, report } => {
                 write!(f, "no transport reaches rank {rank} ({report}): allow another transport, or check the network")

@@ -83,6 +83,11 @@ fn card_of(mut cards: &[u8], index: u32) -> Option<&[u8]> {
     None
 }
 
+/// The card of the only context of a process, under the name of a rail.
+pub(crate) fn card_in<'j>(job: &'j Job, name: &str, number: u32) -> Option<&'j [u8]> {
+    card_of(job.card(&component(name), number).ok()?, 0)
+}
+
 /// Checks that all ranks have the same number of contexts.
 pub(crate) fn check_contexts(job: &Job) -> Result<(), SetupError> {
     let count = |rank| {
@@ -137,7 +142,21 @@ pub(crate) fn choose_one(
     names: &[String],
     rails: &mut [AnyRail],
 ) -> Vec<Candidate> {
-    let (address, peer) = (grid.address(number), grid.peer(number));
+    let address = grid.address(number);
+    choose_by(rails, grid.peer(number), address == grid.own, |index| {
+        let ended = job.incarnation() > 1 && job.has_ended(address.rank);
+        let name = names.get(index).filter(|_| !ended)?;
+        card_of(job.card(&component(name), address.rank).ok()?, address.index)
+    })
+}
+
+/// Chooses the rails to a peer, by its card for each rail. `is_self`: the peer is this context.
+pub(crate) fn choose_by<'c>(
+    rails: &mut [AnyRail],
+    peer: Peer,
+    is_self: bool,
+    card: impl Fn(usize) -> Option<&'c [u8]>,
+) -> Vec<Candidate> {
     // The engine uses a device's puts and gets only to peers that the device's rail carries messages to. So no rail is chosen for
     // puts and gets alone.
     let candidate = |rail: &AnyRail| {
@@ -146,16 +165,12 @@ pub(crate) fn choose_one(
     };
     let mut candidates: Vec<_> = rails.iter().map(candidate).collect();
     let ask = |rails: &mut [AnyRail], index: usize| match &mut rails[index] {
-        AnyRail::Loopback(_) if address != grid.own => Err(Unreachable::OtherProcess),
+        AnyRail::Loopback(_) if !is_self => Err(Unreachable::OtherProcess),
         AnyRail::Loopback(rail) => {
             let card = rail.card().to_vec();
             rail.add_peer(peer, &card)
         }
-        _ if job.incarnation() > 1 && job.has_ended(address.rank) => Err(Unreachable::NoCard),
-        rail => {
-            let cards = job.card(&component(&names[index]), address.rank).map_err(|_| Unreachable::NoCard)?;
-            rail.add_peer(peer, card_of(cards, address.index).ok_or(Unreachable::NoCard)?)
-        }
+        rail => rail.add_peer(peer, card(index).ok_or(Unreachable::NoCard)?),
     };
     select(&mut candidates, |index| ask(rails, index));
     let uses_sm = (0..rails.len())

@@ -179,6 +179,11 @@ impl Launcher {
         read(&self.lock().job)
     }
 
+    /// Changes what a caller that carries publications itself has given.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Job) -> T) -> T {
+        change(&mut self.lock().job)
+    }
+
     /// Records that a context of this process has accepted a restarted rank. The rank is notified once all contexts have.
     pub fn note_rejoined(&self, rank: u32, incarnation: u32) -> Result<(), Error> {
         let mut state = self.lock();

@@ -57,7 +57,23 @@ impl<L: Threads> Communicator<L> {
         context_id: u32,
     ) -> Self {
         let lasting = context_id <= ALL_CONTEXTS_ID;
-        Self { handle: CommHandle { context, comm, size, rank_map, lasting }, rank, context_id }
+        let handle = CommHandle { context, comm, size, rank_map, lasting, tag_max: TAG_MAX };
+        Self { handle, rank, context_id }
+    }
+
+    /// Checks a tag of a send on memory of the caller.
+    #[inline]
+    pub(crate) fn check_tag(&self, tag: u32) -> Result<(), Error> {
+        if tag > self.handle.tag_max { Err(Error::NoSuchTag(tag)) } else { Ok(()) }
+    }
+
+    /// Checks the tag of a receive on memory of the caller, or of a probe.
+    #[inline]
+    pub(crate) fn check_tag_pattern(&self, tag: Tag) -> Result<(), Error> {
+        match tag {
+            Tag::Is(tag) => self.check_tag(tag),
+            Tag::Any => Ok(()),
+        }
     }
 
     /// The rank of this context.
@@ -251,8 +267,10 @@ impl<L: Threads> Communicator<L> {
         tag: impl Into<Tag>,
         view: ViewMut<'_>,
     ) -> Result<Status, Error> {
+        let tag = tag.into();
+        self.check_tag_pattern(tag)?;
         // SAFETY: the view borrows its memory until this returns.
-        unsafe { self.recv_span(source.into(), tag.into(), view.span()) }
+        unsafe { self.recv_span_unchecked(source.into(), tag, view.span()) }
     }
 
     /// Sends and receives at the same time, so two ranks that call this for each other do not deadlock: `MPI_Sendrecv`.

@@ -115,7 +115,7 @@ impl<L: Threads> Communicator<L> {
     /// Checks the arguments of a probe.
     fn check_probe(&self, source: Source, tag: Tag) -> Result<(), Error> {
         self.handle.context.check_process()?;
-        tag.reserved().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
+        self.check_tag_pattern(tag)?;
         match source.rank() {
             Some(rank) if rank >= self.handle.size => Err(Error::NoSuchRank { rank, size: self.handle.size }),
             _ if self.handle.context.finished.load(Ordering::Relaxed) => Err(Error::Finished),

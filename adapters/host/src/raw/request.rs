@@ -4,7 +4,7 @@ use towline_core::mtl::{Failure, Mode, Request, Sending};
 
 use crate::engine::Engine;
 use crate::errors::error::Error;
-use crate::operations::communicator::{Communicator, check_tag};
+use crate::operations::communicator::Communicator;
 use crate::operations::views::{View, ViewMut};
 use crate::threads::levels::Threads;
 use crate::threads::lock::{EngineGuard, EngineLock};
@@ -51,7 +51,7 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), towline::SetupError>(())
     /// ```
     pub fn send_in_mode(&self, dest: u32, tag: u32, mode: Mode, data: View<'_>) -> Result<(), Error> {
-        check_tag(tag)?;
+        self.check_tag(tag)?;
         // SAFETY: the view borrows its memory until this returns.
         unsafe { self.send_span(dest, tag, mode, data.span()) }
     }
@@ -71,7 +71,7 @@ impl<L: Threads> Communicator<L> {
         mode: Mode,
         data: View<'_>,
     ) -> Result<Option<RawRequest>, Error> {
-        check_tag(tag)?;
+        self.check_tag(tag)?;
         let (data, handle) = (data.span(), &self.handle);
         let mut engine = handle.context.engine.lock();
         // SAFETY: the caller's promise.
@@ -97,7 +97,7 @@ impl<L: Threads> Communicator<L> {
         into: ViewMut<'_>,
     ) -> Result<RawRequest, Error> {
         let (source, tag): (Source, Tag) = (source.into(), tag.into());
-        tag.reserved().map_or(Ok(()), |tag| Err(Error::NoSuchTag(tag)))?;
+        self.check_tag_pattern(tag)?;
         let handle = &self.handle;
         let mut engine = handle.context.engine.lock();
         // SAFETY: the caller's promise.

@@ -4,12 +4,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use towline_bootstrap::Job;
+use towline_core::arena::Arena;
 use towline_core::btl::selection::{Candidate, Verdict};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 use towline_core::rail::{Endpoint, Lost, Rail, Unreachable};
 
-use crate::context::handle::{ALL_CONTEXTS_ID, WORLD_ID};
+use crate::context::handle::{ALL_CONTEXTS_ID, RankMap, WORLD_ID};
 use crate::context::state::ContextState;
 use crate::engine::Engine;
 use crate::engine::loopback_hub::LoopbackHub;
@@ -22,7 +23,7 @@ use crate::job::ended_contexts::EndedContexts;
 use crate::job::launcher::Launcher;
 use crate::job::processors;
 use crate::settings::config::Config;
-use crate::setup::context::PreparedContext;
+use crate::setup::context::{PreparedContext, WorldComm};
 use crate::threads::levels::{ThreadLevel, Threads};
 use crate::threads::lock::EngineLock;
 use crate::threads::progress_policy::ProgressThreadPolicy;
@@ -41,7 +42,7 @@ pub(crate) const LOOPBACK_FRAME_BYTES: u32 = 16 << 10;
 pub(crate) struct StartedContext {
     engine: Engine,
     grid: Grid,
-    world: Comm,
+    world: WorldComm,
     all_contexts: Option<Comm>,
     rail_choices: Vec<Vec<Candidate>>,
     rail_names: Vec<String>,
@@ -114,15 +115,66 @@ fn add_peers(
 }
 
 /// Adds the communicator of all ranks, and that of all contexts where ranks have several.
-fn add_communicators(engine: &mut Engine, grid: Grid) -> Result<(Comm, Option<Comm>), SetupError> {
-    let world = engine.mtl.add_lasting_comm(WORLD_ID, Group::World { size: grid.ranks }, grid.own.rank);
-    let world = world.map_err(SetupError::World)?;
+fn add_communicators(engine: &mut Engine, grid: Grid) -> Result<(WorldComm, Option<Comm>), SetupError> {
+    let comm = engine.mtl.add_lasting_comm(WORLD_ID, Group::World { size: grid.ranks }, grid.own.rank);
+    let comm = comm.map_err(SetupError::World)?;
+    let world = WorldComm { comm, rank: grid.own.rank, size: grid.ranks, rank_map: RankMap::Peers };
     if grid.contexts == 1 {
         return Ok((world, None));
     }
     let peers = (0..grid.total()).map(|number| grid.peer(number).0).collect();
     let all_contexts = engine.add_table_comm(ALL_CONTEXTS_ID, peers, grid.own_number(), true);
     Ok((world, Some(all_contexts.map_err(SetupError::World)?)))
+}
+
+/// The memory of an engine, and the hub of its loopback rail. The rails must be dropped before the hub.
+struct EngineMemory {
+    hub: LoopbackHub,
+    arena: Arena<'static>,
+    memory: Mapping,
+}
+
+impl EngineMemory {
+    fn new(config: &Config, limits: &pml::Config, rails: &[AnyRail]) -> Result<Self, SetupError> {
+        let own = LoopbackHub::attributes(LOOPBACK_FRAME_BYTES);
+        let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
+        let bytes = Mtl::<RailSet>::bytes(limits, config.communicators, &attributes)
+            .saturating_add(LoopbackHub::bytes(LOOPBACK_FRAME_BYTES) + 64);
+        let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
+        // SAFETY: called once. Everything that is cut from the arena goes into the engine, whose fields are dropped in the order
+        // that this needs.
+        let mut arena = unsafe { memory.arena() };
+        let hub = LoopbackHub::new(&mut arena, LOOPBACK_FRAME_BYTES).map_err(SetupError::Memory)?;
+        Ok(Self { hub, arena, memory })
+    }
+
+    /// The rail of this process to itself.
+    fn loopback(&self) -> Option<AnyRail> {
+        // SAFETY: the hub's rail goes into the engine, or is dropped by the caller, before the hub is.
+        unsafe { self.hub.hub() }.rail(0).map(AnyRail::Loopback)
+    }
+
+    /// An engine over these rails, of which the first `used` are used from the beginning.
+    fn into_engine(
+        mut self,
+        config: &Config,
+        limits: pml::Config,
+        mut rails: Vec<AnyRail>,
+        used: usize,
+        contexts_per_processor: u32,
+    ) -> Result<Engine, SetupError> {
+        // A rail of the program's own may need flushes.
+        let needs_flush = rails.iter().take(used).any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
+        let wait_set = WaitSet::new(&mut rails, used).map_err(|why| SetupError::System("make a wait handle", why))?;
+        let mut mtl = Mtl::new(limits, config.communicators, &mut self.arena, RailSet::new(rails, used))?;
+        mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
+        let idle_policy = IdlePolicy::new(config, contexts_per_processor);
+        let scope_lists = ScopeLists::new(limits.requests);
+        let engine = Engine::new(mtl, idle_policy, wait_set, self.hub, self.memory);
+        let mut engine = Engine { scope_lists, needs_flush, ..engine };
+        engine.keep_requests();
+        Ok(engine)
+    }
 }
 
 impl StartedContext {
@@ -135,31 +187,13 @@ impl StartedContext {
         limits: pml::Config,
     ) -> Result<Self, SetupError> {
         let OpenedRails { rails, failures } = opened;
-        let own = LoopbackHub::attributes(LOOPBACK_FRAME_BYTES);
-        let attributes: Vec<_> = rails.iter().map(Rail::attributes).chain([&own]).collect();
-        let bytes = Mtl::<RailSet>::bytes(&limits, config.communicators, &attributes)
-            .saturating_add(LoopbackHub::bytes(LOOPBACK_FRAME_BYTES) + 64);
-        let memory = Mapping::new(bytes).map_err(|why| SetupError::System("map memory for the engine", why))?;
-        // SAFETY: called once. Everything that is cut from the arena goes into the engine, whose fields are dropped in the order
-        // that this needs.
-        let mut arena = unsafe { memory.arena() };
-        let hub = LoopbackHub::new(&mut arena, LOOPBACK_FRAME_BYTES).map_err(SetupError::Memory)?;
+        let memory = EngineMemory::new(config, &limits, &rails)?;
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
-        // SAFETY: the hub's rail goes into the engine, or is dropped here, before the hub is.
-        rails.extend(unsafe { hub.hub() }.rail(0).map(AnyRail::Loopback));
-        let ChosenRails { mut rails, used, names, choices, opened_index } = ChosenRails::new(job, grid, rails)?;
-
-        // A rail of the program's own may need flushes.
-        let needs_flush = rails.iter().any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
-        let wait_set = WaitSet::new(&mut rails, used).map_err(|why| SetupError::System("make a wait handle", why))?;
-        let mut mtl = Mtl::new(limits, config.communicators, &mut arena, RailSet::new(rails, used))?;
-        mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
-        add_peers(&mut mtl, job, grid, &choices, &opened_index)?;
-        let idle_policy = IdlePolicy::new(config, processors::contexts_per_processor(job, grid));
-        let scope_lists = ScopeLists::new(limits.requests);
-        let engine = Engine::new(mtl, idle_policy, wait_set, hub, memory);
-        let mut engine = Engine { scope_lists, needs_flush, ..engine };
-        engine.keep_requests();
+        rails.extend(memory.loopback());
+        let ChosenRails { rails, used, names, choices, opened_index } = ChosenRails::new(job, grid, rails)?;
+        let sharing = processors::contexts_per_processor(job, grid);
+        let mut engine = memory.into_engine(config, limits, rails, used, sharing)?;
+        add_peers(&mut engine.mtl, job, grid, &choices, &opened_index)?;
         let (world, all_contexts) = add_communicators(&mut engine, grid)?;
         let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
         Ok(Self {
@@ -170,6 +204,44 @@ impl StartedContext {
             rail_choices: choices,
             rail_names: names,
             incarnations,
+            failed_transports: failures,
+        })
+    }
+
+    /// Starts the engine of a process that knows no other process yet: the only member of its world.
+    pub fn alone(
+        config: &Config,
+        job: &Job,
+        grid: Grid,
+        opened: OpenedRails,
+        limits: pml::Config,
+    ) -> Result<Self, SetupError> {
+        let OpenedRails { rails, failures } = opened;
+        let memory = EngineMemory::new(config, &limits, &rails)?;
+        let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
+        // While shared memory reaches all peers, other rails need not be polled.
+        let is_sm = rails.first().is_some_and(|rail| matches!(rail, AnyRail::Sm(_)));
+        rails.splice(usize::from(is_sm)..usize::from(is_sm), memory.loopback());
+        let used = if is_sm { 2 } else { rails.len() };
+        let names = cards::names(&rails);
+        let own_peer = grid.peer(grid.own_number());
+        let own = cards::choose_by(&mut rails, own_peer, true, |_| None);
+        let reach = |rail: usize, _: &mut AnyRail| -> Result<Endpoint, Unreachable> {
+            own.get(rail).and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
+        };
+        let sharing = processors::contexts_per_processor(job, grid);
+        let mut engine = memory.into_engine(config, limits, rails, used, sharing)?;
+        let added = engine.mtl.add_peer(own_peer, &limits.params(), reach);
+        added.map_err(|why| SetupError::Unreachable { rank: 0, report: why.to_string() })?;
+        let comm = engine.add_table_comm(WORLD_ID, [own_peer.0].into(), 0, true).map_err(SetupError::World)?;
+        Ok(Self {
+            engine,
+            grid,
+            world: WorldComm { comm, rank: 0, size: 1, rank_map: RankMap::Table },
+            all_contexts: None,
+            rail_choices: vec![own],
+            rail_names: names,
+            incarnations: Vec::new(),
             failed_transports: failures,
         })
     }

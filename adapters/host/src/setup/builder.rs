@@ -17,7 +17,9 @@ use crate::settings::config::{Config, process_environment};
 use crate::settings::variables::unknown_here;
 use crate::setup::bring_up::{LOOPBACK_FRAME_BYTES, StartedContext};
 use crate::setup::context::{Context, PreparedContext};
+use crate::setup::place::Place;
 use crate::setup::rejoin;
+use crate::setup::worker::{Worker, own_peer};
 use crate::setup::world::World;
 use crate::threads::levels::{Single, ThreadLevel, Threads};
 use crate::threads::progress_policy::ProgressThreadPolicy;
@@ -299,14 +301,51 @@ impl<L: Threads> Builder<L> {
         Ok(self.set_up(count)?.into_iter().map(Context::new).collect())
     }
 
+    /// Opens a context that starts alone, for a runtime that carries the cards of its processes itself: a [`Worker`]. No launcher
+    /// and no other process is needed, and nothing waits.
+    ///
+    /// # Errors
+    /// [`SetupError::Place`] for impossible numbers; otherwise as [`build`](Self::build).
+    ///
+    /// For an example see [`Worker`].
+    pub fn open(self, place: Place) -> Result<Worker<L>, SetupError> {
+        place.check()?;
+        handlers::install().map_err(|why| SetupError::System("install the handlers of forks", why))?;
+        let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
+        if bound && L::LEVEL != ThreadLevel::Single {
+            return Err(SetupError::CustomRail);
+        }
+        let (config, settings) = self.config.in_force(process_environment)?;
+        let policy = ProgressThreadPolicy::new(&config, bound)?;
+        let mut job = Job::carried(place.environment());
+        let of_numbers = Grid { own: Address { rank: place.number, index: 0 }, ranks: place.numbers, contexts: 1 };
+        let own = own_peer(place.number, place.peers);
+        let of_peers = Grid { own: Address { rank: own, index: 0 }, ranks: place.peers, contexts: 1 };
+
+        let mut opened = [open(&config, &settings, &job, of_numbers, policy.is_expected(&config))?];
+        let warnings = found_warnings(&opened[0]);
+        if let Some(warning) = warnings.first().filter(|_| config.strict) {
+            return Err(SetupError::Warning(warning.to_string()));
+        }
+        self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &[of_numbers]));
+        let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
+        let limits = engine_limits(&config, place.peers, at_once, KEPT)?;
+        cards::publish(&mut job, &opened, &limits)?;
+        warnings::publish(&mut job, &warnings)?;
+        warnings::print(&job);
+
+        let [opened] = opened;
+        let started = StartedContext::alone(&config, &job, of_peers, opened, limits)?;
+        let launcher = Arc::new(Launcher::new(job, of_peers, false));
+        let prepared = started.prepare(&launcher, &config, &settings, policy)?;
+        Ok(Worker::new(prepared.enter(), place.number))
+    }
+
     fn set_up(self, contexts: u32) -> Result<Vec<PreparedContext<L>>, SetupError> {
         handlers::install().map_err(|why| SetupError::System("install the handlers of forks", why))?;
         let (config, settings) = self.config.in_force(process_environment)?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         let policy = ProgressThreadPolicy::new(&config, bound)?;
-        let unknown = unknown_here();
-        let unknown = unknown.iter().map(|unknown| Warning::new(&unknown.what(), &unknown.advice()));
-        let mut warnings: Vec<Warning> = unknown.collect();
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
@@ -322,9 +361,7 @@ impl<L: Threads> Builder<L> {
         let opens = grids.iter().map(|grid| open(&config, &settings, &job, *grid, policy.is_expected(&config)));
         let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
         // The contexts of a process have the same transports.
-        let failures = opened.first().map_or(&[][..], |opened| &opened.failures);
-        let left_out = |(name, why): &(String, String)| Warning::new(&left_out_text(name), why);
-        warnings.extend(failures.iter().map(left_out));
+        let warnings = opened.first().map(found_warnings).unwrap_or_default();
         if let Some(warning) = warnings.first().filter(|_| config.strict) {
             return Err(SetupError::Warning(warning.to_string()));
         }
@@ -370,6 +407,14 @@ impl<L: Threads> Builder<L> {
         }
         Ok(prepared)
     }
+}
+
+/// Warnings about unknown variables, and about transports that cannot be used.
+fn found_warnings(opened: &OpenedRails) -> Vec<Warning> {
+    let unknown = unknown_here();
+    let unknown = unknown.iter().map(|unknown| Warning::new(&unknown.what(), &unknown.advice()));
+    let left_out = |(name, why): &(String, String)| Warning::new(&left_out_text(name), why);
+    unknown.chain(opened.failures.iter().map(left_out)).collect()
 }
 
 /// What happened, where a transport cannot be used.

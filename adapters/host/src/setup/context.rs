@@ -47,8 +47,19 @@ pub struct Context<L: Threads = Single> {
 /// A context's state and its communicators.
 pub(crate) struct PreparedContext<L: Threads> {
     pub state: Box<ContextState<L>>,
-    pub world: Comm,
+    pub world: WorldComm,
     pub all_contexts: Option<Comm>,
+}
+
+/// The communicator of all ranks.
+#[derive(Clone, Copy)]
+pub(crate) struct WorldComm {
+    pub comm: Comm,
+    /// The rank of this context.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub size: u32,
+    pub rank_map: RankMap,
 }
 
 impl<L: Threads> PreparedContext<L> {
@@ -60,7 +71,8 @@ impl<L: Threads> PreparedContext<L> {
         unsafe { state.mark_in_children() };
         let communicator =
             |comm, rank, size, rank_map, id| Communicator::new(L::Ref::clone(&state), comm, rank, size, rank_map, id);
-        let all = communicator(self.world, grid.own.rank, grid.ranks, RankMap::Peers, WORLD_ID);
+        let WorldComm { comm, rank, size, rank_map } = self.world;
+        let all = communicator(comm, rank, size, rank_map, WORLD_ID);
         let all_contexts = self
             .all_contexts
             .map(|comm| communicator(comm, grid.own_number(), grid.total(), RankMap::AllContexts, ALL_CONTEXTS_ID));

@@ -3,8 +3,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use towline_core::btl::selection::{Candidate, Report, Verdict};
-use towline_core::rail::{Lost, Peer, Rail as _, Unreachable};
+use towline_core::rail::Lost;
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;
@@ -12,10 +11,10 @@ use crate::errors::rejoin::RejoinError;
 use crate::errors::setup::SetupError;
 use crate::job::cards;
 use crate::job::launcher::Launcher;
+use crate::setup::peers::add_chosen_peer;
 use crate::threads::levels::Sharing;
 use crate::threads::lock::EngineLock;
-use crate::transports::rails::AnyRail;
-use crate::values::address::{Address, Grid};
+use crate::values::address::Address;
 
 /// The time between two readings of the launcher's messages.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
@@ -96,9 +95,10 @@ impl<L: Sharing> ContextState<L> {
             }
             let limits = cards::engine_limits(job, rank).unwrap_or_default();
             let choices = numbers.iter().map(|number| {
-                engine.add_restarted_peer(self.grid, *number, limits, |rails| {
-                    cards::choose_one(job, self.grid, *number, &self.rail_names, rails)
-                })
+                let rails = &mut engine.mtl.pml().rails_mut().0;
+                let chosen = cards::choose_one(job, self.grid, *number, &self.rail_names, rails);
+                let added = add_chosen_peer(engine, self.grid.peer(*number), limits, chosen);
+                added.map_err(|report| RejoinError::Unreachable { rank, report })
             });
             Ok((incarnation, choices.collect::<Result<Vec<_>, _>>()?))
         })?;
@@ -112,38 +112,6 @@ impl<L: Sharing> ContextState<L> {
             }
         }
         Ok(incarnation)
-    }
-}
-
-impl Engine {
-    /// Adds a peer that was lost, by the rails that `choose` chooses now.
-    fn add_restarted_peer(
-        &mut self,
-        grid: Grid,
-        number: u32,
-        limits: &[u8],
-        choose: impl FnOnce(&mut [AnyRail]) -> Vec<Candidate>,
-    ) -> Result<Vec<Candidate>, RejoinError> {
-        let chosen = choose(&mut self.mtl.pml().rails_mut().0);
-        let reach =
-            |rail: usize, _: &mut _| chosen.get(rail).and_then(Candidate::for_messages).ok_or(Unreachable::NoCard);
-        if let Err(why) = self.mtl.add_peer(grid.peer(number), limits, reach) {
-            for (rail, candidate) in self.mtl.pml().rails_mut().0.iter_mut().zip(&chosen) {
-                if let Verdict::Taken(endpoint) | Verdict::OneSided(endpoint) | Verdict::Spare(endpoint) =
-                    candidate.verdict
-                {
-                    rail.del_peer(endpoint);
-                }
-            }
-            let report = format!("{why}; {}", Report { peer: Peer(number), rails: &chosen });
-            return Err(RejoinError::Unreachable { rank: grid.address(number).rank, report });
-        }
-        for (rail, candidate) in chosen.iter().enumerate() {
-            if let Some(endpoint) = candidate.for_spare() {
-                let _ = self.mtl.pml().add_spare(grid.peer(number), rail, endpoint); // the peer was added just now
-            }
-        }
-        Ok(chosen)
     }
 }
 

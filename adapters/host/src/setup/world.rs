@@ -318,6 +318,15 @@ impl<L: Threads> World<L> {
         outcome
     }
 
+    /// Leaves without waiting for other ranks, as a drop does, and says how that went.
+    pub(crate) fn leave(self) -> Result<(), SetupError> {
+        let context = self.context();
+        if let Err(forked) = context.check_process() {
+            return Err(SetupError::Forked(forked));
+        }
+        if context.finished.swap(true, Ordering::SeqCst) { Ok(()) } else { context.leave(false) }
+    }
+
     /// Ends the world because its program has failed: as a drop, but other ranks take the end for a failure.
     pub(crate) fn fail(&self) {
         let context = self.context();

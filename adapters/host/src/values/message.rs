@@ -3,6 +3,9 @@
 /// The largest tag that programs may use. Larger ones belong to the library.
 pub const TAG_MAX: u32 = 0x7fff_ffff;
 
+/// The largest tag of a communicator of a [`Worker`](crate::Worker), for the runtime's own protocols.
+pub(crate) const RUNTIME_TAG_MAX: u32 = u32::MAX - 1;
+
 /// Matches any source or any tag: `MPI_ANY_SOURCE`, `MPI_ANY_TAG`.
 ///
 /// ```
