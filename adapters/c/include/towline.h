@@ -45,6 +45,11 @@
 #define TOWLINE_NO_COLOR UINT32_MAX
 
 /**
+ * Bytes of the secret of a job.
+ */
+#define TOWLINE_KEY_BYTES 32
+
+/**
  * The source of a receive or probe that takes messages of any rank.
  */
 #define TOWLINE_ANY_SOURCE UINT32_MAX
@@ -69,6 +74,11 @@
  * The minor ABI version of this header. It grows if functions, constants or codes are added.
  */
 #define TOWLINE_ABI_MINOR 1
+
+/**
+ * The rank of a process in a communicator that it is not a member of: see `towline_comm_create`.
+ */
+#define TOWLINE_NO_RANK UINT32_MAX
 
 /**
  * Who has to act on an error.
@@ -323,6 +333,46 @@ typedef int (*towline_pack_fn)(void *state, const void *buffer, size_t count, ui
 typedef int (*towline_unpack_fn)(void *state, void *buffer, size_t count, uint64_t offset, const void *from, size_t bytes);
 
 /**
+ * The place of a process in a runtime that exchanges cards by its own means. `towline_place_default` sets it.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_place_t {
+    /**
+     * The number of the job. All processes that may become peers have the same. Others on the host should have another one.
+     */
+    uint64_t job;
+    /**
+     * The secret of the job, the same in all its processes. Processes that do not know it cannot connect.
+     */
+    uint8_t key[TOWLINE_KEY_BYTES];
+    /**
+     * The number of this process. No other running process of the job has it.
+     */
+    uint32_t number;
+    /**
+     * How many numbers there are, the same in all processes: 1 to 1,048,576.
+     */
+    uint32_t numbers;
+    /**
+     * How many peers this process may have at a time, itself included. Memory for unexpected messages is divided among them.
+     */
+    uint32_t peers;
+    /**
+     * How many processes of the job are on this host, this one included. They share its memory and its processors.
+     */
+    uint32_t local;
+    /**
+     * How many of them come before this one in an order on which they agree.
+     */
+    uint32_t local_rank;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+} towline_place_t;
+
+/**
  * What is known of a message that was received, or found by a probe.
  *
  * Since ABI version 0.1.
@@ -381,6 +431,22 @@ typedef struct towline_request_t {
      */
     struct towline_context_t context;
 } towline_request_t;
+
+/**
+ * An operation that has ended: see `towline_poll_queue`.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_completion_t {
+    /**
+     * The word that the operation was begun with.
+     */
+    uint64_t user;
+    /**
+     * The source, the tag and the length of a received message, and the code of the operation in `error`.
+     */
+    struct towline_status_t status;
+} towline_completion_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -698,6 +764,19 @@ int towline_layout_size(struct towline_layout_t layout, uint64_t *size, int64_t 
 int towline_layout_free(struct towline_layout_t layout);
 
 /**
+ * Sets a place to its defaults: job 0, a key of zeros, number 0 of 4096, 64 peers, alone on its host. The caller sets at least job,
+ * key and number then.
+ *
+ * @param place  Gets the defaults.
+ * @return       `TOWLINE_ERR_ARGUMENT` for a null pointer.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `place` is writable.
+ */
+int towline_place_default(struct towline_place_t *place);
+
+/**
  * Waits for a message, and returns its envelope. The message stays to be received.
  *
  * @param comm    The communicator.
@@ -802,6 +881,88 @@ int towline_imrecv(struct towline_message_t *message,
  * @pre `message` is readable and writable.
  */
 int towline_message_discard(struct towline_message_t *message);
+
+/**
+ * Begins to send a message, as `towline_isend`, but the end of the operation comes by `towline_poll_queue`, with `user`: a runtime
+ * with many operations need not ask each of them.
+ *
+ * @param user     Any word.
+ * @param request  Gets the request, which serves `towline_cancel` only. It is `TOWLINE_REQUEST_NULL` if the send is complete already:
+ *                 it does not come by the queue then.
+ * @return         As `towline_isend`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is readable, and nothing changes it, until the completion was taken. `request` is writable.
+ */
+int towline_isend_queued(struct towline_comm_t comm,
+                         const void *buffer,
+                         size_t count,
+                         struct towline_layout_t layout,
+                         uint32_t dest,
+                         uint32_t tag,
+                         int mode,
+                         uint64_t user,
+                         struct towline_request_t *request);
+
+/**
+ * Begins to receive a message, as `towline_irecv`, but the end of the operation comes by `towline_poll_queue`, with `user`.
+ *
+ * @param user     Any word.
+ * @param request  Gets the request, which serves `towline_cancel` only.
+ * @return         As `towline_irecv`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is writable, and nothing else uses it, until the completion was taken. `request` is writable.
+ */
+int towline_irecv_queued(struct towline_comm_t comm,
+                         void *buffer,
+                         size_t count,
+                         struct towline_layout_t layout,
+                         uint32_t source,
+                         uint32_t tag,
+                         uint64_t user,
+                         struct towline_request_t *request);
+
+/**
+ * Begins to receive a message that was taken, as `towline_imrecv`, but the end of the operation comes by `towline_poll_queue`, with
+ * `user`.
+ *
+ * @param user     Any word.
+ * @param request  Gets the request, which serves `towline_cancel` only.
+ * @return         As `towline_imrecv`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre As for `towline_irecv_queued`; `message` is readable and writable.
+ */
+int towline_imrecv_queued(struct towline_message_t *message,
+                          void *buffer,
+                          size_t count,
+                          struct towline_layout_t layout,
+                          uint64_t user,
+                          struct towline_request_t *request);
+
+/**
+ * Makes progress once, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest
+ * first.
+ *
+ * @param context      The context.
+ * @param completions  Gets the completions.
+ * @param most         How many there is room for: at least 1. If all were used, there may be more.
+ * @param count        Gets how many there were.
+ * @return             `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`. The codes of the operations are in their
+ *                     statuses.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `completions` is writable for `most` items, and `count` is writable.
+ */
+int towline_poll_queue(struct towline_context_t context,
+                       struct towline_completion_t *completions,
+                       size_t most,
+                       size_t *count);
 
 /**
  * Receives a message, and returns when it has arrived.
@@ -1000,6 +1161,114 @@ uint32_t towline_abi_version(void);
  * Thread-safe. Since ABI version 0.1.
  */
 const char *towline_version(void);
+
+/**
+ * Opens a context that starts alone: a worker. It is for a runtime that has an exchange of its own, such as an MPI library. No
+ * launcher and no other process is needed, and nothing waits.
+ *
+ * The runtime carries the card of each process (`towline_worker_card`) to the others, which add it (`towline_worker_add_peer`), and
+ * makes communicators of processes (`towline_comm_create`). Both ends must add each other; a message to a process that has not done
+ * so waits. The communicator of `towline_world` contains this process alone.
+ *
+ * @param threads   As for `towline_init`, as are `settings` and `context`.
+ * @param place     The place of this process.
+ * @return          `TOWLINE_ERR_ARGUMENT` for an impossible place; otherwise as `towline_init`.
+ *
+ * `towline_finish` and `towline_leave` end the context: both deliver what was sent, and wait for no other process. `towline_finish`
+ * says whether that went well. Thread-safe. Since ABI version 0.1.
+ *
+ * @pre The texts end with 0, the array ends with null, `place` is readable and `context` is writable.
+ */
+int towline_worker_open(int threads,
+                        const char *const *settings,
+                        const struct towline_place_t *place,
+                        struct towline_context_t *context);
+
+/**
+ * The card of this process, which others need to reach it: some hundred bytes, the same for all, as long as the context lives.
+ *
+ * Whoever can change cards on their way can have messages sent elsewhere, as with any exchange of addresses.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param buffer   Gets the card. May be null if `size` is 0.
+ * @param size     Bytes of `buffer`.
+ * @param length   Gets the length of the card.
+ * @return         `TOWLINE_ERR_NO_MEMORY` if the buffer is too short: `length` is set then, too. `TOWLINE_ERR_ARGUMENT` for another kind
+ *                 of context; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes, and `length` is writable.
+ */
+int towline_worker_card(struct towline_context_t context,
+                        void *buffer,
+                        size_t size,
+                        size_t *length);
+
+/**
+ * Adds the process with this card. Sends nothing: the transports connect with the first message. A process that was added before, or
+ * this one itself, may be added again, which changes nothing.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param card     The card.
+ * @param length   Its length in bytes.
+ * @param number   Gets the number of the process. May be null.
+ * @return         `TOWLINE_ERR_ARGUMENT` for bytes that are no card of this job, or the card of another process with a number that is
+ *                 in use; `TOWLINE_ERR_BUSY` if there are as many peers as the place allows; `TOWLINE_ERR_PEER_FAILED` if no transport
+ *                 reaches the process; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `card` is readable for `length` bytes. `number` is null or writable.
+ */
+int towline_worker_add_peer(struct towline_context_t context,
+                            const void *card,
+                            size_t length,
+                            uint32_t *number);
+
+/**
+ * Forgets a process: one that has ended, or that is not needed any more. Operations with it end with `TOWLINE_ERR_PEER_FINISHED`. Its
+ * communicators should have been freed before. Its number may then be that of a new process.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param number   The number of the process.
+ * @return         `TOWLINE_ERR_RANK` if there is no such peer, or if it is this process; `TOWLINE_ERR_ARGUMENT` for another kind of
+ *                 context; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ */
+int towline_worker_remove_peer(struct towline_context_t context,
+                               uint32_t number);
+
+/**
+ * Makes a communicator of processes that were added. Local: no message is sent, and nothing waits. Messages for it that have arrived
+ * already are kept for it.
+ *
+ * In such a communicator tags from 2^31 to 2^32 - 2 are for protocols of the runtime. `TOWLINE_ANY_TAG` does not match them.
+ * `towline_comm_dup` and `towline_comm_split` use some of them (2^31 + 767 to 2^31 + 1022), so a runtime uses either these functions
+ * or these tags.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param id       A number below 2^31, the same at all members, that no other communicator with a common member has.
+ * @param members  The numbers of the members. Rank r is the process `members[r]`.
+ * @param count    How many members there are.
+ * @param rank     The rank of this process, or `TOWLINE_NO_RANK` if it is not a member: it sends to the members, and receives from
+ *                 them, as with the remote group of an inter-communicator.
+ * @param made     Gets the communicator. The caller frees it with `towline_comm_free`; it ends with its context at the latest.
+ * @return         `TOWLINE_ERR_RANK` if a member was not added, or if `rank` is that of another process; `TOWLINE_ERR_ARGUMENT` for an
+ *                 impossible or used id, or another kind of context; `TOWLINE_ERR_BUSY` if there are too many communicators (setting
+ *                 `communicators`); `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `members` is readable for `count` numbers, and `made` is writable.
+ */
+int towline_comm_create(struct towline_context_t context,
+                        uint32_t id,
+                        const uint32_t *members,
+                        size_t count,
+                        uint32_t rank,
+                        struct towline_comm_t *made);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -87,7 +87,8 @@ pub(crate) unsafe fn list_mut<'a, T>(name: &str, base: *mut T, len: usize) -> Ou
     Ok(unsafe { std::slice::from_raw_parts_mut(base, len) })
 }
 
-fn check_list<T>(name: &str, base: *const T, len: usize) -> Outcome<()> {
+/// Checks the address and the length of a list of the caller.
+pub(crate) fn check_list<T>(name: &str, base: *const T, len: usize) -> Outcome<()> {
     check_pointer(name, base)?;
     if !base.is_aligned() {
         return Err(Failure::argument(format!("the address `{name}` is not aligned for its type")));

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 
-use towline::{Blame, Error as TowlineError, SetupError};
+use towline::{Blame, CommError, Error as TowlineError, SetupError, WorkerError};
 
 use crate::texts::copy_text;
 
@@ -142,10 +142,29 @@ impl From<TowlineError> for Failure {
     }
 }
 
+impl From<WorkerError> for Failure {
+    fn from(error: WorkerError) -> Self {
+        let (code, fault) = match error {
+            WorkerError::Operation(TowlineError::Communicator(CommError::ContextTaken)) => {
+                (Code::TOWLINE_ERR_ARGUMENT, Fault::TOWLINE_FAULT_CALLER)
+            }
+            WorkerError::Operation(error) => return error.into(),
+            WorkerError::Full { .. } => (Code::TOWLINE_ERR_BUSY, Fault::TOWLINE_FAULT_RESOURCE),
+            WorkerError::Unreachable { .. } => (Code::TOWLINE_ERR_PEER_FAILED, Fault::TOWLINE_FAULT_PEER),
+            WorkerError::NoSuchPeer(_) | WorkerError::Rank { .. } => {
+                (Code::TOWLINE_ERR_RANK, Fault::TOWLINE_FAULT_CALLER)
+            }
+            _ => (Code::TOWLINE_ERR_ARGUMENT, Fault::TOWLINE_FAULT_CALLER),
+        };
+        Self { code, fault, text: error.to_string() }
+    }
+}
+
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         let (code, fault) = match &error {
             SetupError::Setting(_) => (Code::TOWLINE_ERR_SETTING, Fault::TOWLINE_FAULT_CALLER),
+            SetupError::Place { .. } => (Code::TOWLINE_ERR_ARGUMENT, Fault::TOWLINE_FAULT_CALLER),
             SetupError::Forked(_) => (Code::TOWLINE_ERR_FORKED, Fault::TOWLINE_FAULT_CALLER),
             SetupError::LostRanks { .. } | SetupError::Unreachable { .. } => {
                 (Code::TOWLINE_ERR_PEER_FAILED, Fault::TOWLINE_FAULT_PEER)

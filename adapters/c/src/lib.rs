@@ -9,7 +9,8 @@
 //! | [`communicator`] | ranks, further communicators |
 //! | [`layout`] | the places of bytes: contiguous, strided, indexed, and types that only the program knows |
 //! | [`send`], [`receive`], [`probe`] | messages |
-//! | [`request`] | operations in progress |
+//! | [`request`], [`queue`] | operations in progress, and a queue of completions |
+//! | [`place`], [`worker`] | contexts for a runtime with an exchange of its own |
 //! | [`version`] | versions of the interface and of the library |
 //!
 //! **Handles** are numbers with a slot and a generation. A handle that was freed, or that never was one, is refused, whatever its
@@ -33,11 +34,14 @@ mod foreign;
 pub mod handles;
 mod kept;
 pub mod layout;
+pub mod place;
 pub mod probe;
+pub mod queue;
 pub mod receive;
 pub mod request;
 pub mod send;
 mod slots;
 mod texts;
 pub mod version;
+pub mod worker;
 mod worlds;

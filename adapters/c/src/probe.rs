@@ -197,33 +197,51 @@ pub unsafe extern "C" fn towline_imrecv(
     layout: LayoutHandle,
     request: *mut RequestHandle,
 ) -> c_int {
-    border(|| {
-        check_pointer("message", message)?;
-        check_pointer("request", request)?;
-        let prepared = Prepared::to_receive(buffer, count, layout)?;
-        // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
-        let view = unsafe { prepared.view_mut() }?;
-        // SAFETY: the caller's promise.
-        let (context, found, taken) = take_message(unsafe { message.read() })?;
-        let comm = taken.comm;
-        let owner = taken.context();
+    // SAFETY: the caller's promise.
+    border(|| unsafe { begin_mrecv(message, buffer, count, layout, None, request) })
+}
+
+/// Begins to receive a message that was taken. `user`: the completion comes by the queue, with this word.
+///
+/// # Safety
+/// As for `towline_imrecv`.
+pub(crate) unsafe fn begin_mrecv(
+    message: *mut MessageHandle,
+    buffer: *mut c_void,
+    count: usize,
+    layout: LayoutHandle,
+    user: Option<u64>,
+    request: *mut RequestHandle,
+) -> Outcome<()> {
+    check_pointer("message", message)?;
+    check_pointer("request", request)?;
+    let prepared = Prepared::to_receive(buffer, count, layout)?;
+    // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
+    let view = unsafe { prepared.view_mut() }?;
+    // SAFETY: the caller's promise.
+    let (context, found, taken) = take_message(unsafe { message.read() })?;
+    let comm = taken.comm;
+    let owner = taken.context();
+    let begun = with!(found, comm => match user {
         // SAFETY: as above.
-        let begun = with!(found, comm => unsafe { comm.imrecv_raw(taken.message, view) });
-        // SAFETY: the caller's promise.
-        unsafe {
-            match begun {
-                Ok(begun) => {
-                    context.kept.add(begun.to_bits(), prepared);
-                    message.write(MessageHandle { bits: 0 });
-                    put("request", request, RequestHandle { bits: begun.to_bits(), comm, context: owner })
-                }
-                Err((error, kept)) => {
-                    hand_out(comm, kept, message, ptr::null_mut())?; // under another handle
-                    Err(error.into())
-                }
+        None => unsafe { comm.imrecv_raw(taken.message, view) },
+        // SAFETY: the same.
+        Some(user) => unsafe { comm.imrecv_queued(taken.message, view, user) },
+    });
+    // SAFETY: the caller's promise.
+    unsafe {
+        match begun {
+            Ok(begun) => {
+                context.kept.add(begun.to_bits(), prepared);
+                message.write(MessageHandle { bits: 0 });
+                put("request", request, RequestHandle { bits: begun.to_bits(), comm, context: owner })
+            }
+            Err((error, kept)) => {
+                hand_out(comm, kept, message, ptr::null_mut())?; // under another handle
+                Err(error.into())
             }
         }
-    })
+    }
 }
 
 /// Receives a message that was taken, and discards it.

@@ -28,7 +28,7 @@ pub enum SendMode {
 }
 
 #[inline]
-fn mode_of(mode: c_int) -> Outcome<Mode> {
+pub(crate) fn mode_of(mode: c_int) -> Outcome<Mode> {
     Ok(match mode {
         0 => Mode::Standard,
         1 => Mode::Synchronous,

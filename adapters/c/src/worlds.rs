@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 use towline::raw::RawMessage;
-use towline::{Communicator, Multiple, OwnedCommunicator, Single, World};
+use towline::{Communicator, Multiple, OwnedCommunicator, Single, Worker, World};
 
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::handles::{CommHandle, ContextHandle, MessageHandle};
@@ -77,10 +77,14 @@ unsafe impl Send for Comm {}
 // SAFETY: the same.
 unsafe impl Sync for Comm {}
 
-/// A world of either thread level.
+/// A world or worker of either thread level.
+// There are few of them.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum AnyWorld {
     Single(World<Single>),
     Multiple(World<Multiple>),
+    SingleWorker(Worker<Single>),
+    MultipleWorker(Worker<Multiple>),
 }
 
 /// The communicator behind a handle.
@@ -114,14 +118,28 @@ macro_rules! with_world {
         match $world {
             $crate::worlds::AnyWorld::Single($name) => $body,
             $crate::worlds::AnyWorld::Multiple($name) => $body,
+            $crate::worlds::AnyWorld::SingleWorker($name) => $body,
+            $crate::worlds::AnyWorld::MultipleWorker($name) => $body,
         }
     };
 }
 pub(crate) use with_world;
 
+/// Uses a worker of either thread level, by the same code for both. Returns the error if it is a world.
+macro_rules! with_worker {
+    ($world:expr, $name:ident => $body:expr, $otherwise:expr) => {
+        match $world {
+            $crate::worlds::AnyWorld::SingleWorker($name) => $body,
+            $crate::worlds::AnyWorld::MultipleWorker($name) => $body,
+            $crate::worlds::AnyWorld::Single(_) | $crate::worlds::AnyWorld::Multiple(_) => return Err($otherwise),
+        }
+    };
+}
+pub(crate) use with_worker;
+
 impl Context {
     pub fn new(world: AnyWorld) -> Self {
-        let thread = matches!(world, AnyWorld::Single(_)).then(this_thread);
+        let thread = matches!(world, AnyWorld::Single(_) | AnyWorld::SingleWorker(_)).then(this_thread);
         Self { world, thread, objects: Mutex::default(), kept: Kept::default() }
     }
 
@@ -140,6 +158,8 @@ impl Context {
         match &self.world {
             AnyWorld::Single(world) => CommRef::Single(world),
             AnyWorld::Multiple(world) => CommRef::Multiple(world),
+            AnyWorld::SingleWorker(worker) => CommRef::Single(worker),
+            AnyWorld::MultipleWorker(worker) => CommRef::Multiple(worker),
         }
     }
 
@@ -195,6 +215,19 @@ pub(crate) fn find_comm(handle: CommHandle) -> Outcome<(&'static Context, u64, C
         AnyComm::Multiple(comm) => CommRef::Multiple(comm),
     };
     Ok((context, found.context, comm))
+}
+
+/// Keeps a context behind a handle, and its communicator of all ranks.
+pub(crate) fn insert_context(world: AnyWorld) -> Outcome<ContextHandle> {
+    let Some(bits) = CONTEXTS.insert(Context::new(world)) else {
+        return Err(Failure {
+            code: Code::TOWLINE_ERR_BUSY,
+            fault: Fault::TOWLINE_FAULT_RESOURCE,
+            text: format!("this process has {CONTEXTS_MAX} contexts already: end some of them first"),
+        });
+    };
+    insert_comm(bits, AnyComm::World)?;
+    Ok(ContextHandle { bits })
 }
 
 /// Keeps a communicator of a context behind a handle.

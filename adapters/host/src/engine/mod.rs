@@ -1,6 +1,7 @@
 //! The engine of one context, with the parts that the host adds to it: memory, time, the wait set, and tables beside the
 //! requests. The modules below contain these parts and do not know the engine.
 
+pub(crate) mod completion_queue;
 pub(crate) mod kept_requests;
 pub(crate) mod loopback_hub;
 pub(crate) mod of_child;
@@ -31,6 +32,7 @@ use crate::waiting::clock::Clock;
 use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
 use crate::waiting::reactor::AwaitedByTask;
 use crate::waiting::wait_set::WaitSet;
+use completion_queue::CompletionQueue;
 use kept_requests::KeptRequests;
 use loopback_hub::LoopbackHub;
 use pending::{Completed, DetachedBuffer, FormerEntry, Pending, PendingTable};
@@ -49,6 +51,7 @@ pub(crate) struct Engine {
     pub tasks: Tasks,
     pub rma_ops: RmaOps,
     pub scope_lists: ScopeLists,
+    pub completion_queue: CompletionQueue,
     /// The tables of communicators that are not the world.
     pub rank_tables: Vec<(Comm, RankTable)>,
     pub clock: Clock,
@@ -105,6 +108,7 @@ impl Engine {
             tasks: Tasks::default(),
             rma_ops: RmaOps::default(),
             scope_lists: ScopeLists::new(0),
+            completion_queue: CompletionQueue::default(),
             rank_tables: Vec::new(),
             clock: Clock::new(),
             idle_policy,
@@ -381,10 +385,33 @@ impl Engine {
                     self.pending.failed_sends = self.pending.failed_sends.wrapping_add(failed.into());
                     return Some(Completed::Free(buffer));
                 }
-                Some(Pending::Windows(_)) | None => {}
+                Some(Pending::Windows(_)) => {}
+                None => self.queue_completed(request),
             }
         }
         None
+    }
+
+    /// Moves a completed request into the completion queue, if it belongs there.
+    #[inline]
+    fn queue_completed(&mut self, request: Request) {
+        if let Some((user, comm)) = self.completion_queue.remove(request)
+            && let Some(outcome) = self.mtl.test(request)
+        {
+            self.completion_queue.push(completion_queue::Completed { request, user, comm, outcome });
+        }
+    }
+
+    /// The next completion of the queue. The completed requests that need code of users stay, for
+    /// [`next_completed`](Self::next_completed).
+    #[inline]
+    pub fn next_queued(&mut self) -> Option<completion_queue::Completed> {
+        if self.pending.entries.is_empty()
+            && let Some(request) = self.mtl.pml().next_completed()
+        {
+            self.queue_completed(request);
+        }
+        self.completion_queue.pop()
     }
 
     /// Keeps free requests for collective operations, as far as some are missing.

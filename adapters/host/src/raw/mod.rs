@@ -5,6 +5,9 @@
 //! memory without its owner, and return a [`RawRequest`]: a number, which any call may be given, and which is refused if it stands
 //! for nothing.
 //!
+//! A runtime with many requests does not ask each of them whether it is complete. It gives each operation a word of its own
+//! ([`isend_queued`], [`irecv_queued`]), and takes the words of those that have ended from a queue: [`poll_queue`].
+//!
 //! Blocking operations need no such variants: [`View::contiguous`](crate::View::contiguous) and
 //! [`ViewMut::contiguous`](crate::ViewMut::contiguous) make views of addresses.
 //!
@@ -30,10 +33,15 @@
 //!
 //! [`isend_raw`]: crate::Communicator::isend_raw
 //! [`irecv_raw`]: crate::Communicator::irecv_raw
+//! [`isend_queued`]: crate::Communicator::isend_queued
+//! [`irecv_queued`]: crate::Communicator::irecv_queued
+//! [`poll_queue`]: crate::Communicator::poll_queue
 
+pub(crate) mod completion;
 pub(crate) mod message;
 pub(crate) mod request;
 
+pub use completion::Completion;
 pub use message::RawMessage;
 pub use request::RawRequest;
 pub use towline_core::convertor::Accelerator;

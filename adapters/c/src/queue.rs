@@ -1,0 +1,173 @@
+//! Operations whose completions come by a queue.
+
+use std::ffi::{c_int, c_void};
+
+use towline::raw::Completion as RawCompletion;
+
+use crate::border::{border, check_list, check_pointer, put};
+use crate::buffer::Prepared;
+use crate::error::Failure;
+use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle, RequestHandle};
+use crate::probe::begin_mrecv;
+use crate::receive::{source_of, tag_of};
+use crate::request::Status;
+use crate::send::mode_of;
+use crate::worlds::{find_comm, find_context, with, with_world};
+
+/// An operation that has ended: see `towline_poll_queue`.
+///
+/// Since ABI version 0.1.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Completion {
+    /// The word that the operation was begun with.
+    pub user: u64,
+    /// The source, the tag and the length of a received message, and the code of the operation in `error`.
+    pub status: Status,
+}
+
+/// Begins to send a message, as `towline_isend`, but the end of the operation comes by `towline_poll_queue`, with `user`: a runtime
+/// with many operations need not ask each of them.
+///
+/// @param user     Any word.
+/// @param request  Gets the request, which serves `towline_cancel` only. It is `TOWLINE_REQUEST_NULL` if the send is complete already:
+///                 it does not come by the queue then.
+/// @return         As `towline_isend`.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// The memory is readable, and nothing changes it, until the completion was taken. `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_isend_queued(
+    comm: CommHandle,
+    buffer: *const c_void,
+    count: usize,
+    layout: LayoutHandle,
+    dest: u32,
+    tag: u32,
+    mode: c_int,
+    user: u64,
+    request: *mut RequestHandle,
+) -> c_int {
+    border(|| {
+        check_pointer("request", request)?;
+        let (mode, (owner, context, found)) = (mode_of(mode)?, find_comm(comm)?);
+        let prepared = Prepared::to_send(buffer, count, layout)?;
+        // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
+        let begun = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, prepared.view(), user) })?;
+        let handle = match begun {
+            Some(begun) => {
+                owner.kept.add(begun.to_bits(), prepared);
+                RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } }
+            }
+            None => {
+                prepared.check_functions()?;
+                RequestHandle::NULL
+            }
+        };
+        // SAFETY: the caller's promise.
+        unsafe { put("request", request, handle) }
+    })
+}
+
+/// Begins to receive a message, as `towline_irecv`, but the end of the operation comes by `towline_poll_queue`, with `user`.
+///
+/// @param user     Any word.
+/// @param request  Gets the request, which serves `towline_cancel` only.
+/// @return         As `towline_irecv`.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// The memory is writable, and nothing else uses it, until the completion was taken. `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_irecv_queued(
+    comm: CommHandle,
+    buffer: *mut c_void,
+    count: usize,
+    layout: LayoutHandle,
+    source: u32,
+    tag: u32,
+    user: u64,
+    request: *mut RequestHandle,
+) -> c_int {
+    border(|| {
+        check_pointer("request", request)?;
+        let (owner, context, found) = find_comm(comm)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
+        // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
+        let view = unsafe { prepared.view_mut() }?;
+        // SAFETY: the same.
+        let begun = with!(found, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user) })?;
+        owner.kept.add(begun.to_bits(), prepared);
+        let handle = RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } };
+        // SAFETY: the caller's promise.
+        unsafe { put("request", request, handle) }
+    })
+}
+
+/// Begins to receive a message that was taken, as `towline_imrecv`, but the end of the operation comes by `towline_poll_queue`, with
+/// `user`.
+///
+/// @param user     Any word.
+/// @param request  Gets the request, which serves `towline_cancel` only.
+/// @return         As `towline_imrecv`.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// As for `towline_irecv_queued`; `message` is readable and writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_imrecv_queued(
+    message: *mut MessageHandle,
+    buffer: *mut c_void,
+    count: usize,
+    layout: LayoutHandle,
+    user: u64,
+    request: *mut RequestHandle,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    border(|| unsafe { begin_mrecv(message, buffer, count, layout, Some(user), request) })
+}
+
+/// Makes progress once, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest
+/// first.
+///
+/// @param context      The context.
+/// @param completions  Gets the completions.
+/// @param most         How many there is room for: at least 1. If all were used, there may be more.
+/// @param count        Gets how many there were.
+/// @return             `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`. The codes of the operations are in their
+///                     statuses.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// `completions` is writable for `most` items, and `count` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_poll_queue(
+    context: ContextHandle,
+    completions: *mut Completion,
+    most: usize,
+    count: *mut usize,
+) -> c_int {
+    border(|| {
+        check_list("completions", completions, most)?;
+        check_pointer("count", count)?;
+        let found = find_context(context.bits)?;
+        let mut taken = 0;
+        let take = |completion: RawCompletion| {
+            let functions = found.kept.remove(completion.request.to_bits());
+            let status = Status::of(&completion.outcome);
+            let outcome = completion.outcome.map(|_| ()).map_err(Failure::from).and(functions);
+            let status = status.with_code(&outcome);
+            // SAFETY: the caller's promise: there is room for `most` of them.
+            unsafe { completions.add(taken).write(Completion { user: completion.user, status }) };
+            taken += 1;
+        };
+        with_world!(&found.world, world => world.poll_queue(most, take));
+        // SAFETY: the caller's promise.
+        unsafe { put("count", count, taken) }
+    })
+}

@@ -1,0 +1,79 @@
+//! The completions of operations that nobody waits for one by one.
+
+use std::collections::VecDeque;
+
+use towline_core::mtl::{Comm, Failure, Request, Status};
+
+/// Which requests are in the queue's care, over a table by request slot, and the completions that were not taken yet.
+#[derive(Default)]
+pub(crate) struct CompletionQueue {
+    /// Blocks of the table, which exist once a slot of theirs was used.
+    blocks: Vec<Option<Box<[Option<Entry>; BLOCK]>>>,
+    ready: VecDeque<Completed>,
+}
+
+/// Slots of a block.
+const BLOCK: usize = 256;
+
+/// A request in progress.
+#[derive(Clone, Copy)]
+struct Entry {
+    request: Request,
+    comm: Comm,
+    user: u64,
+}
+
+/// An operation that has ended.
+pub(crate) struct Completed {
+    pub request: Request,
+    /// The word that the caller has given.
+    pub user: u64,
+    pub comm: Comm,
+    pub outcome: Result<Status, Failure>,
+}
+
+impl CompletionQueue {
+    /// Takes a request into its care.
+    #[inline]
+    pub fn add(&mut self, request: Request, comm: Comm, user: u64) {
+        let slot = slot_of(request);
+        match self.blocks.get_mut(slot / BLOCK) {
+            Some(Some(block)) => block[slot % BLOCK] = Some(Entry { request, comm, user }),
+            _ => self.add_to_new_block(Entry { request, comm, user }),
+        }
+    }
+
+    #[cold]
+    fn add_to_new_block(&mut self, entry: Entry) {
+        let slot = slot_of(entry.request);
+        if self.blocks.len() <= slot / BLOCK {
+            self.blocks.resize_with(slot / BLOCK + 1, || None);
+        }
+        self.blocks[slot / BLOCK].get_or_insert_with(|| Box::new([None; BLOCK]))[slot % BLOCK] = Some(entry);
+    }
+
+    /// The word and the communicator of a request in its care, which it leaves.
+    #[inline]
+    pub fn remove(&mut self, request: Request) -> Option<(u64, Comm)> {
+        let slot = slot_of(request);
+        let entry = &mut self.blocks.get_mut(slot / BLOCK)?.as_mut()?[slot % BLOCK];
+        entry.take_if(|entry| entry.request == request).map(|entry| (entry.user, entry.comm))
+    }
+
+    /// Keeps a completion until it is taken.
+    pub fn push(&mut self, completed: Completed) {
+        self.ready.push_back(completed);
+    }
+
+    /// The oldest completion.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Completed> {
+        self.ready.pop_front()
+    }
+}
+
+/// The slot of a request: the lower half of its bits.
+#[inline]
+const fn slot_of(request: Request) -> usize {
+    request.to_bits() as u32 as usize
+}

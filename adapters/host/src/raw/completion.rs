@@ -1,0 +1,164 @@
+//! Operations whose completions come by a queue.
+
+use towline_core::mtl::{Comm, Failure, Mode, Sending};
+
+use crate::context::handle::{CommHandle, RankMap};
+use crate::engine::Engine;
+use crate::engine::completion_queue::Completed;
+use crate::errors::error::Error;
+use crate::operations::communicator::Communicator;
+use crate::operations::views::{View, ViewMut};
+use crate::raw::message::RawMessage;
+use crate::raw::request::RawRequest;
+use crate::threads::levels::Threads;
+use crate::threads::lock::EngineLock;
+use crate::values::message::{Source, Status, TAG_MAX, Tag};
+use crate::waiting::no_unwind::no_unwind;
+
+/// An operation that has ended: see [`Communicator::poll_queue`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Completion {
+    /// The word that the operation was begun with.
+    pub user: u64,
+    /// The request, which stands for nothing any more.
+    pub request: RawRequest,
+    /// The outcome. The status of a send means nothing.
+    pub outcome: Result<Status, Error>,
+}
+
+impl<L: Threads> Communicator<L> {
+    /// As [`isend_raw`](Self::isend_raw), but the end of the operation comes by [`Communicator::poll_queue`], with `user`. `None`: the
+    /// send is complete already, and does not come. The request serves to [cancel](Self::cancel_raw) only.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend): nothing was begun then.
+    ///
+    /// # Safety
+    /// As for [`isend_raw`](Self::isend_raw): until the completion was taken, or until the context has ended.
+    #[inline]
+    pub unsafe fn isend_queued(
+        &self,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        data: View<'_>,
+        user: u64,
+    ) -> Result<Option<RawRequest>, Error> {
+        self.check_tag(tag)?;
+        let (data, handle) = (data.span(), &self.handle);
+        let mut engine = handle.context.engine.lock();
+        // SAFETY: the caller's promise.
+        match no_unwind(|| unsafe { engine.mtl.isend(handle.comm, dest, tag, mode, data) }) {
+            Ok(Sending::Complete) => Ok(None),
+            Ok(Sending::Pending(request)) => Ok(Some(queue(&mut engine, handle.comm, RawRequest(request), user))),
+            Err(why) => Err(handle.refusal(&engine, why, Some(dest)).of_message(tag, data.len())),
+        }
+    }
+
+    /// As [`irecv_raw`](Self::irecv_raw), but the end of the operation comes by [`Communicator::poll_queue`], with `user`.
+    ///
+    /// # Errors
+    /// As [`irecv`](Self::irecv): nothing was begun then.
+    ///
+    /// # Safety
+    /// As for [`irecv_raw`](Self::irecv_raw): until the completion was taken, or until the context has ended.
+    #[inline]
+    pub unsafe fn irecv_queued(
+        &self,
+        source: impl Into<Source>,
+        tag: impl Into<Tag>,
+        into: ViewMut<'_>,
+        user: u64,
+    ) -> Result<RawRequest, Error> {
+        let (source, tag): (Source, Tag) = (source.into(), tag.into());
+        self.check_tag_pattern(tag)?;
+        let handle = &self.handle;
+        let mut engine = handle.context.engine.lock();
+        // SAFETY: the caller's promise.
+        let request = no_unwind(|| unsafe { engine.mtl.irecv(handle.comm, source.core(), tag.core(), into.span()) });
+        let request = request.map_err(|why| handle.refusal(&engine, why, source.rank()))?;
+        Ok(queue(&mut engine, handle.comm, RawRequest(request), user))
+    }
+
+    /// As [`imrecv_raw`](Self::imrecv_raw), but the end of the operation comes by [`Communicator::poll_queue`], with `user`.
+    ///
+    /// # Errors
+    /// As [`imrecv_raw`](Self::imrecv_raw), with the message, which is still taken.
+    ///
+    /// # Safety
+    /// As for [`irecv_queued`](Self::irecv_queued).
+    pub unsafe fn imrecv_queued(
+        &self,
+        message: RawMessage,
+        into: ViewMut<'_>,
+        user: u64,
+    ) -> Result<RawRequest, (Error, RawMessage)> {
+        // SAFETY: the caller's promise.
+        let request = unsafe { self.imrecv_raw(message, into) }?;
+        Ok(queue(&mut self.handle.context.engine.lock(), self.handle.comm, request, user))
+    }
+}
+
+/// Gives a request into the queue's care.
+#[inline]
+fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64) -> RawRequest {
+    engine.completion_queue.add(request.0, comm, user);
+    engine.mtl.pml().notify(request.0);
+    request
+}
+
+impl<L: Threads> Communicator<L> {
+    /// Makes progress once, and passes at most `most` completions of [queued](Self::isend_queued) operations of this context, in
+    /// any communicator, to `take`, the oldest first. Returns how many. `take` is called while the context is in use: it must not use the
+    /// context.
+    ///
+    /// ```
+    /// use towline::ViewMut;
+    ///
+    /// let world = towline::init()?;
+    /// let mut into = [0u8; 4];
+    /// // SAFETY: the buffer stays until the completion was taken.
+    /// unsafe { world.irecv_queued(0, 1, ViewMut::contiguous(into.as_mut_ptr(), 4), 77) }?;
+    /// world.send(0, 1, b"four")?;
+    /// let mut taken = Vec::new();
+    /// while taken.is_empty() {
+    ///     world.poll_queue(16, |completion| taken.push(completion));
+    /// }
+    /// assert_eq!((taken[0].user, taken[0].outcome.as_ref().unwrap().bytes, &into), (77, 4, b"four"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn poll_queue(&self, most: usize, mut take: impl FnMut(Completion)) -> usize {
+        let context = &self.handle.context;
+        let mut engine = context.engine.lock();
+        engine.poll_and_look();
+        let mut taken = 0;
+        while taken < most
+            && let Some(Completed { request, user, comm, outcome }) = engine.next_queued()
+        {
+            let outcome = match outcome {
+                Ok(status) => {
+                    let source = engine.mtl.rank_of(comm, status.peer).unwrap_or(status.peer.0);
+                    Ok(Status { source, tag: status.tag, bytes: status.delivered })
+                }
+                Err(failure) => Err(self.queued_failure(&engine, comm, failure)),
+            };
+            take(Completion { user, request: RawRequest(request), outcome });
+            taken += 1;
+        }
+        drop(engine);
+        context.run_callbacks();
+        taken
+    }
+
+    /// The error of an operation in some communicator of this context.
+    #[cold]
+    fn queued_failure(&self, engine: &Engine, comm: Comm, failure: Failure) -> Error {
+        let lasting = comm == self.handle.comm;
+        let context = L::Ref::clone(&self.handle.context);
+        let of: CommHandle<L> =
+            CommHandle { context, comm, size: u32::MAX, rank_map: RankMap::Table, lasting, tag_max: TAG_MAX };
+        of.failure(engine, failure)
+    }
+}
