@@ -777,6 +777,22 @@ int towline_layout_free(struct towline_layout_t layout);
 int towline_place_default(struct towline_place_t *place);
 
 /**
+ * Sets a place of a job whose processes share a secret, such as a credential of their launcher. Job and key are derived from the
+ * secret, and do not reveal it. The other fields have their defaults.
+ *
+ * @param secret  The secret: random bytes, the same in all processes of the job, and at least 16 of them.
+ * @param length  Its length in bytes.
+ * @param number  The number of this process.
+ * @param place   Gets the place.
+ * @return        `TOWLINE_ERR_ARGUMENT` for a null pointer, or for a secret of less than 16 bytes.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `secret` is readable for `length` bytes, and `place` is writable.
+ */
+int towline_place_from_secret(const void *secret, size_t length, uint32_t number, struct towline_place_t *place);
+
+/**
  * Waits for a message, and returns its envelope. The message stays to be received.
  *
  * @param comm    The communicator.
@@ -886,14 +902,13 @@ int towline_message_discard(struct towline_message_t *message);
  * Begins to send a message, as `towline_isend`, but the end of the operation comes by `towline_poll_queue`, with `user`: a runtime
  * with many operations need not ask each of them.
  *
- * @param user     Any word.
- * @param request  Gets the request, which serves `towline_cancel` only. It is `TOWLINE_REQUEST_NULL` if the send is complete already:
- *                 it does not come by the queue then.
- * @return         As `towline_isend`.
+ * @param user  Any word.
+ * @param done  Gets whether the send is complete already: it does not come by the queue then.
+ * @return      As `towline_isend`.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
- * @pre The memory is readable, and nothing changes it, until the completion was taken. `request` is writable.
+ * @pre The memory is readable, and nothing changes it, until the completion was taken. `done` is writable.
  */
 int towline_isend_queued(struct towline_comm_t comm,
                          const void *buffer,
@@ -903,18 +918,17 @@ int towline_isend_queued(struct towline_comm_t comm,
                          uint32_t tag,
                          int mode,
                          uint64_t user,
-                         struct towline_request_t *request);
+                         bool *done);
 
 /**
  * Begins to receive a message, as `towline_irecv`, but the end of the operation comes by `towline_poll_queue`, with `user`.
  *
- * @param user     Any word.
- * @param request  Gets the request, which serves `towline_cancel` only.
- * @return         As `towline_irecv`.
+ * @param user  Any word.
+ * @return      As `towline_irecv`.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
- * @pre The memory is writable, and nothing else uses it, until the completion was taken. `request` is writable.
+ * @pre The memory is writable, and nothing else uses it, until the completion was taken.
  */
 int towline_irecv_queued(struct towline_comm_t comm,
                          void *buffer,
@@ -922,16 +936,14 @@ int towline_irecv_queued(struct towline_comm_t comm,
                          struct towline_layout_t layout,
                          uint32_t source,
                          uint32_t tag,
-                         uint64_t user,
-                         struct towline_request_t *request);
+                         uint64_t user);
 
 /**
  * Begins to receive a message that was taken, as `towline_imrecv`, but the end of the operation comes by `towline_poll_queue`, with
  * `user`.
  *
- * @param user     Any word.
- * @param request  Gets the request, which serves `towline_cancel` only.
- * @return         As `towline_imrecv`.
+ * @param user  Any word.
+ * @return      As `towline_imrecv`.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
@@ -941,8 +953,22 @@ int towline_imrecv_queued(struct towline_message_t *message,
                           void *buffer,
                           size_t count,
                           struct towline_layout_t layout,
-                          uint64_t user,
-                          struct towline_request_t *request);
+                          uint64_t user);
+
+/**
+ * Cancels a queued operation that was begun with this word: a receive that no message has matched, or a send of which nothing has
+ * left. Its end comes by the queue, cancelled or not. Looks through all operations in progress.
+ *
+ * @param context    The context of the operation.
+ * @param user       The word.
+ * @param cancelled  Gets whether it was cancelled. May be null.
+ * @return           `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `cancelled` is null or writable.
+ */
+int towline_cancel_queued(struct towline_context_t context, uint64_t user, bool *cancelled);
 
 /**
  * Makes progress once, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest

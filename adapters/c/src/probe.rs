@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use towline::Envelope;
 use towline::raw::RawMessage;
+use towline::{Envelope, Error};
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
@@ -197,47 +197,44 @@ pub unsafe extern "C" fn towline_imrecv(
     layout: LayoutHandle,
     request: *mut RequestHandle,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    border(|| unsafe { begin_mrecv(message, buffer, count, layout, None, request) })
+    border(|| {
+        check_pointer("message", message)?;
+        check_pointer("request", request)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
+        // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
+        let view = unsafe { prepared.view_mut() }?;
+        // SAFETY: the caller's promise.
+        let (context, found, taken) = take_message(unsafe { message.read() })?;
+        let comm = taken.comm;
+        let owner = taken.context();
+        // SAFETY: as above.
+        let begun = with!(found, comm => unsafe { comm.imrecv_raw(taken.message, view) });
+        if let Ok(begun) = &begun {
+            context.kept.add(begun.to_bits(), prepared);
+            // SAFETY: the caller's promise.
+            unsafe { put("request", request, RequestHandle { bits: begun.to_bits(), comm, context: owner }) }?;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { note_begun(comm, begun, message) }
+    })
 }
 
-/// Begins to receive a message that was taken. `user`: the completion comes by the queue, with this word.
+/// Notes whether the receive of a message that was taken was begun. Otherwise the message is the caller's again, under another
+/// handle.
 ///
 /// # Safety
-/// As for `towline_imrecv`.
-pub(crate) unsafe fn begin_mrecv(
+/// `message` is writable.
+pub(crate) unsafe fn note_begun<T>(
+    comm: CommHandle,
+    begun: Result<T, (Error, RawMessage)>,
     message: *mut MessageHandle,
-    buffer: *mut c_void,
-    count: usize,
-    layout: LayoutHandle,
-    user: Option<u64>,
-    request: *mut RequestHandle,
 ) -> Outcome<()> {
-    check_pointer("message", message)?;
-    check_pointer("request", request)?;
-    let prepared = Prepared::to_receive(buffer, count, layout)?;
-    // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
-    let view = unsafe { prepared.view_mut() }?;
-    // SAFETY: the caller's promise.
-    let (context, found, taken) = take_message(unsafe { message.read() })?;
-    let comm = taken.comm;
-    let owner = taken.context();
-    let begun = with!(found, comm => match user {
-        // SAFETY: as above.
-        None => unsafe { comm.imrecv_raw(taken.message, view) },
-        // SAFETY: the same.
-        Some(user) => unsafe { comm.imrecv_queued(taken.message, view, user) },
-    });
     // SAFETY: the caller's promise.
     unsafe {
         match begun {
-            Ok(begun) => {
-                context.kept.add(begun.to_bits(), prepared);
-                message.write(MessageHandle { bits: 0 });
-                put("request", request, RequestHandle { bits: begun.to_bits(), comm, context: owner })
-            }
+            Ok(_) => put("message", message, MessageHandle { bits: 0 }),
             Err((error, kept)) => {
-                hand_out(comm, kept, message, ptr::null_mut())?; // under another handle
+                hand_out(comm, kept, message, ptr::null_mut())?;
                 Err(error.into())
             }
         }
@@ -260,18 +257,8 @@ pub unsafe extern "C" fn towline_message_discard(message: *mut MessageHandle) ->
         // SAFETY: the caller's promise.
         let (_, found, taken) = take_message(unsafe { message.read() })?;
         let comm = taken.comm;
+        let discarded = with!(found, comm => comm.discard_raw(taken.message));
         // SAFETY: the caller's promise.
-        unsafe {
-            match with!(found, comm => comm.discard_raw(taken.message)) {
-                Ok(()) => {
-                    message.write(MessageHandle { bits: 0 });
-                    Ok(())
-                }
-                Err((error, kept)) => {
-                    hand_out(comm, kept, message, ptr::null_mut())?; // under another handle
-                    Err(error.into())
-                }
-            }
-        }
+        unsafe { note_begun(comm, discarded, message) }
     })
 }

@@ -2,17 +2,17 @@
 
 use std::ffi::{c_int, c_void};
 
-use towline::raw::Completion as RawCompletion;
+use towline::raw::{Completion as RawCompletion, RawRequest};
 
-use crate::border::{border, check_list, check_pointer, put};
+use crate::border::{border, check_list, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
 use crate::error::Failure;
-use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle, RequestHandle};
-use crate::probe::begin_mrecv;
+use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle};
+use crate::probe::note_begun;
 use crate::receive::{source_of, tag_of};
 use crate::request::Status;
 use crate::send::mode_of;
-use crate::worlds::{find_comm, find_context, with, with_world};
+use crate::worlds::{Context, find_comm, find_context, take_message, with, with_world};
 
 /// An operation that has ended: see `towline_poll_queue`.
 ///
@@ -29,15 +29,14 @@ pub struct Completion {
 /// Begins to send a message, as `towline_isend`, but the end of the operation comes by `towline_poll_queue`, with `user`: a runtime
 /// with many operations need not ask each of them.
 ///
-/// @param user     Any word.
-/// @param request  Gets the request, which serves `towline_cancel` only. It is `TOWLINE_REQUEST_NULL` if the send is complete already:
-///                 it does not come by the queue then.
-/// @return         As `towline_isend`.
+/// @param user  Any word.
+/// @param done  Gets whether the send is complete already: it does not come by the queue then.
+/// @return      As `towline_isend`.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
 /// # Safety
-/// The memory is readable, and nothing changes it, until the completion was taken. `request` is writable.
+/// The memory is readable, and nothing changes it, until the completion was taken. `done` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_isend_queued(
     comm: CommHandle,
@@ -48,39 +47,35 @@ pub unsafe extern "C" fn towline_isend_queued(
     tag: u32,
     mode: c_int,
     user: u64,
-    request: *mut RequestHandle,
+    done: *mut bool,
 ) -> c_int {
     border(|| {
-        check_pointer("request", request)?;
-        let (mode, (owner, context, found)) = (mode_of(mode)?, find_comm(comm)?);
+        check_pointer("done", done)?;
+        let (mode, (owner, _, found)) = (mode_of(mode)?, find_comm(comm)?);
         let prepared = Prepared::to_send(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-        let begun = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, prepared.view(), user) })?;
-        let handle = match begun {
-            Some(begun) => {
-                owner.kept.add(begun.to_bits(), prepared);
-                RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } }
-            }
-            None => {
-                prepared.check_functions()?;
-                RequestHandle::NULL
-            }
-        };
+        let view = unsafe { prepared.view() };
+        let mut prepared = Some(prepared);
+        let keep = |request| keep(owner, request, &mut prepared);
+        // SAFETY: as above.
+        let complete = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
+        if let Some(prepared) = prepared {
+            prepared.check_functions()?;
+        }
         // SAFETY: the caller's promise.
-        unsafe { put("request", request, handle) }
+        unsafe { put("done", done, complete) }
     })
 }
 
 /// Begins to receive a message, as `towline_irecv`, but the end of the operation comes by `towline_poll_queue`, with `user`.
 ///
-/// @param user     Any word.
-/// @param request  Gets the request, which serves `towline_cancel` only.
-/// @return         As `towline_irecv`.
+/// @param user  Any word.
+/// @return      As `towline_irecv`.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
 /// # Safety
-/// The memory is writable, and nothing else uses it, until the completion was taken. `request` is writable.
+/// The memory is writable, and nothing else uses it, until the completion was taken.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_irecv_queued(
     comm: CommHandle,
@@ -90,29 +85,32 @@ pub unsafe extern "C" fn towline_irecv_queued(
     source: u32,
     tag: u32,
     user: u64,
-    request: *mut RequestHandle,
 ) -> c_int {
     border(|| {
-        check_pointer("request", request)?;
-        let (owner, context, found) = find_comm(comm)?;
+        let (owner, _, found) = find_comm(comm)?;
         let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
         let view = unsafe { prepared.view_mut() }?;
+        let mut prepared = Some(prepared);
+        let keep = |request| keep(owner, request, &mut prepared);
         // SAFETY: the same.
-        let begun = with!(found, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user) })?;
-        owner.kept.add(begun.to_bits(), prepared);
-        let handle = RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } };
-        // SAFETY: the caller's promise.
-        unsafe { put("request", request, handle) }
+        with!(found, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user, keep) })?;
+        Ok(())
     })
+}
+
+/// Keeps what an operation refers to.
+fn keep(owner: &Context, request: RawRequest, prepared: &mut Option<Prepared>) {
+    if let Some(prepared) = prepared.take() {
+        owner.kept.add(request.to_bits(), prepared);
+    }
 }
 
 /// Begins to receive a message that was taken, as `towline_imrecv`, but the end of the operation comes by `towline_poll_queue`, with
 /// `user`.
 ///
-/// @param user     Any word.
-/// @param request  Gets the request, which serves `towline_cancel` only.
-/// @return         As `towline_imrecv`.
+/// @param user  Any word.
+/// @return      As `towline_imrecv`.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
@@ -125,10 +123,44 @@ pub unsafe extern "C" fn towline_imrecv_queued(
     count: usize,
     layout: LayoutHandle,
     user: u64,
-    request: *mut RequestHandle,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    border(|| unsafe { begin_mrecv(message, buffer, count, layout, Some(user), request) })
+    border(|| {
+        check_pointer("message", message)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
+        // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
+        let view = unsafe { prepared.view_mut() }?;
+        // SAFETY: the caller's promise.
+        let (owner, found, taken) = take_message(unsafe { message.read() })?;
+        let comm = taken.comm;
+        let mut prepared = Some(prepared);
+        let keep = |request| keep(owner, request, &mut prepared);
+        // SAFETY: as above.
+        let begun = with!(found, comm => unsafe { comm.imrecv_queued(taken.message, view, user, keep) });
+        // SAFETY: the caller's promise.
+        unsafe { note_begun(comm, begun, message) }
+    })
+}
+
+/// Cancels a queued operation that was begun with this word: a receive that no message has matched, or a send of which nothing has
+/// left. Its end comes by the queue, cancelled or not. Looks through all operations in progress.
+///
+/// @param context    The context of the operation.
+/// @param user       The word.
+/// @param cancelled  Gets whether it was cancelled. May be null.
+/// @return           `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+///
+/// Thread-safe as the context's level says. Since ABI version 0.1.
+///
+/// # Safety
+/// `cancelled` is null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_cancel_queued(context: ContextHandle, user: u64, cancelled: *mut bool) -> c_int {
+    border(|| {
+        let done = with_world!(&find_context(context.bits)?.world, world => world.cancel_queued(user));
+        // SAFETY: the caller's promise.
+        unsafe { put_if_wanted(cancelled, done) };
+        Ok(())
+    })
 }
 
 /// Makes progress once, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest

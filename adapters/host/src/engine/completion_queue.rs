@@ -60,6 +60,12 @@ impl CompletionQueue {
         entry.take_if(|entry| entry.request == request).map(|entry| (entry.user, entry.comm))
     }
 
+    /// The requests in its care that have this word.
+    pub fn requests_of(&self, user: u64) -> impl Iterator<Item = Request> {
+        let entries = self.blocks.iter().flatten().flat_map(|block| block.iter()).flatten();
+        entries.filter(move |entry| entry.user == user).map(|entry| entry.request)
+    }
+
     /// Keeps a completion until it is taken.
     pub fn push(&mut self, completed: Completed) {
         self.ready.push_back(completed);

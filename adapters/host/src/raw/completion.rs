@@ -28,8 +28,9 @@ pub struct Completion {
 }
 
 impl<L: Threads> Communicator<L> {
-    /// As [`isend_raw`](Self::isend_raw), but the end of the operation comes by [`Communicator::poll_queue`], with `user`. `None`: the
-    /// send is complete already, and does not come. The request serves to [cancel](Self::cancel_raw) only.
+    /// As [`isend_raw`](Self::isend_raw), but the end of the operation comes by [`poll_queue`](Self::poll_queue), with `user`.
+    /// Returns whether the send is complete already: it does not come then. Otherwise `begun` was called with the request, before
+    /// another thread can have taken the completion. It must not use the context.
     ///
     /// # Errors
     /// As [`isend`](Self::isend): nothing was begun then.
@@ -44,19 +45,25 @@ impl<L: Threads> Communicator<L> {
         mode: Mode,
         data: View<'_>,
         user: u64,
-    ) -> Result<Option<RawRequest>, Error> {
+        begun: impl FnOnce(RawRequest),
+    ) -> Result<bool, Error> {
         self.check_tag(tag)?;
         let (data, handle) = (data.span(), &self.handle);
         let mut engine = handle.context.engine.lock();
         // SAFETY: the caller's promise.
         match no_unwind(|| unsafe { engine.mtl.isend(handle.comm, dest, tag, mode, data) }) {
-            Ok(Sending::Complete) => Ok(None),
-            Ok(Sending::Pending(request)) => Ok(Some(queue(&mut engine, handle.comm, RawRequest(request), user))),
+            Ok(Sending::Complete) => Ok(true),
+            Ok(Sending::Pending(request)) => {
+                begun(RawRequest(request));
+                queue(&mut engine, handle.comm, RawRequest(request), user);
+                Ok(false)
+            }
             Err(why) => Err(handle.refusal(&engine, why, Some(dest)).of_message(tag, data.len())),
         }
     }
 
-    /// As [`irecv_raw`](Self::irecv_raw), but the end of the operation comes by [`Communicator::poll_queue`], with `user`.
+    /// As [`irecv_raw`](Self::irecv_raw), but the end of the operation comes by [`poll_queue`](Self::poll_queue), with `user`.
+    /// `begun`: as for [`isend_queued`](Self::isend_queued).
     ///
     /// # Errors
     /// As [`irecv`](Self::irecv): nothing was begun then.
@@ -70,18 +77,22 @@ impl<L: Threads> Communicator<L> {
         tag: impl Into<Tag>,
         into: ViewMut<'_>,
         user: u64,
-    ) -> Result<RawRequest, Error> {
+        begun: impl FnOnce(RawRequest),
+    ) -> Result<(), Error> {
         let (source, tag): (Source, Tag) = (source.into(), tag.into());
         self.check_tag_pattern(tag)?;
         let handle = &self.handle;
         let mut engine = handle.context.engine.lock();
         // SAFETY: the caller's promise.
         let request = no_unwind(|| unsafe { engine.mtl.irecv(handle.comm, source.core(), tag.core(), into.span()) });
-        let request = request.map_err(|why| handle.refusal(&engine, why, source.rank()))?;
-        Ok(queue(&mut engine, handle.comm, RawRequest(request), user))
+        let request = RawRequest(request.map_err(|why| handle.refusal(&engine, why, source.rank()))?);
+        begun(request);
+        queue(&mut engine, handle.comm, request, user);
+        Ok(())
     }
 
-    /// As [`imrecv_raw`](Self::imrecv_raw), but the end of the operation comes by [`Communicator::poll_queue`], with `user`.
+    /// As [`imrecv_raw`](Self::imrecv_raw), but the end of the operation comes by [`poll_queue`](Self::poll_queue), with `user`.
+    /// `begun`: as for [`isend_queued`](Self::isend_queued).
     ///
     /// # Errors
     /// As [`imrecv_raw`](Self::imrecv_raw), with the message, which is still taken.
@@ -93,19 +104,44 @@ impl<L: Threads> Communicator<L> {
         message: RawMessage,
         into: ViewMut<'_>,
         user: u64,
-    ) -> Result<RawRequest, (Error, RawMessage)> {
+        begun: impl FnOnce(RawRequest),
+    ) -> Result<(), (Error, RawMessage)> {
         // SAFETY: the caller's promise.
         let request = unsafe { self.imrecv_raw(message, into) }?;
-        Ok(queue(&mut self.handle.context.engine.lock(), self.handle.comm, request, user))
+        begun(request);
+        queue(&mut self.handle.context.engine.lock(), self.handle.comm, request, user);
+        Ok(())
+    }
+
+    /// Cancels a queued operation that was begun with this word: a receive that no message has matched, or a send of which nothing
+    /// has left. Returns whether it was cancelled; its end comes by the queue, cancelled or not. Looks through all operations in
+    /// progress.
+    ///
+    /// ```
+    /// use towline::{Error, ViewMut};
+    ///
+    /// let world = towline::init()?;
+    /// let mut into = [0u8; 4];
+    /// // SAFETY: the buffer stays until the completion was taken.
+    /// unsafe { world.irecv_queued(0, 1, ViewMut::contiguous(into.as_mut_ptr(), 4), 77, |_| {}) }?;
+    /// assert!(world.cancel_queued(77) && !world.cancel_queued(78));
+    /// let mut outcome = None;
+    /// world.poll_queue(1, |completion| outcome = Some(completion.outcome));
+    /// assert_eq!(outcome, Some(Err(Error::Cancelled)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_queued(&self, user: u64) -> bool {
+        let mut engine = self.handle.context.engine.lock();
+        let requests: Vec<_> = engine.completion_queue.requests_of(user).collect();
+        requests.into_iter().any(|request| engine.mtl.cancel(request) || engine.mtl.cancel_send(request))
     }
 }
 
 /// Gives a request into the queue's care.
 #[inline]
-fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64) -> RawRequest {
+fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64) {
     engine.completion_queue.add(request.0, comm, user);
     engine.mtl.pml().notify(request.0);
-    request
 }
 
 impl<L: Threads> Communicator<L> {
@@ -119,7 +155,7 @@ impl<L: Threads> Communicator<L> {
     /// let world = towline::init()?;
     /// let mut into = [0u8; 4];
     /// // SAFETY: the buffer stays until the completion was taken.
-    /// unsafe { world.irecv_queued(0, 1, ViewMut::contiguous(into.as_mut_ptr(), 4), 77) }?;
+    /// unsafe { world.irecv_queued(0, 1, ViewMut::contiguous(into.as_mut_ptr(), 4), 77, |_| {}) }?;
     /// world.send(0, 1, b"four")?;
     /// let mut taken = Vec::new();
     /// while taken.is_empty() {

@@ -42,6 +42,22 @@ impl Place {
         Self { job, key, number, numbers: 4096, peers: 64, local: 1, local_rank: 0 }
     }
 
+    /// The place in a job whose processes share a secret, such as a credential of their launcher: job number and key are derived
+    /// from it, and do not reveal it (HMAC-SHA-256, RFC 2104). The secret should be random, of at least 16 bytes.
+    ///
+    /// ```
+    /// use towline::Place;
+    ///
+    /// let (zero, one) = (Place::from_secret(b"a long secret", 0), Place::from_secret(b"a long secret", 1));
+    /// assert!(zero.job == one.job && zero.key == one.key);
+    /// assert_ne!(zero.job, Place::from_secret(b"another secret", 0).job);
+    /// ```
+    pub fn from_secret(secret: &[u8], number: u32) -> Self {
+        let key = JobKey::new(JobKey::new([0; 32]).prove(b"towline place k1", &[secret]));
+        let [a, b, c, d, e, f, g, h, ..] = key.prove(b"towline place j1", &[]);
+        Self::new(u64::from_le_bytes([a, b, c, d, e, f, g, h]), key, number)
+    }
+
     /// Checks the numbers.
     pub(super) fn check(&self) -> Result<(), SetupError> {
         let check = |what: &'static str, number: u32, range: RangeInclusive<u32>| {

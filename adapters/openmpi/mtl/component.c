@@ -1,0 +1,149 @@
+/* The component: its variables, its start and its end. */
+#include "mtl_towline.h"
+
+#include "ompi/runtime/mpiruntime.h"
+
+static int component_register(void);
+static int component_open(void);
+static int component_close(void);
+static int component_query(mca_base_module_t **module, int *priority);
+static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool enable_mpi_threads);
+static int module_finalize(mca_mtl_base_module_t *mtl);
+
+mca_mtl_base_component_2_0_0_t mca_mtl_towline_component = {
+    .mtl_version = {
+        MCA_MTL_BASE_VERSION_2_0_0,
+        .mca_component_name = "towline",
+        MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+        .mca_open_component = component_open,
+        .mca_close_component = component_close,
+        .mca_query_component = component_query,
+        .mca_register_component_params = component_register,
+    },
+    .mtl_data = { MCA_BASE_METADATA_PARAM_NONE },
+    .mtl_init = component_init,
+};
+
+mtl_towline_module_t ompi_mtl_towline = {
+    .super = {
+        .mtl_max_contextid = (1UL << 30),
+        .mtl_max_tag = TOWLINE_TAG_MAX,
+        .mtl_request_size = sizeof(mtl_towline_request_t) - sizeof(struct mca_mtl_request_t),
+        .mtl_flags = MCA_MTL_BASE_FLAG_REQUIRE_WORLD,
+        .mtl_add_procs = mtl_towline_add_procs,
+        .mtl_del_procs = mtl_towline_del_procs,
+        .mtl_finalize = module_finalize,
+        .mtl_send = mtl_towline_send,
+        .mtl_isend = mtl_towline_isend,
+        .mtl_irecv = mtl_towline_irecv,
+        .mtl_iprobe = mtl_towline_iprobe,
+        .mtl_imrecv = mtl_towline_imrecv,
+        .mtl_improbe = mtl_towline_improbe,
+        .mtl_cancel = mtl_towline_cancel,
+        .mtl_add_comm = mtl_towline_add_comm,
+        .mtl_del_comm = mtl_towline_del_comm,
+    },
+    .numbers = 4096,
+    .requests = 65536,
+    .communicators = 8192,
+    .priority = 10,
+};
+
+static int add_variable(const char *name, const char *help, mca_base_var_type_t type, void *storage)
+{
+    return mca_base_component_var_register(&mca_mtl_towline_component.mtl_version, name, help, type, NULL, 0, 0,
+                                           OPAL_INFO_LVL_4, MCA_BASE_VAR_SCOPE_READONLY, storage);
+}
+
+static int component_register(void)
+{
+    mtl_towline_module_t *module = &ompi_mtl_towline;
+    if (add_variable("priority", "Priority of the component", MCA_BASE_VAR_TYPE_INT, &module->priority) < 0
+        || add_variable("transports", "Transports, such as sm,tcp: sm, tcp, udp and verbs. Empty: sm and tcp, as far as they work",
+                        MCA_BASE_VAR_TYPE_STRING, &module->transports) < 0
+        || add_variable("numbers", "How many processes one mpirun may have, with all that it spawns; the same in all of them",
+                        MCA_BASE_VAR_TYPE_UNSIGNED_INT, &module->numbers) < 0
+        || add_variable("peers", "How many processes this one may talk to; 0: those of its job, and 64 that are spawned",
+                        MCA_BASE_VAR_TYPE_UNSIGNED_INT, &module->peers) < 0
+        || add_variable("requests", "How many sends and receives may be in progress", MCA_BASE_VAR_TYPE_INT, &module->requests) < 0
+        || add_variable("communicators", "How many communicators there may be", MCA_BASE_VAR_TYPE_INT, &module->communicators) < 0) {
+        return OMPI_ERROR;
+    }
+    return OMPI_SUCCESS;
+}
+
+static int component_open(void)
+{
+    return OMPI_SUCCESS;
+}
+
+static int component_close(void)
+{
+    return OMPI_SUCCESS;
+}
+
+static int component_query(mca_base_module_t **module, int *priority)
+{
+    *module = (mca_base_module_t *) &ompi_mtl_towline;
+    *priority = ompi_mtl_towline.priority;
+    return OMPI_SUCCESS;
+}
+
+static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool enable_mpi_threads)
+{
+    mtl_towline_module_t *module = &ompi_mtl_towline;
+    char requests[32], communicators[32], transports[256];
+    const char *settings[] = { requests, communicators, "unmatched=ignore", NULL, NULL };
+    towline_place_t place;
+    uint32_t size = TOWLINE_JOB_SIZE();
+    /* With MPI_THREAD_SERIALIZED several threads use the context, too, one at a time. */
+    int level = ompi_mpi_thread_provided >= MPI_THREAD_SERIALIZED || enable_mpi_threads ? TOWLINE_THREAD_MULTIPLE
+                                                                                        : TOWLINE_THREAD_SINGLE;
+
+    if (module->numbers < 2 * size) {
+        module->numbers = 2 * size;
+    }
+    if (TOWLINE_SUCCESS != towline_own_place(module->numbers, module->peers ? module->peers : size + 64, &place)) {
+        towline_print_error("mtl towline", "the place of this process");
+        return NULL;
+    }
+    snprintf(requests, sizeof requests, "requests=%d", module->requests);
+    snprintf(communicators, sizeof communicators, "communicators=%d", module->communicators);
+    if (NULL != module->transports && '\0' != module->transports[0]) {
+        snprintf(transports, sizeof transports, "transports=%s", module->transports);
+        settings[3] = transports;
+    }
+    if (TOWLINE_SUCCESS != towline_worker_open(level, settings, &place, &module->context)) {
+        towline_print_error("mtl towline", "the transports cannot be opened, so this component is not used");
+        return NULL;
+    }
+    module->is_open = true;
+    if (OMPI_SUCCESS != mtl_towline_publish_card()) {
+        towline_leave(module->context);
+        module->is_open = false;
+        return NULL;
+    }
+    opal_progress_register(mtl_towline_progress);
+    return &module->super;
+}
+
+static int module_finalize(mca_mtl_base_module_t *mtl)
+{
+    mtl_towline_module_t *module = (mtl_towline_module_t *) mtl;
+    char json[256];
+    if (!module->is_open) {
+        return OMPI_SUCCESS;
+    }
+    module->is_open = false;
+    opal_progress_unregister(mtl_towline_progress);
+    snprintf(json, sizeof json,
+             "{\"component\":\"mtl\",\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,\"puts\":0,\"gets\":0,"
+             "\"atomics\":0}",
+             (unsigned long long) module->messages_sent, (unsigned long long) module->messages_received,
+             (unsigned long long) module->bytes_sent);
+    towline_write_counters(json);
+    if (TOWLINE_SUCCESS != towline_finish(module->context)) {
+        towline_print_error("mtl towline", "at the end");
+    }
+    return OMPI_SUCCESS;
+}

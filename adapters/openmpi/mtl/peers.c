@@ -1,0 +1,120 @@
+/* Processes and communicators. */
+#include "mtl_towline.h"
+
+/* Marks a process whose card was added, in the place for our endpoint. */
+static char added;
+
+int mtl_towline_publish_card(void)
+{
+    unsigned char card[4096];
+    size_t length = 0;
+    int rc;
+    if (TOWLINE_SUCCESS != towline_worker_card(ompi_mtl_towline.context, card, sizeof card, &length)) {
+        towline_print_error("mtl towline", "the card of this process");
+        return OMPI_ERROR;
+    }
+    OPAL_MODEX_SEND(rc, TOWLINE_MODEX_SCOPE, &mca_mtl_towline_component.mtl_version, card, length);
+    return rc;
+}
+
+static int add_proc(struct ompi_proc_t *proc)
+{
+    void *card = NULL;
+    size_t length = 0;
+    int rc;
+    if (NULL != proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL]) {
+        return OMPI_SUCCESS;
+    }
+    OPAL_MODEX_RECV(rc, &mca_mtl_towline_component.mtl_version, &proc->super.proc_name, &card, &length);
+    if (OMPI_SUCCESS != rc || NULL == card) {
+        opal_output(0, "mtl towline: process %s has published no card: run all processes with this component",
+                    OMPI_NAME_PRINT(&proc->super.proc_name));
+        return OMPI_SUCCESS != rc ? rc : OMPI_ERR_NOT_FOUND;
+    }
+    rc = towline_worker_add_peer(ompi_mtl_towline.context, card, length, NULL);
+    free(card);
+    if (TOWLINE_SUCCESS != rc) {
+        towline_print_error("mtl towline", OMPI_NAME_PRINT(&proc->super.proc_name));
+        return mtl_towline_error(rc);
+    }
+    proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = &added;
+    return OMPI_SUCCESS;
+}
+
+int mtl_towline_add_procs(mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs)
+{
+    size_t i;
+    for (i = 0; i < count; i++) {
+        int rc = add_proc(procs[i]);
+        if (OMPI_SUCCESS != rc) {
+            return rc;
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+int mtl_towline_del_procs(mca_mtl_base_module_t *mtl, size_t count, struct ompi_proc_t **procs)
+{
+    size_t i;
+    for (i = 0; i < count; i++) {
+        uint32_t number = towline_number_of(procs[i]->super.proc_name, ompi_mtl_towline.numbers);
+        if (NULL == procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL]) {
+            continue;
+        }
+        procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = NULL;
+        /* This process itself cannot be removed, which needs no message. */
+        if (ompi_mtl_towline.is_open && procs[i] != ompi_proc_local_proc) {
+            (void) towline_worker_remove_peer(ompi_mtl_towline.context, number);
+        }
+    }
+    return OMPI_SUCCESS;
+}
+
+int mtl_towline_add_comm(mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
+{
+    bool is_inter = OMPI_COMM_IS_INTER(comm);
+    int size = is_inter ? ompi_comm_remote_size(comm) : ompi_comm_size(comm);
+    uint32_t *members = malloc((size > 0 ? size : 1) * sizeof *members);
+    mtl_towline_comm_t *made = malloc(sizeof *made);
+    int rank, rc = OMPI_SUCCESS;
+    if (NULL == members || NULL == made) {
+        rc = OMPI_ERR_OUT_OF_RESOURCE;
+    }
+    for (rank = 0; OMPI_SUCCESS == rc && rank < size; rank++) {
+        struct ompi_proc_t *proc = ompi_comm_peer_lookup(comm, rank);
+        if (NULL == proc) {
+            rc = OMPI_ERR_NOT_FOUND;
+            break;
+        }
+        rc = add_proc(proc);
+        members[rank] = towline_number_of(proc->super.proc_name, ompi_mtl_towline.numbers);
+    }
+    if (OMPI_SUCCESS == rc) {
+        uint32_t own = is_inter ? TOWLINE_NO_RANK : (uint32_t) ompi_comm_rank(comm);
+        int code = towline_comm_create(ompi_mtl_towline.context, TOWLINE_COMM_ID(comm), members, size, own, &made->comm);
+        if (TOWLINE_SUCCESS != code) {
+            towline_print_error("mtl towline", "a communicator");
+            rc = mtl_towline_error(code);
+        }
+    }
+    free(members);
+    if (OMPI_SUCCESS != rc) {
+        free(made);
+        made = NULL;
+    }
+    comm->c_pml_comm = (struct mca_pml_comm_t *) made;
+    return rc;
+}
+
+int mtl_towline_del_comm(mca_mtl_base_module_t *mtl, struct ompi_communicator_t *comm)
+{
+    mtl_towline_comm_t *made = (mtl_towline_comm_t *) comm->c_pml_comm;
+    if (NULL != made) {
+        if (ompi_mtl_towline.is_open) {
+            (void) towline_comm_free(made->comm);
+        }
+        free(made);
+        comm->c_pml_comm = NULL;
+    }
+    return OMPI_SUCCESS;
+}
