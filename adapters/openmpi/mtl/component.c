@@ -7,7 +7,12 @@ static int component_register(void);
 static int component_open(void);
 static int component_close(void);
 static int component_query(mca_base_module_t **module, int *priority);
+#if OMPI_MAJOR_VERSION >= 5
+static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool enable_mpi_threads, bool *accelerator_support);
+#else
 static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool enable_mpi_threads);
+#endif
+static mca_mtl_base_module_t *start(bool enable_mpi_threads);
 static int module_finalize(mca_mtl_base_module_t *mtl);
 
 mca_mtl_base_component_2_0_0_t mca_mtl_towline_component = {
@@ -89,7 +94,20 @@ static int component_query(mca_base_module_t **module, int *priority)
     return OMPI_SUCCESS;
 }
 
+#if OMPI_MAJOR_VERSION >= 5
+static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool enable_mpi_threads, bool *accelerator_support)
+{
+    *accelerator_support = false;
+    return start(enable_mpi_threads);
+}
+#else
 static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool enable_mpi_threads)
+{
+    return start(enable_mpi_threads);
+}
+#endif
+
+static mca_mtl_base_module_t *start(bool enable_mpi_threads)
 {
     mtl_towline_module_t *module = &ompi_mtl_towline;
     char requests[32], communicators[32], transports[256];
@@ -103,8 +121,7 @@ static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool 
     if (module->numbers < 2 * size) {
         module->numbers = 2 * size;
     }
-    if (TOWLINE_SUCCESS != towline_own_place(module->numbers, module->peers ? module->peers : size + 64, &place)) {
-        towline_print_error("mtl towline", "the place of this process");
+    if (OMPI_SUCCESS != towline_own_place("mtl", module->numbers, module->peers ? module->peers : size + 64, &place)) {
         return NULL;
     }
     snprintf(requests, sizeof requests, "requests=%d", module->requests);
@@ -114,7 +131,7 @@ static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool 
         settings[3] = transports;
     }
     if (TOWLINE_SUCCESS != towline_worker_open(level, settings, &place, &module->context)) {
-        towline_print_error("mtl towline", "the transports cannot be opened, so this component is not used");
+        towline_print_error("mtl", "the transports cannot be opened, so this component is not used");
         return NULL;
     }
     module->is_open = true;
@@ -143,7 +160,7 @@ static int module_finalize(mca_mtl_base_module_t *mtl)
              (unsigned long long) module->bytes_sent);
     towline_write_counters(json);
     if (TOWLINE_SUCCESS != towline_finish(module->context)) {
-        towline_print_error("mtl towline", "at the end");
+        towline_print_error("mtl", "at the end");
     }
     return OMPI_SUCCESS;
 }

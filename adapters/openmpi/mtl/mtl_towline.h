@@ -9,7 +9,6 @@
 #include "ompi/mca/mtl/base/mtl_base_datatype.h"
 #include "ompi/mca/mtl/mtl.h"
 #include "ompi/message/message.h"
-#include "ompi/mca/rte/rte.h"
 #include "ompi/proc/proc.h"
 #include "opal/runtime/opal_progress.h"
 
@@ -19,6 +18,7 @@
 #define TOWLINE_COMM_ID(comm) ((uint32_t) (comm)->c_index)
 #define TOWLINE_JOB_SIZE() (opal_process_info.num_procs)
 #else
+#include "ompi/mca/rte/rte.h"
 #define TOWLINE_COMM_ID(comm) ((comm)->c_contextid)
 #define TOWLINE_JOB_SIZE() (ompi_process_info.num_procs)
 #endif

@@ -10,7 +10,7 @@ int mtl_towline_publish_card(void)
     size_t length = 0;
     int rc;
     if (TOWLINE_SUCCESS != towline_worker_card(ompi_mtl_towline.context, card, sizeof card, &length)) {
-        towline_print_error("mtl towline", "the card of this process");
+        towline_print_error("mtl", "the card of this process");
         return OMPI_ERROR;
     }
     OPAL_MODEX_SEND(rc, TOWLINE_MODEX_SCOPE, &mca_mtl_towline_component.mtl_version, card, length);
@@ -34,7 +34,7 @@ static int add_proc(struct ompi_proc_t *proc)
     rc = towline_worker_add_peer(ompi_mtl_towline.context, card, length, NULL);
     free(card);
     if (TOWLINE_SUCCESS != rc) {
-        towline_print_error("mtl towline", OMPI_NAME_PRINT(&proc->super.proc_name));
+        towline_print_error("mtl", OMPI_NAME_PRINT(&proc->super.proc_name));
         return mtl_towline_error(rc);
     }
     proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = &added;
@@ -93,7 +93,7 @@ int mtl_towline_add_comm(mca_mtl_base_module_t *mtl, struct ompi_communicator_t 
         uint32_t own = is_inter ? TOWLINE_NO_RANK : (uint32_t) ompi_comm_rank(comm);
         int code = towline_comm_create(ompi_mtl_towline.context, TOWLINE_COMM_ID(comm), members, size, own, &made->comm);
         if (TOWLINE_SUCCESS != code) {
-            towline_print_error("mtl towline", "a communicator");
+            towline_print_error("mtl", "a communicator");
             rc = mtl_towline_error(code);
         }
     }

@@ -19,7 +19,7 @@ static int begun(mtl_towline_request_t *request, int code)
     if (request->free_buffer) {
         free(request->buffer);
     }
-    towline_print_error("mtl towline", "a receive");
+    towline_print_error("mtl", "a receive");
     return mtl_towline_error(code);
 }
 
@@ -58,7 +58,7 @@ int mtl_towline_iprobe(mca_mtl_base_module_t *mtl, struct ompi_communicator_t *c
     bool is_there = false;
     int code = towline_iprobe(mtl_towline_comm(comm), (uint32_t) source, (uint32_t) tag, &is_there, &found);
     if (TOWLINE_SUCCESS != code) {
-        towline_print_error("mtl towline", "a probe");
+        towline_print_error("mtl", "a probe");
         return mtl_towline_error(code);
     }
     *flag = is_there;
@@ -86,7 +86,7 @@ int mtl_towline_improbe(mca_mtl_base_module_t *mtl, struct ompi_communicator_t *
         free(taken);
         *message = MPI_MESSAGE_NULL;
         if (TOWLINE_SUCCESS != code) {
-            towline_print_error("mtl towline", "a matched probe");
+            towline_print_error("mtl", "a matched probe");
             return mtl_towline_error(code);
         }
         opal_progress();

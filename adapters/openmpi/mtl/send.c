@@ -62,7 +62,7 @@ static int begin(mtl_towline_request_t *request, struct ompi_communicator_t *com
         free(request->buffer);
     }
     if (TOWLINE_SUCCESS != code) {
-        towline_print_error("mtl towline", "a send");
+        towline_print_error("mtl", "a send");
         return mtl_towline_error(code);
     }
     ompi_mtl_towline.messages_sent++;

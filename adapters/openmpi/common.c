@@ -1,0 +1,144 @@
+/* What both components need: see common.h. */
+#include "ompi_config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "opal/constants.h"
+
+#include "common.h"
+
+/* Bytes of the secret that the processes of an mpirun share. */
+#define SECRET_BYTES 32
+
+#if OMPI_MAJOR_VERSION >= 5
+/* Reads the secret of a process that has published it, or will do so soon. */
+static int read_secret(const pmix_proc_t *of, const char *key, uint8_t *secret)
+{
+    pmix_value_t *value = NULL;
+    int rc = PMIx_Get(of, key, NULL, 0, &value);
+    if (PMIX_SUCCESS == rc && (PMIX_BYTE_OBJECT != value->type || SECRET_BYTES != value->data.bo.size)) {
+        rc = PMIX_ERR_TYPE_MISMATCH;
+    }
+    if (PMIX_SUCCESS == rc) {
+        memcpy(secret, value->data.bo.bytes, SECRET_BYTES);
+    }
+    if (NULL != value) {
+        PMIX_VALUE_RELEASE(value);
+    }
+    return rc;
+}
+
+/* The process that has spawned this job, if one has. */
+static bool find_parent(pmix_proc_t *parent)
+{
+    pmix_value_t *value = NULL;
+    bool found = PMIX_SUCCESS == PMIx_Get(&opal_process_info.myprocid, PMIX_PARENT_ID, NULL, 0, &value) && NULL != value
+                 && PMIX_PROC == value->type && NULL != value->data.proc;
+    if (found) {
+        *parent = *value->data.proc;
+    }
+    if (NULL != value) {
+        PMIX_VALUE_RELEASE(value);
+    }
+    return found;
+}
+
+/* Rank 0 of the first job draws the secret. The other processes of a job have it from its rank 0, and rank 0 of a spawned job has it
+ * from the process that has spawned the job. So all publish it before the transports are opened. */
+static int get_secret(const char *name, uint8_t *secret)
+{
+    pmix_proc_t source = opal_process_info.myprocid;
+    pmix_value_t value;
+    char key[64];
+    int rc = PMIX_SUCCESS;
+    snprintf(key, sizeof key, "towline.secret.%s", name);
+    if (0 != source.rank) {
+        source.rank = 0;
+        rc = read_secret(&source, key, secret);
+    } else if (find_parent(&source)) {
+        rc = read_secret(&source, key, secret);
+    } else if (SECRET_BYTES != getrandom(secret, SECRET_BYTES, 0)) {
+        rc = PMIX_ERR_NOT_SUPPORTED;
+    }
+    if (PMIX_SUCCESS == rc) {
+        value.type = PMIX_BYTE_OBJECT;
+        value.data.bo.bytes = (char *) secret;
+        value.data.bo.size = SECRET_BYTES;
+        rc = PMIx_Put(PMIX_GLOBAL, key, &value);
+    }
+    if (PMIX_SUCCESS == rc) {
+        rc = PMIx_Commit();
+    }
+    if (PMIX_SUCCESS != rc) {
+        opal_output(0, "%s towline: the secret of the job cannot be exchanged by PMIx: %s", name, PMIx_Error_string(rc));
+        return OPAL_ERROR;
+    }
+    return OPAL_SUCCESS;
+}
+#else
+/* All jobs of one mpirun have a secret in their environment, which Open MPI draws for transports. */
+static int get_secret(const char *name, uint8_t *secret)
+{
+    const char *text = getenv("OMPI_MCA_orte_precondition_transports");
+    memset(secret, 0, SECRET_BYTES);
+    if (NULL == text || strlen(text) < 16) {
+        opal_output(0, "%s towline: OMPI_MCA_orte_precondition_transports is not set: start the program with mpirun", name);
+        return OPAL_ERROR;
+    }
+    /* 32 hexadecimal digits and a hyphen: all of their 128 random bits are in the last 32 characters or just before. */
+    for (size_t i = 0; '\0' != text[i]; i++) {
+        secret[i % SECRET_BYTES] ^= (uint8_t) text[i];
+    }
+    return OPAL_SUCCESS;
+}
+#endif
+
+int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towline_place_t *place)
+{
+    uint8_t secret[SECRET_BYTES];
+    int rc = get_secret(name, secret);
+    if (OPAL_SUCCESS != rc) {
+        return rc;
+    }
+    if (TOWLINE_SUCCESS
+        != towline_place_from_secret(secret, sizeof secret, towline_number_of(OPAL_PROC_MY_NAME, numbers), place)) {
+        towline_print_error(name, "the place of this process");
+        return OPAL_ERROR;
+    }
+    place->numbers = numbers;
+    place->peers = peers;
+    place->local = (uint32_t) opal_process_info.num_local_peers + 1;
+    place->local_rank = (uint32_t) opal_process_info.my_local_rank;
+    if (place->local_rank >= place->local || place->local > numbers) {
+        place->local = 1;
+        place->local_rank = 0;
+    }
+    return OPAL_SUCCESS;
+}
+
+void towline_print_error(const char *component, const char *what)
+{
+    char text[1024] = "";
+    towline_error_text(text, sizeof text);
+    opal_output(0, "%s towline: %s: %s", component, what, text);
+}
+
+void towline_write_counters(const char *json)
+{
+    const char *prefix = getenv("TOWLINE_MPI_COUNTERS");
+    char path[4096];
+    FILE *file;
+    if (NULL == prefix || snprintf(path, sizeof path, "%s.%ld", prefix, (long) getpid()) >= (int) sizeof path) {
+        return;
+    }
+    file = fopen(path, "a");
+    if (NULL == file) {
+        opal_output(0, "towline: cannot write %s, which TOWLINE_MPI_COUNTERS names", path);
+        return;
+    }
+    fprintf(file, "%s\n", json);
+    fclose(file);
+}
