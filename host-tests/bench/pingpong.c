@@ -16,9 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LATENCY, BANDWIDTH, RATE };
+enum { LATENCY, BANDWIDTH, RATE, BANDWIDTH_ONE_BUFFER, RATE_ONE_BUFFER, MODES };
 enum { TARGET_NS = 10 * 1000 * 1000, WATCH_NS = 2 * 1000 * 1000, LONG_WATCH_NS = 10 * 1000 * 1000, BATCH = 512, MOST = 256 };
-static const char *const NAMES[] = {"latency", "bandwidth", "rate"};
+static const char *const NAMES[MODES] = {"latency", "bandwidth", "rate", "bandwidth-one-buffer", "rate-one-buffer"};
 static const uint64_t LAST = 1ull << 63;
 
 static int me;
@@ -32,9 +32,11 @@ static double now_ns(void) {
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
+static int is_rate(int mode) { return mode == RATE || mode == RATE_ONE_BUFFER; }
+
 /* As in adapters/cli/src/perf/plan.rs. */
 static int window(int mode, long bytes) {
-    long most = mode == BANDWIDTH ? 64 : 256, fit = (8l << 20) / bytes;
+    long most = is_rate(mode) ? 256 : 64, fit = (8l << 20) / bytes;
     return mode == LATENCY ? 1 : fit < 2 ? 2 : fit > most ? most : fit;
 }
 
@@ -133,13 +135,15 @@ static double latency(long bytes, long count) {
 static double stream(int mode, long bytes, long count) {
     MPI_Request requests[MOST];
     int many = window(mode, bytes);
+    /* As other benchmarks do: all messages of a window from one buffer, and into one. */
+    long stride = mode >= BANDWIDTH_ONE_BUFFER ? 0 : bytes;
     double start = now_ns();
     for (long i = 0; i < count; i++) {
         for (int k = 0; k < many; k++) {
             if (me == 0)
-                MPI_Isend(out + k * bytes, bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &requests[k]);
+                MPI_Isend(out + k * stride, bytes, MPI_BYTE, 1, 2, MPI_COMM_WORLD, &requests[k]);
             else
-                MPI_Irecv(into + k * bytes, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &requests[k]);
+                MPI_Irecv(into + k * stride, bytes, MPI_BYTE, 0, 2, MPI_COMM_WORLD, &requests[k]);
         }
         MPI_Waitall(many, requests, MPI_STATUSES_IGNORE);
         if (me == 0)
@@ -148,7 +152,7 @@ static double stream(int mode, long bytes, long count) {
             MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
     }
     double messages = (double)count * many, ns = now_ns() - start;
-    return mode == RATE ? messages * 1e9 / ns : messages * bytes / ns;
+    return is_rate(mode) ? messages * 1e9 / ns : messages * bytes / ns;
 }
 
 /* A page of zeros that both ranks map, whether or not the MPI library supports shared memory. */
@@ -173,9 +177,9 @@ static void *shared_page(void) {
 /* The mode of an argument MODE:BYTES. */
 static int mode_of(const char *argument) {
     size_t length = strcspn(argument, ":");
-    for (int mode = LATENCY; mode <= RATE; mode++)
+    for (int mode = LATENCY; mode < MODES; mode++)
         if (strlen(NAMES[mode]) == length && strncmp(argument, NAMES[mode], length) == 0) return mode;
-    fprintf(stderr, "pingpong: unknown mode %.*s: use latency, bandwidth or rate\n", (int)length, argument);
+    fprintf(stderr, "pingpong: unknown mode %.*s: use latency, bandwidth or rate, the last two also with -one-buffer\n", (int)length, argument);
     MPI_Abort(MPI_COMM_WORLD, 2);
     return RATE;
 }
@@ -200,7 +204,7 @@ static long calibrate(int mode, long bytes) {
     long count = 1;
     for (int i = 0; i < 3; i++) {
         double value = measure(mode, bytes, count), many = window(mode, bytes);
-        double each = mode == LATENCY ? 2 * value : mode == BANDWIDTH ? bytes * many / value : many * 1e9 / value;
+        double each = mode == LATENCY ? 2 * value : is_rate(mode) ? many * 1e9 / value : bytes * many / value;
         long enough = TARGET_NS / (each > 1 ? each : 1);
         count = enough < 1 ? 1 : enough > 64 * count ? 64 * count : enough;
         MPI_Bcast(&count, 1, MPI_LONG, 0, MPI_COMM_WORLD);

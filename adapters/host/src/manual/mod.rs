@@ -14,6 +14,8 @@
 //! | [security] | Who can read, change or forge what? |
 //! | [tuning] | Which settings are there, and which ones matter? |
 //! | [measuring] | How fast is it here, and how fast could it be? |
+//! | [Open MPI](mpi) | How do I run my MPI program over Towline? |
+//! | [runtimes] | How do I link Towline into a runtime, in Rust or C? |
 //! | [glossary] | What is this term called in Open MPI, UCX and libfabric? |
 //!
 //! The items of the crate have documentation of their own: start at [`World`](crate::World) and
@@ -27,7 +29,9 @@ pub mod glossary;
 pub mod layouts;
 pub mod measuring;
 pub mod messages;
+pub mod mpi;
 pub mod one_sided;
+pub mod runtimes;
 pub mod security;
 pub mod threads;
 pub mod transports;

@@ -1,0 +1,61 @@
+//! Run your MPI program over Towline.
+//!
+//! Open MPI chooses among components at run time. `adapters/openmpi` of the repository has two for Towline, for Open MPI 4.1 and
+//! 5.0. The program is not changed and not built again.
+//!
+//! ```text
+//! git clone <address of this repository> towline && cd towline
+//! adapters/openmpi/build                                  # for the Open MPI that `mpicc` belongs to
+//! adapters/openmpi/install                                # into ~/.openmpi/components
+//! mpirun -n 2 --mca pml cm --mca mtl towline ./program
+//! ```
+//!
+//! The build needs Rust, a C compiler, and Open MPI's headers for developers: Debian's package `libopenmpi-dev` has them, and other
+//! installations have them after `configure --with-devel-headers`. Debian 13's PMIx library hides the user's folder of components
+//! from Open MPI 5.0; there, add `--mca mca_base_component_path ~/.openmpi/components`.
+//!
+//! # Which component
+//!
+//! | | options of `mpirun` | Towline does |
+//! |---|---|---|
+//! | MTL | `--mca pml cm --mca mtl towline` | everything: matching, order, long messages |
+//! | BTL | `--mca pml ob1 --mca btl towline,self` | the moving of bytes; Open MPI matches |
+//! | BTL for windows | also `--mca osc rdma` | puts, gets and atomics of `MPI_Win` |
+//!
+//! Begin with the MTL: it is the shorter path. Choose the BTL for programs with one-sided communication.
+//!
+//! # Which transport
+//!
+//! `TOWLINE_TRANSPORTS=sm,tcp`, or `--mca mtl_towline_transports sm,tcp`, chooses the transports: `sm`, `tcp`, `udp` and `verbs`. By
+//! default they are `sm` and `tcp`, as far as they work: processes of one host use shared memory, and others use tcp. All other
+//! [settings](super::tuning) are taken from their variables, too. `mpirun -x TOWLINE_TRANSPORTS` passes a variable on to other hosts.
+//! `ompi_info --param mtl towline --level 9` lists the variables of the component.
+//!
+//! | variable of Open MPI | meaning |
+//! |---|---|
+//! | `mtl_towline_priority` | above 25 and with `--mca pml cm`, the component is taken without `--mca mtl towline` |
+//! | `mtl_towline_transports` | the transports |
+//! | `mtl_towline_peers` | how many processes a process may talk to; by default those of its job, and 64 that are spawned |
+//! | `mtl_towline_numbers` | how many processes one `mpirun` may have, with all that it spawns; the same for all |
+//! | `mtl_towline_requests`, `mtl_towline_communicators` | limits |
+//!
+//! # Is it used?
+//!
+//! `--mca mtl_base_verbose 100` prints `select: component towline selected`. With `TOWLINE_MPI_COUNTERS=/tmp/count` (and `-x
+//! TOWLINE_MPI_COUNTERS`), each process writes what Towline has carried for it into `/tmp/count.<process id>` at its end.
+//!
+//! # What works
+//!
+//! All send modes, probes and matched probes, cancelled receives, inter-communicators, `MPI_Comm_spawn`, and all thread levels.
+//! A send can be cancelled while nothing of it has left; other implementations do not cancel sends at all.
+//!
+//! # When a process dies
+//!
+//! `mpirun` notices it and ends the job. Operations with it fail in Towline, too, and the process that waits prints
+//! `mtl towline: a receive has failed: a rank was lost` before Open MPI aborts. With several tcp links (`TOWLINE_LINKS=2`), a link
+//! that is cut is replaced by the others: the program goes on.
+//!
+//! # Security
+//!
+//! All processes of an `mpirun` share a secret: Open MPI 4.1 draws it, and with Open MPI 5.0 the first process does, and the others
+//! get it through PMIx. Processes without it cannot connect: see [security](super::security).
