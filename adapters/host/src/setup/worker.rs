@@ -34,8 +34,8 @@ const PROGRAM_ID: u32 = 1 << 31;
 /// Both ends must add each other. A message to a process that has not done so waits; so does one for a communicator that the
 /// receiver has not made yet.
 ///
-/// **The end.** [`finish`](Self::finish) or a drop delivers what was sent, and waits for no other process. A peer whose process
-/// ends is noticed where a transport notices it; nobody else reports ends.
+/// **The end.** [`finish`](Self::finish) or a drop delivers what was sent to processes that have added this one, and waits for no
+/// other process. A peer whose process ends is noticed where a transport notices it; nobody else reports ends.
 ///
 /// **Threads.** As for a world: one thread, or several with [`Multiple`](crate::Multiple).
 ///
