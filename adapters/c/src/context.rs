@@ -8,8 +8,9 @@ use towline_settings::{Table as _, nearest};
 use crate::border::{border, check_pointer, put, put_if_wanted, text};
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::handles::{CommHandle, ContextHandle};
+use crate::levels::{AnyComm, AnyWorld, with_world};
 use crate::texts::copy_text;
-use crate::worlds::{AnyComm, AnyWorld, CONTEXTS, Context, Rest, find_context, insert_comm, with_world};
+use crate::worlds::{CONTEXTS, Context, Rest, find_context, reserve_comm};
 
 /// How many threads use a context, as MPI names the levels.
 ///
@@ -64,6 +65,7 @@ pub unsafe extern "C" fn towline_init(
                 )));
             }
         };
+        let place = reserve_comm()?;
         let Some(bits) = CONTEXTS.insert(Context::new(world)) else {
             return Err(Failure {
                 code: Code::TOWLINE_ERR_BUSY,
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn towline_init(
                 text: "this process has 256 contexts already: end some of them first".into(),
             });
         };
-        insert_comm(bits, AnyComm::World)?;
+        place.keep(bits, AnyComm::World)?;
         // SAFETY: the caller's promise.
         unsafe { put("context", context, ContextHandle { bits }) }
     })

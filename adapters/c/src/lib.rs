@@ -10,6 +10,9 @@
 //! | [`layout`] | the places of bytes: contiguous, strided, indexed, and types that only the program knows |
 //! | [`send`], [`receive`], [`probe`] | messages |
 //! | [`request`] | operations in progress |
+//! | [`window`], [`atomic`] | one-sided operations |
+//! | [`sleep`] | a descriptor for event loops |
+//! | [`counters`] | what was counted, by name |
 //! | [`version`] | versions of the interface and of the library |
 //!
 //! **Handles** are numbers with a slot and a generation. A handle that was freed, or that never was one, is refused, whatever its
@@ -24,20 +27,26 @@
 // The names that C programs see; `cbindgen.toml` gives the types their names.
 #![allow(clippy::missing_errors_doc)] // each function returns a code, which its text describes
 
+pub mod atomic;
 mod border;
 mod buffer;
 pub mod communicator;
 pub mod context;
+pub mod counters;
 pub mod error;
 mod foreign;
 pub mod handles;
 mod kept;
 pub mod layout;
+mod levels;
 pub mod probe;
 pub mod receive;
 pub mod request;
 pub mod send;
+pub mod sleep;
 mod slots;
+mod tally;
 mod texts;
 pub mod version;
+pub mod window;
 mod worlds;
