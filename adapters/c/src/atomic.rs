@@ -121,8 +121,8 @@ macro_rules! with_word {
 /// @param count     How many words and operands there are.
 /// @param rank      The rank whose part it is.
 /// @param offset    The place of the first word in the part, in bytes from its beginning.
-/// @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if the offset or the address of the part is not a multiple
-///                  of their size; `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
+/// @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if their addresses are not multiples of their size;
+///                  `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
 ///                  After an error, words before the one that has failed may have been changed.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.

@@ -2,10 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use towline::{Access, Error, Threads, Window};
+use towline::{Access, Error, Shortage, Threads, Window};
 
 use crate::border::{border, check_pointer, list, list_mut, put, put_if_wanted};
-use crate::error::{Failure, Outcome};
+use crate::error::{Code, Failure, Outcome};
 use crate::handles::{CommHandle, WindowHandle};
 use crate::levels::{AnyWindow, CommRef, Part, with, with_window};
 use crate::tally::Counted;
@@ -40,8 +40,9 @@ fn access_of(access: u32) -> Outcome<Access> {
 /// @param bytes   The length of this rank's part, which may differ from that of other ranks, and may be 0. The memory is zeroed.
 /// @param access  What other ranks may do with this part: `TOWLINE_ACCESS_ALL`, or a sum of the others.
 /// @param window  Gets the window. The caller ends it with `towline_window_free`; it ends with its context at the latest.
-/// @return        `TOWLINE_ERR_OTHER_RANK` or `TOWLINE_ERR_BUSY` if a rank has too little memory, or too many windows or communicators:
-///                no rank has made the window then. `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
+/// @return        `TOWLINE_ERR_NO_MEMORY` or `TOWLINE_ERR_BUSY` if this rank has too little memory, or too many windows or
+///                communicators, and `TOWLINE_ERR_OTHER_RANK` if another one has: no rank has made the window then.
+///                `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
 ///
 /// One thread at a time calls such functions for one communicator. Since ABI version 0.1.
 ///
@@ -59,8 +60,14 @@ pub unsafe extern "C" fn towline_window_allocate(
         let (access, (_, context, found)) = (access_of(access)?, find_comm(comm)?);
         let place = reserve_for(&found)?;
         let made = match found {
-            CommRef::Single(comm) => AnyWindow::Single(Part::Own(comm.window_with(bytes, access)?)),
-            CommRef::Multiple(comm) => AnyWindow::Multiple(Part::Own(comm.window_with(bytes, access)?)),
+            CommRef::Single(comm) => {
+                let made = comm.window_with(bytes, access).map_err(|why| not_made(why, comm.rank()))?;
+                AnyWindow::Single(Part::Own(made))
+            }
+            CommRef::Multiple(comm) => {
+                let made = comm.window_with(bytes, access).map_err(|why| not_made(why, comm.rank()))?;
+                AnyWindow::Multiple(Part::Own(made))
+            }
         };
         let made = place.keep(context, made)?;
         // SAFETY: the caller's promise.
@@ -95,11 +102,16 @@ pub unsafe extern "C" fn towline_window_create(
         let _ = unsafe { list("base", base, bytes) }?;
         let (access, (_, context, found)) = (access_of(access)?, find_comm(comm)?);
         let place = reserve_for(&found)?;
-        // SAFETY: the caller's promise.
-        let made = unsafe {
-            match found {
-                CommRef::Single(comm) => AnyWindow::Single(Part::Callers(comm.window_raw(base, bytes, access)?)),
-                CommRef::Multiple(comm) => AnyWindow::Multiple(Part::Callers(comm.window_raw(base, bytes, access)?)),
+        let made = match found {
+            CommRef::Single(comm) => {
+                // SAFETY: the caller's promise.
+                let made = unsafe { comm.window_raw(base, bytes, access) };
+                AnyWindow::Single(Part::Callers(made.map_err(|why| not_made(why, comm.rank()))?))
+            }
+            CommRef::Multiple(comm) => {
+                // SAFETY: the caller's promise.
+                let made = unsafe { comm.window_raw(base, bytes, access) };
+                AnyWindow::Multiple(Part::Callers(made.map_err(|why| not_made(why, comm.rank()))?))
             }
         };
         let made = place.keep(context, made)?;
@@ -114,6 +126,18 @@ fn reserve_for(found: &CommRef) -> Outcome<WindowPlace> {
     reserve_window().inspect_err(|_| {
         let _shortage_of_windows = with!(found, comm => comm.refuse_window_raw());
     })
+}
+
+/// The failure to make a window. `own`: this rank.
+#[cold]
+fn not_made(why: Error, own: u32) -> Failure {
+    let code = match why {
+        Error::NoWindow { rank, why: Shortage::Memory } if rank == own => Some(Code::TOWLINE_ERR_NO_MEMORY),
+        Error::NoWindow { rank, .. } if rank == own => Some(Code::TOWLINE_ERR_BUSY),
+        _ => None,
+    };
+    let failure = Failure::from(why);
+    Failure { code: code.unwrap_or(failure.code), ..failure }
 }
 
 /// Ends a window, after all operations of all ranks on it are complete: `MPI_Win_free`. All ranks call it, and wait for each other.
