@@ -13,7 +13,7 @@
 //! | 2 | [`ptl`], [`btl`] | the frames of one message on one rail; the BTL face: modules, descriptors, active messages |
 //! | 1 | [`link`](mod@link), [`rma`] | the reliable link; one-sided operations: registration, emulation, atomics |
 //! | 0.5 | [`rail`] | the path to a peer: the rail trait and its extensions, attributes, loopback, forwarding, stacking |
-//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`] | types and tables that all floors use |
+//! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`], [`counts`] | types and tables that all floors use |
 #![no_std]
 #![deny(missing_docs)]
 
@@ -26,6 +26,7 @@ mod log;
 pub mod arena;
 pub mod btl;
 pub mod convertor;
+pub mod counts;
 pub mod error;
 pub mod link;
 mod list;

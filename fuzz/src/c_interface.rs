@@ -1,12 +1,14 @@
 //! Calls of the C interface in any order, with handles that are valid, stale, of another kind, or invented, and with memory that is
 //! always as long as it says.
 //!
-//! Two contexts of one rank send to themselves. Calls that wait are made only where something is there to be waited for.
+//! Contexts of one rank send to themselves, and access their own windows. Calls that wait are made only where something is there to
+//! be waited for.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use arbitrary::{Arbitrary, Unstructured};
+use towline_c::atomic::{towline_window_accumulate, towline_window_compare_swap, towline_window_fetch_op};
 use towline_c::communicator::{
     towline_comm_acknowledge_failures, towline_comm_dup, towline_comm_free, towline_comm_rank, towline_comm_size,
     towline_comm_split,
@@ -14,8 +16,9 @@ use towline_c::communicator::{
 use towline_c::context::{
     towline_finish, towline_init, towline_leave, towline_progress, towline_report, towline_world,
 };
+use towline_c::counters::{towline_counter, towline_counter_at, towline_counter_count};
 use towline_c::error::{Code, towline_error_text};
-use towline_c::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle, RequestHandle};
+use towline_c::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle, RequestHandle, WindowHandle};
 use towline_c::layout::{
     towline_layout_free, towline_layout_functions, towline_layout_resized, towline_layout_size, towline_layout_struct,
     towline_layout_vector,
@@ -24,6 +27,11 @@ use towline_c::probe::{towline_improbe, towline_imrecv, towline_iprobe, towline_
 use towline_c::receive::towline_irecv;
 use towline_c::request::{Status, towline_cancel, towline_test, towline_test_any};
 use towline_c::send::towline_isend;
+use towline_c::sleep::{towline_arm, towline_wait_fd};
+use towline_c::window::{
+    towline_window_allocate, towline_window_base, towline_window_create, towline_window_fence, towline_window_flush,
+    towline_window_free, towline_window_get, towline_window_put, towline_window_size,
+};
 
 /// Bytes of the memory of each operation. A layout that reaches beyond it is not used for memory.
 const BYTES: usize = 4096;
@@ -57,6 +65,35 @@ enum Call {
     Take(Pick, u8),
     ReceiveTaken { message: Pick, layout: Pick, count: u8 },
     Discard(Pick),
+    Arm(Pick),
+    Counter(Pick, u8),
+    Allocate { comm: Pick, bytes: u8, access: u8 },
+    Create { comm: Pick, bytes: u8, shift: u8, access: u8 },
+    LookAtWindow(Pick, u8),
+    Put { window: Pick, bytes: u8, rank: u8, offset: Offset },
+    Get { window: Pick, bytes: u8, rank: u8, offset: Offset },
+    Accumulate { window: Pick, op: u8, word: u8, count: u8, rank: u8, offset: Offset },
+    FetchOp { window: Pick, op: u8, word: u8, rank: u8, offset: Offset },
+    CompareSwap { window: Pick, word: u8, rank: u8, offset: Offset },
+    Flush(Pick, u8),
+    Fence(Pick),
+    FreeWindow(Pick),
+}
+
+/// A place in a window: mostly within it.
+#[derive(Arbitrary, Debug)]
+enum Offset {
+    Near(u8),
+    Far(u64),
+}
+
+impl Offset {
+    fn get(&self) -> u64 {
+        match self {
+            Self::Near(offset) => (*offset).into(),
+            Self::Far(offset) => *offset,
+        }
+    }
 }
 
 /// A handle: one that a call has returned, whether it is still valid or not, or any bits.
@@ -129,9 +166,14 @@ struct Player {
     layouts: Vec<Made>,
     requests: Vec<RequestHandle>,
     messages: Vec<MessageHandle>,
+    windows: Vec<WindowHandle>,
 }
 
 impl Player {
+    fn window(&self, pick: &Pick) -> WindowHandle {
+        pick.from(&self.windows, |bits| WindowHandle { bits })
+    }
+
     fn context(&self, pick: &Pick) -> ContextHandle {
         pick.from(&self.contexts, |bits| ContextHandle { bits })
     }
@@ -176,7 +218,7 @@ pub fn run(data: &[u8]) {
         let Ok(call) = Call::arbitrary(&mut input) else { break };
         let code = play(&mut player, &mut memory, &call);
         assert_ne!(code, Code::TOWLINE_ERR_INTERNAL as c_int, "{call:?}: {}", text());
-        assert!((Code::TOWLINE_ERR_OTHER as c_int..=0).contains(&code), "{call:?}: {code}");
+        assert!((Code::TOWLINE_ERR_DENIED as c_int..=0).contains(&code), "{call:?}: {code}");
     }
     for context in std::mem::take(&mut player.contexts) {
         towline_leave(context);
@@ -347,6 +389,94 @@ fn play(player: &mut Player, memory: &mut Memory, call: &Call) -> c_int {
             // SAFETY: see above.
             unsafe { towline_message_discard(&raw mut message) }
         }
+        Call::Arm(pick) => {
+            let (context, mut fd, mut may_sleep) = (player.context(pick), 0, false);
+            // SAFETY: see above.
+            unsafe {
+                towline_wait_fd(context, &raw mut fd);
+                towline_arm(context, &raw mut may_sleep)
+            }
+        }
+        Call::Counter(pick, index) => {
+            let (context, mut count, mut name, mut value) = (player.context(pick), 0, ptr::null(), 0);
+            // SAFETY: see above; the name is a text of the library, or not used.
+            unsafe {
+                towline_counter_count(context, &raw mut count);
+                let index = usize::from(*index);
+                match towline_counter_at(context, index, &raw mut name, ptr::null_mut(), ptr::null_mut()) {
+                    0 => towline_counter(context, name, &raw mut value),
+                    code => code,
+                }
+            }
+        }
+        _ => play_one_sided(player, memory, call),
+    }
+}
+
+/// The calls of windows.
+fn play_one_sided(player: &mut Player, memory: &mut Memory, call: &Call) -> c_int {
+    // SAFETY, for all: as for `play`. Windows over memory of this program have ended before the memory does.
+    match call {
+        Call::Allocate { comm, bytes, access } => {
+            let comm = player.comm(comm);
+            window(player, |window| {
+                // SAFETY: see above.
+                unsafe { towline_window_allocate(comm, (*bytes).into(), (*access).into(), window) }
+            })
+        }
+        Call::Create { comm, bytes, shift, access } => {
+            let (comm, base) = (player.comm(comm), memory.origin().wrapping_add((*shift).into()));
+            window(player, |window| {
+                // SAFETY: see above; the memory is longer than 255 bytes from there on.
+                unsafe { towline_window_create(comm, base.cast(), (*bytes).into(), (*access).into(), window) }
+            })
+        }
+        Call::LookAtWindow(pick, rank) => {
+            let (window, mut base, mut bytes) = (player.window(pick), ptr::null_mut(), 0);
+            // SAFETY: see above.
+            unsafe {
+                towline_window_size(window, (*rank).into(), &raw mut bytes);
+                towline_window_base(window, &raw mut base, &raw mut bytes)
+            }
+        }
+        Call::Put { window, bytes, rank, offset } => {
+            let (window, from) = (player.window(window), [3u8; 255]);
+            // SAFETY: see above; the data is as long as any of these lengths.
+            unsafe { towline_window_put(window, from.as_ptr().cast(), (*bytes).into(), (*rank).into(), offset.get()) }
+        }
+        Call::Get { window, bytes, rank, offset } => {
+            let (window, mut into) = (player.window(window), [3u8; 255]);
+            // SAFETY: see above; the memory is as long as any of these lengths.
+            unsafe {
+                towline_window_get(window, into.as_mut_ptr().cast(), (*bytes).into(), (*rank).into(), offset.get())
+            }
+        }
+        Call::Accumulate { window, op, word, count, rank, offset } => {
+            let (window, operands) = (player.window(window), [5u64; 255]);
+            let (operands, count) = (operands.as_ptr().cast(), (*count).into());
+            let (op, word, rank, offset) = ((*op).into(), (*word).into(), (*rank).into(), offset.get());
+            // SAFETY: see above; there are as many operands as any of these counts.
+            unsafe { towline_window_accumulate(window, op, word, operands, count, rank, offset) }
+        }
+        Call::FetchOp { window, op, word, rank, offset } => {
+            let (window, mut operand) = (player.window(window), 9u64);
+            let (op, word, rank, offset) = ((*op).into(), (*word).into(), (*rank).into(), offset.get());
+            let operand: *mut c_void = (&raw mut operand).cast();
+            // SAFETY: see above; the memory is that of the longest word.
+            unsafe { towline_window_fetch_op(window, op, word, operand, operand, rank, offset) }
+        }
+        Call::CompareSwap { window, word, rank, offset } => {
+            let (window, expected, desired, mut old) = (player.window(window), 0u64, 7u64, 0u64);
+            let (word, rank, offset) = ((*word).into(), (*rank).into(), offset.get());
+            let (expected, desired, old) =
+                ((&raw const expected).cast(), (&raw const desired).cast(), (&raw mut old).cast());
+            // SAFETY: see above; the memory is that of the longest words.
+            unsafe { towline_window_compare_swap(window, word, expected, desired, old, rank, offset) }
+        }
+        Call::Flush(pick, rank) => towline_window_flush(player.window(pick), (*rank).into()),
+        Call::Fence(pick) => towline_window_fence(player.window(pick)),
+        Call::FreeWindow(pick) => towline_window_free(player.window(pick)),
+        _ => 0, // `play` makes all others
     }
 }
 
@@ -389,5 +519,13 @@ fn request(player: &mut Player, call: impl FnOnce(*mut RequestHandle) -> c_int) 
     let mut request = RequestHandle { bits: 0, comm: CommHandle { bits: 0 }, context: ContextHandle { bits: 0 } };
     let code = call(&raw mut request);
     player.requests.extend((code == 0).then_some(request));
+    code
+}
+
+/// Keeps the window that a call makes.
+fn window(player: &mut Player, call: impl FnOnce(*mut WindowHandle) -> c_int) -> c_int {
+    let mut window = WindowHandle { bits: 0 };
+    let code = call(&raw mut window);
+    player.windows.extend((code == 0).then_some(window));
     code
 }

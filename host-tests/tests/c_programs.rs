@@ -54,15 +54,38 @@ fn the_header_is_c_and_cxx() {
     }
 }
 
-#[test]
-fn each_call_does_what_its_comment_says_and_wrong_ones_are_refused() {
-    let program = compile("cc", "c11", "tests/calls.c", &[]);
+/// Runs a test program by itself, and then two ranks of it over each transport, with these arguments.
+fn check(name: &str, of_two: &[&[&str]]) {
+    let program = compile("cc", "c11", &format!("tests/{name}.c"), &[]);
     let output = Command::new(&program).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.stdout, b"done\n");
     for transport in ["sm", "tcp", "udp"] {
-        assert_eq!(run(&program, 2, transport, &["two"]), ["done", "done"], "{transport}");
+        for arguments in of_two {
+            assert_eq!(run(&program, 2, transport, arguments), ["done", "done"], "{transport}, {arguments:?}");
+        }
     }
+}
+
+#[test]
+fn each_call_does_what_its_comment_says_and_wrong_ones_are_refused() {
+    check("calls", &[&["two"]]);
+}
+
+#[test]
+fn windows_do_what_their_comments_say_and_wrong_calls_are_refused() {
+    check("windows", &[&["two"]]);
+}
+
+/// At the lowest and at the highest thread level.
+#[test]
+fn programs_sleep_in_loops_of_their_own_and_find_counters_by_name() {
+    check("sleep", &[&["two", "0"], &["two", "3"]]);
+}
+
+#[test]
+fn calls_in_forked_children_are_refused_or_work_and_none_hangs() {
+    check("forks", &[]);
 }
 
 #[test]
@@ -77,4 +100,91 @@ fn the_examples_work_with_any_number_of_ranks() {
         });
         assert_eq!(run(&runtime, ranks, "tcp", &[]), lines.collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn the_examples_of_windows_and_event_loops_work_with_any_number_of_ranks() {
+    let (window, event_loop) =
+        (compile("cc", "c11", "examples/window.c", &[]), compile("cc", "c11", "examples/event_loop.c", &[]));
+    for (ranks, transport) in [1, 2, 5].into_iter().flat_map(|ranks| ["sm", "tcp"].map(|transport| (ranks, transport)))
+    {
+        let sum: u32 = (0..100).map(|task| task * task).sum();
+        let expected = [
+            format!("100 tasks are done, and the sum of their results is {sum}"),
+            "the rank that was first finds itself there".into(),
+        ];
+        assert_eq!(run(&window, ranks, transport, &[]), expected, "{ranks} ranks over {transport}");
+        let lines = (0..ranks).flat_map(|rank| (0..3).map(move |line| format!("rank {rank}: line {line}")));
+        assert_eq!(
+            run(&event_loop, ranks, transport, &[]),
+            lines.collect::<Vec<_>>(),
+            "{ranks} ranks over {transport}"
+        );
+    }
+}
+
+/// `link-versioned` is called as rustc calls a linker, with the version script that rustc would write.
+#[test]
+fn the_shared_library_exports_the_functions_of_the_header_with_a_version() {
+    let header = std::fs::read_to_string(interface().join("include/towline.h")).unwrap();
+    let name_of = |line: &str| {
+        let (before, _) = line.split_once('(')?;
+        let name = before.rsplit([' ', '*']).next().filter(|name| name.starts_with("towline_"))?;
+        (!line.starts_with([' ', '#', '/'])).then(|| name.to_owned())
+    };
+    let mut names: Vec<_> = header.lines().filter_map(name_of).collect();
+    names.sort();
+    assert!(names.len() > 50 && names.iter().any(|name| name == "towline_abort"), "{names:?}");
+
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("versioned");
+    std::fs::create_dir_all(&folder).unwrap();
+    let (script, library) = (folder.join("list"), folder.join("libtowline.so.0"));
+    let lines: String = names.iter().map(|name| format!("    {name};\n")).collect();
+    std::fs::write(&script, format!("{{\n  global:\n{lines}\n  local:\n    *;\n}};\n")).unwrap();
+    let mut command = Command::new(interface().join("link-versioned"));
+    command.arg(format!("-Wl,--version-script={}", script.display())).args(["-shared", "-Wl,--no-undefined-version"]);
+    command.args(["-Wl,-soname,libtowline.so.0", "-Wl,--gc-sections", "-Wl,--whole-archive"]);
+    command.arg(built().join("deps/libtowline_c.a")).args([
+        "-Wl,--no-whole-archive",
+        "-lgcc_s",
+        "-lpthread",
+        "-ldl",
+        "-lm",
+    ]);
+    let output = command.arg("-o").arg(&library).output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+
+    let constant = |name: &str| {
+        let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define {name} "))).unwrap();
+        line.trim().parse::<u32>().unwrap()
+    };
+    let node = format!("TOWLINE_{}.{}", constant("TOWLINE_ABI_MAJOR"), constant("TOWLINE_ABI_MINOR"));
+    let expected: Vec<_> = names.iter().map(|name| format!("{name}@@{node}")).collect();
+    assert_eq!(exported(&library), expected);
+
+    // A program that was linked with the library asks for that version, and runs with it.
+    let link = [library.to_str().unwrap(), "-Wl,-rpath", folder.to_str().unwrap(), "-Wl,--no-as-needed"];
+    let program = folder.join("ring");
+    let mut command = Command::new("cc");
+    command.arg("-I").arg(interface().join("include")).arg(interface().join("examples/ring.c")).args(link);
+    assert!(command.arg("-o").arg(&program).status().unwrap().success(), "{command:?}");
+    assert!(read_elf(&["--version-info"], &program).contains(&format!("Name: {node}")));
+    assert_eq!(run(&program, 2, "sm", &[]), ["the token went round 2 ranks and is 1"]);
+}
+
+/// The names that a library exports, with their versions, sorted. The node itself is one of the symbols, and is left out.
+fn exported(library: &Path) -> Vec<String> {
+    let symbols = read_elf(&["--wide", "--dyn-syms"], library);
+    let fields = symbols.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let defined = fields
+        .filter(|fields| fields.len() >= 8 && fields[0].ends_with(':') && !["UND", "ABS", "Ndx"].contains(&fields[6]));
+    let mut names: Vec<_> = defined.map(|fields| fields[7].to_owned()).collect();
+    names.sort();
+    names
+}
+
+fn read_elf(options: &[&str], file: &Path) -> String {
+    let output = Command::new("readelf").args(options).arg(file).output().expect("readelf: install binutils");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap()
 }

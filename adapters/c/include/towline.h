@@ -76,9 +76,30 @@
 #define TOWLINE_ABI_MINOR 1
 
 /**
+<<<<<<< HEAD
  * The rank of a process in a communicator that it is not a member of: see `towline_comm_create`.
  */
 #define TOWLINE_NO_RANK UINT32_MAX
+=======
+ * Other ranks may get from this rank's part of a window.
+ */
+#define TOWLINE_ACCESS_READ 2
+
+/**
+ * Other ranks may put into this rank's part of a window.
+ */
+#define TOWLINE_ACCESS_WRITE 4
+
+/**
+ * Other ranks may use atomic operations on this rank's part of a window.
+ */
+#define TOWLINE_ACCESS_ATOMIC 8
+
+/**
+ * All rights.
+ */
+#define TOWLINE_ACCESS_ALL 15
+>>>>>>> cface
 
 /**
  * Who has to act on an error.
@@ -207,6 +228,14 @@ typedef enum towline_code_t {
      * Any other failure: the text says which.
      */
     TOWLINE_ERR_OTHER = -22,
+    /**
+     * A one-sided operation reaches beyond a rank's part of a window, or a word is not at a multiple of its size.
+     */
+    TOWLINE_ERR_RANGE = -23,
+    /**
+     * A rank does not allow the operation on its part of a window, or has freed that part.
+     */
+    TOWLINE_ERR_DENIED = -24,
 } towline_code_t;
 
 /**
@@ -272,6 +301,98 @@ typedef enum towline_report_form_t {
      */
     TOWLINE_REPORT_JSON = 1,
 } towline_report_form_t;
+
+/**
+ * The words of atomic operations, in the byte order of the processor.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_word_type_t {
+    /**
+     * `uint32_t`.
+     */
+    TOWLINE_UINT32 = 0,
+    /**
+     * `int32_t`.
+     */
+    TOWLINE_INT32 = 1,
+    /**
+     * `uint64_t`.
+     */
+    TOWLINE_UINT64 = 2,
+    /**
+     * `int64_t`.
+     */
+    TOWLINE_INT64 = 3,
+    /**
+     * `float`.
+     */
+    TOWLINE_FLOAT = 4,
+    /**
+     * `double`.
+     */
+    TOWLINE_DOUBLE = 5,
+} towline_word_type_t;
+
+/**
+ * How a word is combined with an operand.
+ *
+ * Since ABI version 0.1.
+ */
+typedef enum towline_word_op_t {
+    /**
+     * The sum of both. Integers wrap.
+     */
+    TOWLINE_ADD = 0,
+    /**
+     * The bits that are set in both; for integers.
+     */
+    TOWLINE_AND = 1,
+    /**
+     * The bits that are set in either; for integers.
+     */
+    TOWLINE_OR = 2,
+    /**
+     * The bits that are set in exactly one; for integers.
+     */
+    TOWLINE_XOR = 3,
+    /**
+     * 1 if neither is 0, else 0.
+     */
+    TOWLINE_LOGICAL_AND = 4,
+    /**
+     * 1 if at least one is not 0, else 0.
+     */
+    TOWLINE_LOGICAL_OR = 5,
+    /**
+     * 1 if exactly one is not 0, else 0.
+     */
+    TOWLINE_LOGICAL_XOR = 6,
+    /**
+     * The operand.
+     */
+    TOWLINE_SWAP = 7,
+    /**
+     * The lesser one; for signed integers and floating-point numbers. If one of these is not a number (NaN), the other one.
+     */
+    TOWLINE_MIN = 8,
+    /**
+     * The greater one, as for `TOWLINE_MIN`.
+     */
+    TOWLINE_MAX = 9,
+} towline_word_op_t;
+
+/**
+ * A window: memory of each rank of a communicator that all of them access. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_window_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+} towline_window_t;
 
 /**
  * A communicator: a group of ranks, numbered from 0. 0 stands for none.
@@ -453,6 +574,84 @@ extern "C" {
 #endif // __cplusplus
 
 /**
+ * Combines words of a rank's part with operands: `MPI_Accumulate`. Each word is changed by one atomic operation; all of them together
+ * are not atomic. Complete after the next flush. Atomic operations are atomic with respect to each other, whichever rank begins
+ * them, and to nothing else.
+ *
+ * @param window    The window.
+ * @param op        A `towline_word_op_t`.
+ * @param word      A `towline_word_type_t`: the type of the words.
+ * @param operands  The operands. They may be changed when the function returns. May be null if `count` is 0.
+ * @param count     How many words and operands there are.
+ * @param rank      The rank whose part it is.
+ * @param offset    The place of the first word in the part, in bytes from its beginning.
+ * @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if the offset or the address of the part is not a multiple
+ *                  of their size; `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
+ *                  After an error, words before the one that has failed may have been changed.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The operands are readable, and nothing changes them, until the function returns.
+ */
+int towline_window_accumulate(struct towline_window_t window,
+                              int op,
+                              int word,
+                              const void *operands,
+                              size_t count,
+                              uint32_t rank,
+                              uint64_t offset);
+
+/**
+ * Combines a word of a rank's part with an operand, and returns the old word: `MPI_Fetch_and_op`. It is complete when the function
+ * returns. With `TOWLINE_ADD` and an operand of 0 it only reads the word.
+ *
+ * @param window   The window.
+ * @param op       A `towline_word_op_t`.
+ * @param word     A `towline_word_type_t`: the type of the word.
+ * @param operand  The operand.
+ * @param old      Gets the word before the operation. May be the address of the operand.
+ * @param rank     The rank whose part it is.
+ * @param offset   The place of the word in the part, in bytes from its beginning.
+ * @return         As `towline_window_accumulate`; `TOWLINE_ERR_DENIED` if the rank does not allow it.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `operand` is the address of such a word, and `old` is writable for one.
+ */
+int towline_window_fetch_op(struct towline_window_t window,
+                            int op,
+                            int word,
+                            const void *operand,
+                            void *old,
+                            uint32_t rank,
+                            uint64_t offset);
+
+/**
+ * Changes a word of a rank's part if it is as expected, and returns the old word: `MPI_Compare_and_swap`. It is complete when the
+ * function returns.
+ *
+ * @param window    The window.
+ * @param word      A `towline_word_type_t` of integers.
+ * @param expected  The word that is to be there.
+ * @param desired   The word that takes its place.
+ * @param old       Gets the word before the operation. It was changed if this is the expected one. May be the address of `expected`.
+ * @param rank      The rank whose part it is.
+ * @param offset    The place of the word in the part, in bytes from its beginning.
+ * @return          As `towline_window_fetch_op`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `expected` and `desired` are addresses of such words, and `old` is writable for one.
+ */
+int towline_window_compare_swap(struct towline_window_t window,
+                                int word,
+                                const void *expected,
+                                const void *desired,
+                                void *old,
+                                uint32_t rank,
+                                uint64_t offset);
+
+/**
  * The rank of this process in a communicator.
  *
  * @param comm  The communicator.
@@ -628,6 +827,55 @@ int towline_world(struct towline_context_t context, struct towline_comm_t *world
  * @pre `buffer` is writable for `size` bytes, and `length` is null or writable.
  */
 int towline_report(struct towline_context_t context, int form, char *buffer, size_t size, size_t *length);
+
+/**
+ * How many counters a context has. The number, the names and their order stay the same as long as the context exists. Other versions
+ * of the library may have others, so a program looks them up by name, or lists them all.
+ *
+ * Names have the part that counts, and what it counts: `program.bytes_sent` is what the program itself has sent with functions of
+ * this interface, `engine.eager_sent` is of the library's protocol, `one_sided.served` of windows, and `tcp.0.reads` of the first
+ * transport of that kind.
+ *
+ * @param context  The context.
+ * @param count    Gets the number.
+ * @return         `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `count` is writable.
+ */
+int towline_counter_count(struct towline_context_t context,
+                          size_t *count);
+
+/**
+ * A counter by its index.
+ *
+ * @param context  The context.
+ * @param index    The index: 0 to the number of counters - 1.
+ * @param name     Gets the name. The text lives as long as the process. May be null.
+ * @param what     Gets what is counted, in words. The text lives as long as the process. May be null.
+ * @param value    Gets the number so far. It never decreases, but begins again at 0 after 2^64 - 1. May be null.
+ * @return         `TOWLINE_ERR_ARGUMENT` if there is no such index; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The addresses are null or writable.
+ */
+int towline_counter_at(struct towline_context_t context, size_t index, const char **name, const char **what, uint64_t *value);
+
+/**
+ * The value of a counter by its name.
+ *
+ * @param context  The context.
+ * @param name     The name, such as `program.messages_sent`. `towline_counter_at` lists all names.
+ * @param value    Gets the number so far, as `towline_counter_at`.
+ * @return         `TOWLINE_ERR_ARGUMENT` if this context has no such counter; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `name` is the address of a text that ends with 0, and `value` is writable.
+ */
+int towline_counter(struct towline_context_t context, const char *name, uint64_t *value);
 
 /**
  * The text of the last error of the calling thread: what happened, whose fault it is, and what to do.
@@ -1171,6 +1419,55 @@ int towline_isend(struct towline_comm_t comm,
                   struct towline_request_t *request);
 
 /**
+ * A descriptor that becomes readable when something may have happened in a context, for `poll`, `epoll` and event loops. A program
+ * that waits for nothing but operations of one context needs none: `towline_wait` and the like sleep by themselves.
+ *
+ * The program looks at its operations, arms the descriptor, and sleeps if it may:
+ *
+ * ```c
+ * for (;;) {
+ *     towline_test(&request, &done, &status); // makes progress
+ *     if (done) break;
+ *     towline_arm(context, &may_sleep);
+ *     if (may_sleep) poll(descriptors, 2, -1); // this one with POLLIN, and others
+ * }
+ * ```
+ *
+ * An event makes the descriptor readable, and so does the end of half a second (the setting `idle_sleep_ms`), since the context has
+ * to look at other ranks now and then. A sleep may also end without a reason. The program does not read from the descriptor.
+ *
+ * @param context  The context.
+ * @param fd       Gets the descriptor. It is the context's: the program does not close it, and it is closed when the context ends. It
+ *                 is always the same one.
+ * @return         `TOWLINE_ERR_OTHER` if the system has no descriptor left; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`,
+ *                 `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. It works at all levels. Since ABI version 0.1.
+ *
+ * @pre `fd` is writable.
+ */
+int towline_wait_fd(struct towline_context_t context,
+                    int *fd);
+
+/**
+ * Prepares for a sleep on the descriptor of `towline_wait_fd`: from now on the next event makes it readable. Makes no progress.
+ *
+ * One thread at a time arms and sleeps so, in a loop as `towline_wait_fd` shows it. Other threads may use the context meanwhile: what
+ * they make happen ends the sleep, too. Between this call and the sleep, the thread itself calls no function of the context.
+ *
+ * @param context    The context.
+ * @param may_sleep  Gets whether the program may sleep. If not, something has happened since the last call, or there is work: look at
+ *                   the operations again first.
+ * @return           As `towline_wait_fd`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `may_sleep` is writable.
+ */
+int towline_arm(struct towline_context_t context,
+                bool *may_sleep);
+
+/**
  * The ABI version of the library that the program runs with.
  *
  * @return  `major * 65536 + minor`. A program needs the major version of its header, and at least the minor one.
@@ -1189,6 +1486,7 @@ uint32_t towline_abi_version(void);
 const char *towline_version(void);
 
 /**
+<<<<<<< HEAD
  * Opens a context that starts alone: a worker. It is for a runtime that has an exchange of its own, such as an MPI library. No
  * launcher and no other process is needed, and nothing waits.
  *
@@ -1295,6 +1593,165 @@ int towline_comm_create(struct towline_context_t context,
                         size_t count,
                         uint32_t rank,
                         struct towline_comm_t *made);
+=======
+ * Makes a window, with memory of the library: `MPI_Win_allocate`. All ranks call it, or `towline_window_create`, and wait for each
+ * other. Ranks on one host access such memory directly, where the system allows it.
+ *
+ * @param comm    The communicator. The window has one of its own, so this one may be freed.
+ * @param bytes   The length of this rank's part, which may differ from that of other ranks, and may be 0. The memory is zeroed.
+ * @param access  What other ranks may do with this part: `TOWLINE_ACCESS_ALL`, or a sum of the others.
+ * @param window  Gets the window. The caller ends it with `towline_window_free`; it ends with its context at the latest.
+ * @return        `TOWLINE_ERR_OTHER_RANK` or `TOWLINE_ERR_BUSY` if a rank has too little memory, or too many windows or communicators:
+ *                no rank has made the window then. `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
+ *
+ * One thread at a time calls such functions for one communicator. Since ABI version 0.1.
+ *
+ * @pre `window` is writable.
+ */
+int towline_window_allocate(struct towline_comm_t comm,
+                            size_t bytes,
+                            uint32_t access,
+                            struct towline_window_t *window);
+
+/**
+ * Makes a window over memory of the caller: `MPI_Win_create`. Operations of other ranks on it are done by this rank when it makes
+ * progress. Atomic operations need memory that is aligned for their words. Otherwise as `towline_window_allocate`.
+ *
+ * @param base   The memory of this rank's part. It is in use until the window or its context has ended. May be null if `bytes` is 0.
+ * @param bytes  The length of this rank's part, which may differ from that of other ranks, and may be 0.
+ * @return       As `towline_window_allocate`. The memory is not in use after an error.
+ *
+ * One thread at a time calls such functions for one communicator. Since ABI version 0.1.
+ *
+ * @pre The memory is readable and writable, and the program accesses it only while no rank does: see `towline_window_base`. `window` is
+ * writable.
+ */
+int towline_window_create(struct towline_comm_t comm,
+                          void *base,
+                          size_t bytes,
+                          uint32_t access,
+                          struct towline_window_t *window);
+
+/**
+ * Ends a window, after all operations of all ranks on it are complete: `MPI_Win_free`. All ranks call it, and wait for each other.
+ *
+ * @param window  The window. It has ended also if the function fails, unless it returns `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD` or
+ *                `TOWLINE_ERR_FORKED`; memory of the caller is the caller's again.
+ * @return        The errors of `towline_window_flush_all`; `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
+ *
+ * No other call may use this handle at the same time. Since ABI version 0.1.
+ */
+int towline_window_free(struct towline_window_t window);
+
+/**
+ * The memory of this rank's own part.
+ *
+ * The program may access it while no operation of another rank does: for example, after `towline_window_fence`, until a rank begins
+ * the next operations. A word that other ranks change at any time is read by an atomic operation of `towline_window_fetch_op`.
+ *
+ * @param window  The window.
+ * @param base    Gets the address of the first byte. It stays the same until the window ends. May be null.
+ * @param bytes   Gets the length. May be null.
+ * @return        `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `base` and `bytes` are null or writable.
+ */
+int towline_window_base(struct towline_window_t window,
+                        void **base,
+                        uint64_t *bytes);
+
+/**
+ * The length of a rank's part, in bytes.
+ *
+ * @param window  The window.
+ * @param rank    The rank, as in the communicator that the window was made with.
+ * @param bytes   Gets the length.
+ * @return        `TOWLINE_ERR_RANK`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `bytes` is writable.
+ */
+int towline_window_size(struct towline_window_t window, uint32_t rank, uint64_t *bytes);
+
+/**
+ * Writes to a rank's part: `MPI_Put`. It is complete after the next flush, which also reports errors at the target. Operations may be
+ * reordered between two flushes.
+ *
+ * @param window  The window.
+ * @param from    The data. It may be changed when the function returns. May be null if `bytes` is 0.
+ * @param bytes   The length of the data.
+ * @param rank    The rank whose part it is.
+ * @param offset  The place in the part, in bytes from its beginning.
+ * @return        `TOWLINE_ERR_RANGE` if the data reaches beyond the part; `TOWLINE_ERR_RANK`, `TOWLINE_ERR_ARGUMENT`,
+ *                `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`; `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_RESTARTED`
+ *                for that rank.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The data is readable, and nothing changes it, until the function returns.
+ */
+int towline_window_put(struct towline_window_t window,
+                       const void *from,
+                       size_t bytes,
+                       uint32_t rank,
+                       uint64_t offset);
+
+/**
+ * Reads from a rank's part: `MPI_Get`. It is complete when the function returns. A get that overlaps a put in time may return any
+ * mixture of old and new bytes.
+ *
+ * @param window  The window.
+ * @param into    Gets the data. Its contents are undefined after an error. May be null if `bytes` is 0.
+ * @param bytes   The length.
+ * @param rank    The rank whose part it is.
+ * @param offset  The place in the part, in bytes from its beginning.
+ * @return        `TOWLINE_ERR_DENIED` if the rank does not allow it; otherwise as `towline_window_put`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is writable, and nothing else uses it, until the function returns.
+ */
+int towline_window_get(struct towline_window_t window, void *into, size_t bytes, uint32_t rank, uint64_t offset);
+
+/**
+ * Waits until all operations of this process on a rank's part are complete: any later read there sees their effects.
+ * `MPI_Win_flush`.
+ *
+ * @param window  The window.
+ * @param rank    The rank whose part it is.
+ * @return        The first error of an operation since the last flush: `TOWLINE_ERR_DENIED` or `TOWLINE_ERR_PEER_FAILED`. Otherwise
+ *                `TOWLINE_ERR_RANK`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ */
+int towline_window_flush(struct towline_window_t window,
+                         uint32_t rank);
+
+/**
+ * As `towline_window_flush`, for the parts of all ranks: `MPI_Win_flush_all`.
+ *
+ * @param window  The window.
+ * @return        As `towline_window_flush`, for the first rank with an error.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ */
+int towline_window_flush_all(struct towline_window_t window);
+
+/**
+ * Flushes the parts of all ranks, and waits until all ranks have done so: what any rank has begun before is complete everywhere.
+ * `MPI_Win_fence`. All ranks call it.
+ *
+ * @param window  The window.
+ * @return        As `towline_window_flush_all`; `TOWLINE_ERR_PEER_FAILED` if a rank was lost. The ranks have waited for each other also
+ *                if operations have failed.
+ *
+ * One thread at a time calls it for one window. Since ABI version 0.1.
+ */
+int towline_window_fence(struct towline_window_t window);
+>>>>>>> cface
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -93,6 +93,12 @@ impl Prepared {
         Ok(Self { base, len: 0, described: Some(described) })
     }
 
+    /// The length of the message, in packed form.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.described.as_ref().map_or(self.len as u64, |described| described.layout.size())
+    }
+
     /// Whether an operation with this memory needs nothing of it but the memory itself.
     pub const fn refers_to_nothing(&self) -> bool {
         self.described.is_none()

@@ -3,8 +3,10 @@
 use std::ffi::c_int;
 
 use crate::border::{border, check_pointer, put};
+use crate::error::Outcome;
 use crate::handles::CommHandle;
-use crate::worlds::{AnyComm, CommRef, find_comm, insert_comm, remove_comm, with};
+use crate::levels::{AnyComm, CommRef, with};
+use crate::worlds::{CommPlace, find_comm, remove_comm, reserve_comm};
 
 /// The rank of this process in a communicator.
 ///
@@ -60,11 +62,12 @@ pub unsafe extern "C" fn towline_comm_dup(comm: CommHandle, made: *mut CommHandl
     border(|| {
         check_pointer("made", made)?;
         let (_, context, found) = find_comm(comm)?;
+        let place = reserve_for(&found)?;
         let copy = match found {
             CommRef::Single(comm) => AnyComm::Single(comm.dup()?),
             CommRef::Multiple(comm) => AnyComm::Multiple(comm.dup()?),
         };
-        let copy = insert_comm(context, copy)?;
+        let copy = place.keep(context, copy)?;
         // SAFETY: the caller's promise.
         unsafe { put("made", made, copy) }
     })
@@ -88,13 +91,22 @@ pub unsafe extern "C" fn towline_comm_split(comm: CommHandle, color: u32, key: u
         check_pointer("made", made)?;
         let (_, context, found) = find_comm(comm)?;
         let color = (color != TOWLINE_NO_COLOR).then_some(color);
+        let place = color.map(|_| reserve_for(&found)).transpose()?;
         let part = match found {
             CommRef::Single(comm) => comm.split(color, key)?.map(AnyComm::Single),
             CommRef::Multiple(comm) => comm.split(color, key)?.map(AnyComm::Multiple),
         };
-        let part = part.map(|part| insert_comm(context, part)).transpose()?;
+        let part = place.zip(part).map(|(place, part)| place.keep(context, part)).transpose()?;
         // SAFETY: the caller's promise.
         unsafe { put("made", made, part.unwrap_or(CommHandle::NULL)) }
+    })
+}
+
+/// Reserves the place of a communicator that all ranks are about to make. If there is none, takes part nevertheless, so that all ranks
+/// get an error.
+fn reserve_for(found: &CommRef) -> Outcome<CommPlace> {
+    reserve_comm().inspect_err(|_| {
+        let _shortage_of_communicators = with!(found, comm => comm.refuse_comm_raw());
     })
 }
 

@@ -61,6 +61,10 @@ pub enum Code {
     TOWLINE_ERR_INTERNAL = -21,
     /// Any other failure: the text says which.
     TOWLINE_ERR_OTHER = -22,
+    /// A one-sided operation reaches beyond a rank's part of a window, or a word is not at a multiple of its size.
+    TOWLINE_ERR_RANGE = -23,
+    /// A rank does not allow the operation on its part of a window, or has freed that part.
+    TOWLINE_ERR_DENIED = -24,
 }
 
 /// Who has to act on an error.
@@ -135,7 +139,12 @@ impl From<TowlineError> for Failure {
             E::Layout(_) | E::OutOfBuffer(_) | E::Overlap | E::UndecidedOverlap | E::OnAccelerator => {
                 Code::TOWLINE_ERR_LAYOUT
             }
-            E::NoRoom { .. } | E::NoPart { .. } | E::UnequalLengths { .. } => Code::TOWLINE_ERR_OTHER_RANK,
+            E::OutOfWindow { .. } | E::Unaligned { .. } | E::UnalignedPart { .. } => Code::TOWLINE_ERR_RANGE,
+            E::Refused { .. } => Code::TOWLINE_ERR_DENIED,
+            E::NoSuchOperation { .. } => Code::TOWLINE_ERR_ARGUMENT,
+            E::NoRoom { .. } | E::NoWindow { .. } | E::NoPart { .. } | E::UnequalLengths { .. } => {
+                Code::TOWLINE_ERR_OTHER_RANK
+            }
             _ => Code::TOWLINE_ERR_OTHER,
         };
         Self { code, fault: error.blame().into(), text: error.to_string() }
@@ -264,6 +273,8 @@ pub extern "C" fn towline_strerror(code: c_int) -> *const c_char {
         -20 => c"another rank could not take part",
         -21 => c"the library has a fault",
         -22 => c"another failure",
+        -23 => c"a place outside of a window, or one that is not aligned",
+        -24 => c"a rank does not allow the operation on its memory",
         _ => c"a code that this version does not have",
     };
     text.as_ptr()

@@ -1,5 +1,7 @@
 //! Handles: what C programs have of objects. All bits 0 stand for no object.
 
+use towline::raw::RawRequest;
+
 /// A context: the engine and the transports of this process, and its place in the job. 0 stands for none.
 ///
 /// Since ABI version 0.1.
@@ -40,6 +42,32 @@ pub struct RequestHandle {
 
 impl RequestHandle {
     pub(crate) const NULL: Self = Self { bits: 0, comm: CommHandle::NULL, context: ContextHandle { bits: 0 } };
+
+    /// Marks receives. The requests of a context are numbered from 0 in these bits, and there are not that many.
+    const RECEIVE: u64 = 1 << 31;
+
+    /// A send that was begun.
+    #[inline]
+    pub(crate) const fn of_send(begun: RawRequest, comm: CommHandle, context: u64) -> Self {
+        Self { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } }
+    }
+
+    /// A receive that was begun.
+    #[inline]
+    pub(crate) const fn of_receive(begun: RawRequest, comm: CommHandle, context: u64) -> Self {
+        Self { bits: begun.to_bits() | Self::RECEIVE, comm, context: ContextHandle { bits: context } }
+    }
+
+    /// The request in its context.
+    #[inline]
+    pub(crate) const fn raw(self) -> RawRequest {
+        RawRequest::from_bits(self.bits & !Self::RECEIVE)
+    }
+
+    #[inline]
+    pub(crate) const fn is_receive(self) -> bool {
+        self.bits & Self::RECEIVE != 0
+    }
 }
 
 /// A message that a matched probe took: no other receive gets it. 0 stands for none.
@@ -66,4 +94,14 @@ pub struct LayoutHandle {
 
 impl LayoutHandle {
     pub(crate) const BYTES: Self = Self { bits: 0 };
+}
+
+/// A window: memory of each rank of a communicator that all of them access. 0 stands for none.
+///
+/// Since ABI version 0.1.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowHandle {
+    /// For the library alone.
+    pub bits: u64,
 }

@@ -11,6 +11,9 @@
 //! | [`send`], [`receive`], [`probe`] | messages |
 //! | [`request`], [`queue`] | operations in progress, and a queue of completions |
 //! | [`place`], [`worker`] | contexts for a runtime with an exchange of its own |
+//! | [`window`], [`atomic`] | one-sided operations |
+//! | [`sleep`] | a descriptor for event loops |
+//! | [`counters`] | what was counted, by name |
 //! | [`version`] | versions of the interface and of the library |
 //!
 //! **Handles** are numbers with a slot and a generation. A handle that was freed, or that never was one, is refused, whatever its
@@ -25,23 +28,29 @@
 // The names that C programs see; `cbindgen.toml` gives the types their names.
 #![allow(clippy::missing_errors_doc)] // each function returns a code, which its text describes
 
+pub mod atomic;
 mod border;
 mod buffer;
 pub mod communicator;
 pub mod context;
+pub mod counters;
 pub mod error;
 mod foreign;
 pub mod handles;
 mod kept;
 pub mod layout;
+mod levels;
 pub mod place;
 pub mod probe;
 pub mod queue;
 pub mod receive;
 pub mod request;
 pub mod send;
+pub mod sleep;
 mod slots;
+mod tally;
 mod texts;
 pub mod version;
+pub mod window;
 pub mod worker;
 mod worlds;

@@ -3,16 +3,17 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use towline::Envelope;
 use towline::raw::RawMessage;
-use towline::{Envelope, Error};
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
 use crate::error::Outcome;
 use crate::handles::{CommHandle, LayoutHandle, MessageHandle, RequestHandle};
+use crate::levels::with;
 use crate::receive::{source_of, tag_of};
 use crate::request::{Status, towline_wait};
-use crate::worlds::{check_room_for_message, find_comm, insert_message, take_message, with};
+use crate::worlds::{MessagePlace, find_comm, reserve_message, take_message};
 
 const fn status_of(envelope: Envelope) -> Status {
     Status::new(envelope.source, envelope.tag, envelope.bytes)
@@ -92,10 +93,10 @@ pub unsafe extern "C" fn towline_mprobe(
     border(|| {
         check_pointer("message", message)?;
         let (_, _, found) = find_comm(comm)?;
-        check_room_for_message()?;
+        let place = reserve_message()?;
         let taken = with!(found, comm => comm.mprobe_raw(source_of(source), tag_of(tag)))?;
         // SAFETY: the caller's promise.
-        unsafe { hand_out(comm, taken, message, status) }
+        unsafe { hand_out(place, comm, taken, message, status) }
     })
 }
 
@@ -122,13 +123,13 @@ pub unsafe extern "C" fn towline_improbe(
         check_pointer("found", found)?;
         check_pointer("message", message)?;
         let (_, _, owner) = find_comm(comm)?;
-        check_room_for_message()?;
+        let place = reserve_message()?;
         let taken = with!(owner, comm => comm.improbe_raw(source_of(source), tag_of(tag)))?;
         let is_found = taken.is_some();
         // SAFETY: the caller's promise.
         unsafe {
             if let Some(taken) = taken {
-                hand_out(comm, taken, message, status)?;
+                hand_out(place, comm, taken, message, status)?;
             }
             put("found", found, is_found)
         }
@@ -138,13 +139,14 @@ pub unsafe extern "C" fn towline_improbe(
 /// # Safety
 /// `message` is writable, and `status` is null or writable.
 unsafe fn hand_out(
+    place: MessagePlace,
     comm: CommHandle,
     taken: RawMessage,
     message: *mut MessageHandle,
     status: *mut Status,
 ) -> Outcome<()> {
     let envelope = taken.envelope();
-    let handle = insert_message(comm, taken)?;
+    let handle = place.keep(comm, taken)?;
     // SAFETY: the caller's promise.
     unsafe {
         put_if_wanted(status, status_of(envelope));
@@ -209,36 +211,21 @@ pub unsafe extern "C" fn towline_imrecv(
         let owner = taken.context();
         // SAFETY: as above.
         let begun = with!(found, comm => unsafe { comm.imrecv_raw(taken.message, view) });
-        if let Ok(begun) = &begun {
-            context.kept.add(begun.to_bits(), prepared);
-            // SAFETY: the caller's promise.
-            unsafe { put("request", request, RequestHandle { bits: begun.to_bits(), comm, context: owner }) }?;
-        }
         // SAFETY: the caller's promise.
-        unsafe { note_begun(comm, begun, message) }
-    })
-}
-
-/// Notes whether the receive of a message that was taken was begun. Otherwise the message is the caller's again, under another
-/// handle.
-///
-/// # Safety
-/// `message` is writable.
-pub(crate) unsafe fn note_begun<T>(
-    comm: CommHandle,
-    begun: Result<T, (Error, RawMessage)>,
-    message: *mut MessageHandle,
-) -> Outcome<()> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match begun {
-            Ok(_) => put("message", message, MessageHandle { bits: 0 }),
-            Err((error, kept)) => {
-                hand_out(comm, kept, message, ptr::null_mut())?;
-                Err(error.into())
+        unsafe {
+            match begun {
+                Ok(begun) => {
+                    context.kept.add(begun.to_bits(), prepared);
+                    message.write(MessageHandle { bits: 0 });
+                    put("request", request, RequestHandle::of_receive(begun, comm, owner))
+                }
+                Err((error, kept)) => {
+                    hand_out(reserve_message()?, comm, kept, message, ptr::null_mut())?; // under another handle
+                    Err(error.into())
+                }
             }
         }
-    }
+    })
 }
 
 /// Receives a message that was taken, and discards it.
@@ -257,8 +244,18 @@ pub unsafe extern "C" fn towline_message_discard(message: *mut MessageHandle) ->
         // SAFETY: the caller's promise.
         let (_, found, taken) = take_message(unsafe { message.read() })?;
         let comm = taken.comm;
-        let discarded = with!(found, comm => comm.discard_raw(taken.message));
         // SAFETY: the caller's promise.
-        unsafe { note_begun(comm, discarded, message) }
+        unsafe {
+            match with!(found, comm => comm.discard_raw(taken.message)) {
+                Ok(()) => {
+                    message.write(MessageHandle { bits: 0 });
+                    Ok(())
+                }
+                Err((error, kept)) => {
+                    hand_out(reserve_message()?, comm, kept, message, ptr::null_mut())?; // under another handle
+                    Err(error.into())
+                }
+            }
+        }
     })
 }

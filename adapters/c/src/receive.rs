@@ -7,9 +7,10 @@ use towline::{Any, Source, TAG_MAX, Tag};
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
 use crate::error::Failure;
-use crate::handles::{CommHandle, ContextHandle, LayoutHandle, RequestHandle};
-use crate::request::Status;
-use crate::worlds::{find_comm, with};
+use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
+use crate::levels::with;
+use crate::request::{Status, tally};
+use crate::worlds::find_comm;
 
 /// The source of a receive or probe that takes messages of any rank.
 pub const TOWLINE_ANY_SOURCE: u32 = u32::MAX;
@@ -57,12 +58,13 @@ pub unsafe extern "C" fn towline_recv(
     status: *mut Status,
 ) -> c_int {
     border(|| {
-        let (_, _, found) = find_comm(comm)?;
+        let (owner, _, found) = find_comm(comm)?;
         let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; the view is used until this returns.
         let view = unsafe { prepared.view_mut() }?;
         let outcome = with!(found, comm => comm.recv_view(source_of(source), tag_of(tag), view));
         let known = Status::of(&outcome);
+        tally(owner, &outcome);
         let outcome = outcome.map_err(Failure::from).and(prepared.check_functions());
         // SAFETY: the caller's promise.
         unsafe { put_if_wanted(status, known.with_code(&outcome)) };
@@ -99,12 +101,6 @@ pub unsafe extern "C" fn towline_irecv(
         let begun = with!(found, comm => unsafe { comm.irecv_raw(source_of(source), tag_of(tag), view) })?;
         owner.kept.add(begun.to_bits(), prepared);
         // SAFETY: the caller's promise.
-        unsafe {
-            put(
-                "request",
-                request,
-                RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } },
-            )
-        }
+        unsafe { put("request", request, RequestHandle::of_receive(begun, comm, context)) }
     })
 }

@@ -3,12 +3,13 @@
 use std::ffi::c_int;
 
 use towline::Error;
-use towline::raw::RawRequest;
 
 use crate::border::{border, check_pointer, list_mut, put, put_if_wanted};
 use crate::error::{Code, Failure, Outcome};
 use crate::handles::RequestHandle;
-use crate::worlds::{CommRef, Context, find_comm, find_context, with};
+use crate::levels::{CommRef, with};
+use crate::tally::Counted;
+use crate::worlds::{Context, find_comm, find_context};
 
 /// What is known of a message that was received, or found by a probe.
 ///
@@ -62,9 +63,12 @@ impl Done {
 
     fn new(context: &Context, request: RequestHandle, outcome: Result<towline::Status, Error>) -> Self {
         let status = Status::of(&outcome);
+        if request.is_receive() {
+            tally(context, &outcome);
+        }
         let functions = match outcome {
             Err(Error::NoRequest) => Ok(()), // it may be another one's
-            _ => context.kept.remove(request.bits),
+            _ => context.kept.remove(request.raw().to_bits()),
         };
         let outcome = outcome.map_err(Failure::from).and(functions);
         Self { status: status.with_code(&outcome), outcome }
@@ -76,6 +80,17 @@ impl Done {
         let outcome = Err(Failure::handle("request"));
         Self { status: Status::default().with_code(&outcome), outcome }
     }
+}
+
+/// Counts a message that was received.
+#[inline]
+pub(crate) fn tally(context: &Context, outcome: &Result<towline::Status, Error>) {
+    let delivered = match outcome {
+        Ok(status) => status.bytes,
+        Err(Error::Truncated { delivered, .. }) => *delivered,
+        Err(_) => return,
+    };
+    context.tally.add_with_bytes(Counted::MessagesReceived, Counted::BytesReceived, delivered);
 }
 
 /// The context of a request, and the communicator of its operation: that of all ranks, if the operation's was freed, so that the
@@ -99,9 +114,8 @@ fn wait(request: RequestHandle) -> Outcome<Done> {
     if request == RequestHandle::NULL {
         return Ok(Done::EMPTY);
     }
-    let raw = RawRequest::from_bits(request.bits);
     Ok(match find(request)? {
-        Some((context, found)) => Done::new(context, request, with!(found, comm => comm.wait_raw(raw))),
+        Some((context, found)) => Done::new(context, request, with!(found, comm => comm.wait_raw(request.raw()))),
         None => Done::no_request(),
     })
 }
@@ -111,10 +125,9 @@ fn test(request: RequestHandle) -> Outcome<Option<Done>> {
     if request == RequestHandle::NULL {
         return Ok(Some(Done::EMPTY));
     }
-    let raw = RawRequest::from_bits(request.bits);
     Ok(match find(request)? {
         Some((context, found)) => {
-            let outcome = with!(found, comm => comm.test_raw(raw)).transpose();
+            let outcome = with!(found, comm => comm.test_raw(request.raw())).transpose();
             outcome.map(|outcome| Done::new(context, request, outcome))
         }
         None => Some(Done::no_request()),
@@ -255,7 +268,7 @@ pub unsafe extern "C" fn towline_wait_any(
                     "the requests belong to different contexts: wait for those of one context at a time",
                 ));
             }
-            let raw: Vec<_> = present().map(|request| RawRequest::from_bits(request.bits)).collect();
+            let raw: Vec<_> = present().map(|request| request.raw()).collect();
             with!(find_context(first.context.bits)?.all_ranks(), comm => comm.wait_any_raw(&raw));
         }
     })
@@ -337,9 +350,8 @@ unsafe fn finish_at(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_cancel(request: RequestHandle, cancelled: *mut bool) -> c_int {
     border(|| {
-        let raw = RawRequest::from_bits(request.bits);
         let was_cancelled = request != RequestHandle::NULL
-            && find(request)?.is_some_and(|(_, found)| with!(found, comm => comm.cancel_raw(raw)));
+            && find(request)?.is_some_and(|(_, found)| with!(found, comm => comm.cancel_raw(request.raw())));
         // SAFETY: the caller's promise.
         unsafe { put_if_wanted(cancelled, was_cancelled) };
         Ok(())

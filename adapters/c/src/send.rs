@@ -7,8 +7,10 @@ use towline::raw::Mode;
 use crate::border::{border, check_pointer, put};
 use crate::buffer::Prepared;
 use crate::error::{Failure, Outcome};
-use crate::handles::{CommHandle, ContextHandle, LayoutHandle, RequestHandle};
-use crate::worlds::{find_comm, with};
+use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
+use crate::levels::with;
+use crate::tally::Counted;
+use crate::worlds::find_comm;
 
 /// When a send is complete.
 ///
@@ -67,11 +69,12 @@ pub unsafe extern "C" fn towline_send(
     mode: c_int,
 ) -> c_int {
     border(|| {
-        let (mode, (_, _, found)) = (mode_of(mode)?, find_comm(comm)?);
+        let (mode, (owner, _, found)) = (mode_of(mode)?, find_comm(comm)?);
         let prepared = Prepared::to_send(buffer, count, layout)?;
         // SAFETY: the caller's promise; the view is used until this returns.
         let view = unsafe { prepared.view() };
         with!(found, comm => comm.send_in_mode(dest, tag, mode, view))?;
+        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, prepared.bytes());
         prepared.check_functions()
     })
 }
@@ -103,10 +106,11 @@ pub unsafe extern "C" fn towline_isend(
         let prepared = Prepared::to_send(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
         let begun = with!(found, comm => unsafe { comm.isend_raw(dest, tag, mode, prepared.view()) })?;
+        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, prepared.bytes());
         let handle = match begun {
             Some(begun) => {
                 owner.kept.add(begun.to_bits(), prepared);
-                RequestHandle { bits: begun.to_bits(), comm, context: ContextHandle { bits: context } }
+                RequestHandle::of_send(begun, comm, context)
             }
             None => {
                 prepared.check_functions()?;

@@ -4,23 +4,27 @@ use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 use towline::raw::RawMessage;
-use towline::{Communicator, Multiple, OwnedCommunicator, Single, Worker, World};
 
 use crate::error::{Code, Failure, Fault, Outcome};
-use crate::handles::{CommHandle, ContextHandle, MessageHandle};
+use crate::handles::{CommHandle, ContextHandle, MessageHandle, WindowHandle};
 use crate::kept::Kept;
-use crate::slots::Slots;
+use crate::levels::{AnyComm, AnyWindow, AnyWorld, CommRef, with_world};
+use crate::slots::{Reserved, Slots};
+use crate::tally::Tally;
 
 /// The most contexts of a process at a time.
 const CONTEXTS_MAX: u32 = 256;
 /// The most communicators of a process at a time.
 const COMMS_MAX: u32 = 1 << 16;
+/// The most windows of a process at a time.
+const WINDOWS_MAX: u32 = 1 << 14;
 /// The most messages of a process that were taken by matched probes and not received.
 pub(crate) const MESSAGES_MAX: u32 = 1 << 14;
 
 pub(crate) static CONTEXTS: LazyLock<Slots<Context>> = LazyLock::new(|| Slots::new(CONTEXTS_MAX));
 /// The communicators of all contexts: a stale handle is refused without a look at any context.
 static COMMS: LazyLock<Slots<Comm>> = LazyLock::new(|| Slots::new(COMMS_MAX));
+static WINDOWS: LazyLock<Slots<Win>> = LazyLock::new(|| Slots::new(WINDOWS_MAX));
 static MESSAGES: LazyLock<Slots<TakenMessage>> = LazyLock::new(|| Slots::new(MESSAGES_MAX));
 
 /// A context: a world, and what was made in it.
@@ -31,18 +35,21 @@ pub(crate) struct Context {
     /// The communicators and messages that end with the context.
     objects: Mutex<Objects>,
     pub kept: Kept,
+    pub tally: Tally,
 }
 
 #[derive(Default)]
 struct Objects {
     /// The first is that of all ranks.
     comms: Vec<u64>,
+    windows: Vec<u64>,
     messages: Vec<u64>,
 }
 
-/// What must be dropped after the world: communicators, since peers get the reason for their end from the world, and what
-/// operations in progress refer to.
+/// What must be dropped after the world: communicators and windows, since peers get the reason for their end from the world, and
+/// what operations in progress refer to.
 pub(crate) struct Rest {
+    _windows: Vec<Win>,
     _comms: Vec<Comm>,
     _kept: Kept,
 }
@@ -61,8 +68,9 @@ pub(crate) struct TakenMessage {
 }
 
 impl TakenMessage {
-    pub const fn context(&self) -> ContextHandle {
-        ContextHandle { bits: self.context }
+    /// The handle of its context.
+    pub const fn context(&self) -> u64 {
+        self.context
     }
 }
 
@@ -77,70 +85,22 @@ unsafe impl Send for Comm {}
 // SAFETY: the same.
 unsafe impl Sync for Comm {}
 
-/// A world or worker of either thread level.
-// There are few of them.
-#[allow(clippy::large_enum_variant)]
-pub(crate) enum AnyWorld {
-    Single(World<Single>),
-    Multiple(World<Multiple>),
-    SingleWorker(Worker<Single>),
-    MultipleWorker(Worker<Multiple>),
+/// A window behind a handle, and the handle of its context.
+struct Win {
+    window: AnyWindow,
+    context: u64,
 }
 
-/// The communicator behind a handle.
-pub(crate) enum AnyComm {
-    /// That of all ranks.
-    World,
-    Single(OwnedCommunicator<Single>),
-    Multiple(OwnedCommunicator<Multiple>),
-}
-
-/// A communicator in use by a call.
-pub(crate) enum CommRef {
-    Single(&'static Communicator<Single>),
-    Multiple(&'static Communicator<Multiple>),
-}
-
-/// Uses a communicator of either thread level, by the same code for both.
-macro_rules! with {
-    ($comm:expr, $name:ident => $body:expr) => {
-        match $comm {
-            $crate::worlds::CommRef::Single($name) => $body,
-            $crate::worlds::CommRef::Multiple($name) => $body,
-        }
-    };
-}
-pub(crate) use with;
-
-/// Uses a world of either thread level, by the same code for both.
-macro_rules! with_world {
-    ($world:expr, $name:ident => $body:expr) => {
-        match $world {
-            $crate::worlds::AnyWorld::Single($name) => $body,
-            $crate::worlds::AnyWorld::Multiple($name) => $body,
-            $crate::worlds::AnyWorld::SingleWorker($name) => $body,
-            $crate::worlds::AnyWorld::MultipleWorker($name) => $body,
-        }
-    };
-}
-pub(crate) use with_world;
-
-/// Uses a worker of either thread level, by the same code for both. Returns the error if it is a world.
-macro_rules! with_worker {
-    ($world:expr, $name:ident => $body:expr, $otherwise:expr) => {
-        match $world {
-            $crate::worlds::AnyWorld::SingleWorker($name) => $body,
-            $crate::worlds::AnyWorld::MultipleWorker($name) => $body,
-            $crate::worlds::AnyWorld::Single(_) | $crate::worlds::AnyWorld::Multiple(_) => return Err($otherwise),
-        }
-    };
-}
-pub(crate) use with_worker;
+// SAFETY: as for a communicator.
+unsafe impl Send for Win {}
+// SAFETY: the same.
+unsafe impl Sync for Win {}
 
 impl Context {
     pub fn new(world: AnyWorld) -> Self {
         let thread = matches!(world, AnyWorld::Single(_) | AnyWorld::SingleWorker(_)).then(this_thread);
-        Self { world, thread, objects: Mutex::default(), kept: Kept::default() }
+        let tally = Tally::new(thread.is_none());
+        Self { world, thread, objects: Mutex::default(), kept: Kept::default(), tally }
     }
 
     /// Checks that the calling thread, of the calling process, may use the context.
@@ -170,12 +130,13 @@ impl Context {
 
     /// Ends all handles of the context.
     pub fn into_parts(self) -> (AnyWorld, Rest) {
-        let Objects { comms, messages } = self.objects.into_inner();
+        let Objects { comms, windows, messages } = self.objects.into_inner();
         for message in messages {
             let _ended = MESSAGES.remove(message);
         }
         let comms = comms.into_iter().filter_map(|comm| COMMS.remove(comm)).collect();
-        (self.world, Rest { _comms: comms, _kept: self.kept })
+        let windows = windows.into_iter().filter_map(|window| WINDOWS.remove(window)).collect();
+        (self.world, Rest { _windows: windows, _comms: comms, _kept: self.kept })
     }
 }
 
@@ -219,6 +180,7 @@ pub(crate) fn find_comm(handle: CommHandle) -> Outcome<(&'static Context, u64, C
 
 /// Keeps a context behind a handle, and its communicator of all ranks.
 pub(crate) fn insert_context(world: AnyWorld) -> Outcome<ContextHandle> {
+    let place = reserve_comm()?;
     let Some(bits) = CONTEXTS.insert(Context::new(world)) else {
         return Err(Failure {
             code: Code::TOWLINE_ERR_BUSY,
@@ -226,22 +188,35 @@ pub(crate) fn insert_context(world: AnyWorld) -> Outcome<ContextHandle> {
             text: format!("this process has {CONTEXTS_MAX} contexts already: end some of them first"),
         });
     };
-    insert_comm(bits, AnyComm::World)?;
+    place.keep(bits, AnyComm::World)?;
     Ok(ContextHandle { bits })
 }
 
-/// Keeps a communicator of a context behind a handle.
-pub(crate) fn insert_comm(context: u64, comm: AnyComm) -> Outcome<CommHandle> {
-    let owner = find_context(context)?;
-    let Some(bits) = COMMS.insert(Comm { comm, context }) else {
-        return Err(Failure {
-            code: Code::TOWLINE_ERR_BUSY,
-            fault: Fault::TOWLINE_FAULT_RESOURCE,
-            text: format!("this process has {COMMS_MAX} communicators: free some"),
-        });
+/// A place for the handle of a communicator. It is reserved before the ranks make the communicator, so that none of them makes one
+/// that another cannot keep.
+pub(crate) struct CommPlace(Reserved<'static, Comm>);
+
+/// Reserves a place.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn reserve_comm() -> Outcome<CommPlace> {
+    let full = || Failure {
+        code: Code::TOWLINE_ERR_BUSY,
+        fault: Fault::TOWLINE_FAULT_RESOURCE,
+        text: format!("this process has {COMMS_MAX} communicators: free some"),
     };
-    owner.objects.lock().comms.push(bits);
-    Ok(CommHandle { bits })
+    COMMS.reserve().map(CommPlace).ok_or_else(full)
+}
+
+impl CommPlace {
+    /// Keeps a communicator of a context behind a handle.
+    pub fn keep(self, context: u64, comm: AnyComm) -> Outcome<CommHandle> {
+        let owner = find_context(context)?;
+        let bits = self.0.fill(Comm { comm, context });
+        owner.objects.lock().comms.push(bits);
+        Ok(CommHandle { bits })
+    }
 }
 
 /// Frees a communicator that is not the one of all ranks.
@@ -255,9 +230,55 @@ pub(crate) fn remove_comm(handle: CommHandle) -> Outcome<()> {
     Ok(())
 }
 
-/// Checks that one more message can be kept, before a probe takes one.
-pub(crate) fn check_room_for_message() -> Outcome<()> {
-    if MESSAGES.is_full() { Err(too_many_messages()) } else { Ok(()) }
+/// A place for the handle of a window, as for a communicator.
+pub(crate) struct WindowPlace(Reserved<'static, Win>);
+
+/// Reserves a place.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn reserve_window() -> Outcome<WindowPlace> {
+    let full = || Failure {
+        code: Code::TOWLINE_ERR_BUSY,
+        fault: Fault::TOWLINE_FAULT_RESOURCE,
+        text: format!("this process has {WINDOWS_MAX} windows: free some"),
+    };
+    WINDOWS.reserve().map(WindowPlace).ok_or_else(full)
+}
+
+impl WindowPlace {
+    /// Keeps a window of a context behind a handle.
+    pub fn keep(self, context: u64, window: AnyWindow) -> Outcome<WindowHandle> {
+        let owner = find_context(context)?;
+        let bits = self.0.fill(Win { window, context });
+        owner.objects.lock().windows.push(bits);
+        Ok(WindowHandle { bits })
+    }
+}
+
+/// The window of a handle, with its context.
+#[inline]
+pub(crate) fn find_window(handle: WindowHandle) -> Outcome<(&'static Context, &'static AnyWindow)> {
+    let found = WINDOWS.get(handle.bits).ok_or_else(|| Failure::handle("window"))?;
+    Ok((find_context(found.context)?, &found.window))
+}
+
+/// Takes a window out of the table.
+pub(crate) fn take_window(handle: WindowHandle) -> Outcome<AnyWindow> {
+    let (context, _) = find_window(handle)?;
+    context.objects.lock().windows.retain(|window| *window != handle.bits);
+    WINDOWS.remove(handle.bits).map(|taken| taken.window).ok_or_else(|| Failure::handle("window"))
+}
+
+/// A place for the handle of a message. It is reserved before a probe takes the message.
+pub(crate) struct MessagePlace(Reserved<'static, TakenMessage>);
+
+/// Reserves a place.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn reserve_message() -> Outcome<MessagePlace> {
+    MESSAGES.reserve().map(MessagePlace).ok_or_else(too_many_messages)
 }
 
 #[cold]
@@ -269,12 +290,14 @@ fn too_many_messages() -> Failure {
     }
 }
 
-/// Keeps a message that a probe took behind a handle.
-pub(crate) fn insert_message(comm: CommHandle, message: RawMessage) -> Outcome<MessageHandle> {
-    let (owner, context, _) = find_comm(comm)?;
-    let bits = MESSAGES.insert(TakenMessage { message, comm, context }).ok_or_else(too_many_messages)?;
-    owner.objects.lock().messages.push(bits);
-    Ok(MessageHandle { bits })
+impl MessagePlace {
+    /// Keeps a message that a probe took behind a handle.
+    pub fn keep(self, comm: CommHandle, message: RawMessage) -> Outcome<MessageHandle> {
+        let (owner, context, _) = find_comm(comm)?;
+        let bits = self.0.fill(TakenMessage { message, comm, context });
+        owner.objects.lock().messages.push(bits);
+        Ok(MessageHandle { bits })
+    }
 }
 
 /// Takes a message whose communicator still exists.

@@ -1,37 +1,10 @@
 /* Every function, rightly and wrongly used, by one rank that sends to itself, and by two ranks. Each wrong call returns an error. */
+#include "check.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <towline.h>
-
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-
-/* Ends the program with the line, the call and the text of the error, unless the call returns `code`. */
-#define IS(call, code) expect((call), (code), __LINE__, #call)
-#define OK(call) IS(call, TOWLINE_SUCCESS)
-#define TRUE(condition) ((condition) ? (void)0 : fail(__LINE__, #condition, ""))
-
-static void fail(int line, const char *what, const char *text) {
-    fprintf(stderr, "line %d: %s: %s\n", line, what, text);
-    _Exit(1);
-}
-
-static void expect(int got, int wanted, int line, const char *call) {
-    char text[600];
-    if (got == wanted) {
-        if (got != 0) {
-            TRUE(towline_error_text(text, sizeof text) > 20);
-            TRUE(towline_error_fault() != TOWLINE_FAULT_NONE);
-        }
-        return;
-    }
-    char what[900];
-    towline_error_text(text, sizeof text);
-    snprintf(what, sizeof what, "%s returned %d (%s) and not %d", call, got, towline_strerror(got), wanted);
-    fail(line, what, got ? text : "");
-}
 
 static const int STANDARD = TOWLINE_SEND_STANDARD;
 

@@ -131,6 +131,7 @@ pub use values::address::Address;
 pub use values::message::{Any, Envelope, Source, Status, TAG_MAX, Tag};
 pub use values::shortage::Shortage;
 pub use windows::caller_memory::OwnedWindow;
+pub use windows::raw_window::RawWindow;
 pub use windows::window::Window;
 pub use windows::word::Word;
 

@@ -66,29 +66,31 @@ impl Config {
     }
 }
 
-/// Counts of one-sided operations since set-up.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Counters {
-    /// Requests of peers that were done.
-    pub served: u64,
-    /// Requests of peers that were denied.
-    pub denied: u64,
-    /// Requests that were dropped because the peer already had as many unanswered requests as the window allows. A fault of the
-    /// peer.
-    pub window_violations: u64,
-    /// Frames that were dropped because their fields are wrong.
-    pub malformed: u64,
-    /// Answers that were dropped because no operation waits for them.
-    pub stale: u64,
-    /// Operations of this side that a rail did at once, since it maps the memory of the peer.
-    pub at_once: u64,
-    /// Pieces of operations that were given to a rail's device.
-    pub by_device: u64,
-    /// Pieces of puts and gets that were read by single copy.
-    pub single_copies: u64,
-    /// Pieces that could not be read by single copy, and were requested again.
-    pub single_copy_failures: u64,
+crate::counters! {
+    /// Counts of one-sided operations since set-up.
+    #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+    #[cfg_attr(feature = "defmt", derive(defmt::Format))]
+    pub struct Counters {
+        /// Requests of peers that were done.
+        pub served: u64,
+        /// Requests of peers that were denied.
+        pub denied: u64,
+        /// Requests that were dropped because the peer already had as many unanswered requests as the window allows. A fault of
+        /// the peer.
+        pub window_violations: u64,
+        /// Frames that were dropped because their fields are wrong.
+        pub malformed: u64,
+        /// Answers that were dropped because no operation waits for them.
+        pub stale: u64,
+        /// Operations of this side that a rail did at once, since it maps the memory of the peer.
+        pub at_once: u64,
+        /// Pieces of operations that were given to a rail's device.
+        pub by_device: u64,
+        /// Pieces of puts and gets that were read by single copy.
+        pub single_copies: u64,
+        /// Pieces that could not be read by single copy, and were requested again.
+        pub single_copy_failures: u64,
+    }
 }
 
 /// The counts of operations and requests between this side and one peer.

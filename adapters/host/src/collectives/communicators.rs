@@ -65,9 +65,30 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<OwnedCommunicator<L>>, Error> {
+        self.split_if(true, color, key)
+    }
+
+    /// Takes part in [`dup`](Self::dup) or [`split`](Self::split) of all ranks, for a caller that has no room for a communicator of
+    /// its own, such as a binding without a free handle: no rank makes one. Returns the error of this rank.
+    ///
+    /// ```
+    /// use towline::{CommError, Error};
+    ///
+    /// let world = towline::init()?;
+    /// assert_eq!(world.refuse_comm_raw(), Error::Communicator(CommError::Full));
+    /// # Ok::<(), towline::SetupError>(())
+    /// ```
+    pub fn refuse_comm_raw(&self) -> Error {
+        self.split_if(false, Some(0), self.rank).map_or_else(|error| error, |_| Error::Communicator(CommError::Full))
+    }
+
+    fn split_if(&self, has_room: bool, color: Option<u32>, key: u32) -> Result<Option<OwnedCommunicator<L>>, Error> {
         let context = &self.handle.context;
         for attempt in 0.. {
-            let place = Place::<L>::reserve(context, color.is_some());
+            let place = match has_room {
+                true => Place::<L>::reserve(context, color.is_some()),
+                false => Err(Shortage::Communicators),
+            };
             let next_context_id = context.engine.lock().next_context_id;
             let shortage = place.as_ref().err().copied();
             // Threads whose attempts ended with the same context id try different ones.

@@ -1,6 +1,7 @@
 //! The engine of one context, with the parts that the host adds to it: memory, time, the wait set, and tables beside the
 //! requests. The modules below contain these parts and do not know the engine.
 
+pub(crate) mod caller_wait;
 pub(crate) mod completion_queue;
 pub(crate) mod kept_requests;
 pub(crate) mod loopback_hub;
@@ -29,9 +30,10 @@ use crate::job::ended_contexts::EndedContexts;
 use crate::transports::memory::{Mapping, WindowMemory};
 use crate::transports::rails::{AnyRail, RailSet};
 use crate::waiting::clock::Clock;
-use crate::waiting::idle::{Idle, IdlePolicy, Step, blocked_sleep};
+use crate::waiting::idle::{Idle, IdlePolicy, MAX_BLOCKED_SLEEP, Step, blocked_sleep};
 use crate::waiting::reactor::AwaitedByTask;
 use crate::waiting::wait_set::WaitSet;
+use caller_wait::CallerWait;
 use completion_queue::CompletionQueue;
 use kept_requests::KeptRequests;
 use loopback_hub::LoopbackHub;
@@ -49,6 +51,7 @@ pub(crate) struct Engine {
     pub mtl: Mtl<'static, RailSet>,
     pub pending: PendingTable,
     pub tasks: Tasks,
+    pub caller_wait: CallerWait,
     pub rma_ops: RmaOps,
     pub scope_lists: ScopeLists,
     pub completion_queue: CompletionQueue,
@@ -73,6 +76,8 @@ pub(crate) struct Engine {
     pub end_of_world: Option<(Instant, u32)>,
     /// Turns in which something came; wraps.
     pub busy_turns: u32,
+    /// Operations that a call of this process has ended, so that no event tells of it; wraps.
+    pub ended_by_calls: u32,
     /// Links that went down, and peers that were lost, when warnings of the rails were last passed on; wraps.
     pub losses_seen: u64,
     /// The lowest context id that the next communicator may get.
@@ -106,6 +111,7 @@ impl Engine {
             mtl,
             pending: PendingTable::default(),
             tasks: Tasks::default(),
+            caller_wait: CallerWait::default(),
             rma_ops: RmaOps::default(),
             scope_lists: ScopeLists::new(0),
             completion_queue: CompletionQueue::default(),
@@ -121,6 +127,7 @@ impl Engine {
             dropped_messages: Unmatched::default(),
             end_of_world: None,
             busy_turns: 0,
+            ended_by_calls: 0,
             losses_seen: 0,
             next_context_id: ALL_CONTEXTS + 1,
             reserved_comms: 0,
@@ -360,6 +367,65 @@ impl Engine {
         let due = timers.fold(due, Instant::min);
         if let Some(reactor) = tasks.reactor() {
             reactor.arm(rails, due);
+        }
+    }
+
+    /// A number that differs whenever an operation may have ended since.
+    fn changes(&self) -> u64 {
+        let events = u64::from(self.busy_turns).wrapping_add(self.rma_ops.completed);
+        events.wrapping_add(self.ended_by_calls.into()).wrapping_add(self.mtl.counters().lost)
+    }
+
+    /// Prepares for a sleep of a caller on its wait handle. `false`: the caller must look at its operations again first.
+    pub fn arm_caller(&mut self) -> std::io::Result<bool> {
+        let changes = self.changes();
+        if self.caller_wait.begin(changes)? {
+            return Ok(false);
+        }
+        if self.needs_flush {
+            self.mtl.pml().flush(); // it may set timers
+        }
+        let now = self.clock.renew();
+        let look = self.ended_contexts.as_ref().map_or(u64::MAX, EndedContexts::max_sleep);
+        let due = now + Duration::from_nanos(self.idle_policy.max_sleep().min(look));
+        // Before the rails are armed: shared memory has peers wake this process by the descriptor only once there is one.
+        let mut due = self.caller_wait.watch(self.mtl.pml().rails_mut().polled_mut(), now, due);
+        if self.mtl.pml().arm() {
+            self.tasks.note_armed();
+        } else {
+            let retry = self.tasks.retry_at(now);
+            if retry <= now || !self.mtl.pml().arm_rails() {
+                return Ok(false);
+            }
+            due = due.min(retry); // a frame waits for room
+        }
+        let due = self.poll_at().map_or(due, |timer| due.min(timer));
+        self.caller_wait.sleep(due);
+        Ok(true)
+    }
+
+    /// Another thread has used the engine while a caller sleeps, and leaves it: ends that sleep if there is something to do, and
+    /// arms the rails again otherwise.
+    #[cold]
+    pub fn hand_over_to_caller(&mut self) {
+        if self.caller_wait.has_missed(self.changes()) {
+            return self.caller_wait.wake();
+        }
+        // Such a short sleep waits for room on a rail. Then it is enough to arm the rails, although frames wait to be sent.
+        let is_short = self.caller_wait.is_short(self.clock.now(), MAX_BLOCKED_SLEEP);
+        let is_armed = self.mtl.pml().arm() || (is_short && self.mtl.pml().arm_rails());
+        match self.poll_at() {
+            _ if !is_armed => self.caller_wait.wake(),
+            Some(timer) => self.caller_wait.wake_by(timer),
+            None => {}
+        }
+    }
+
+    /// Ends the sleep of a caller if something came.
+    #[cold]
+    pub fn notify_caller(&mut self) {
+        if self.caller_wait.has_missed(self.changes()) {
+            self.caller_wait.wake();
         }
     }
 

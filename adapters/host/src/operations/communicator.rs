@@ -505,6 +505,7 @@ impl<L: Threads> Drop for OwnedCommunicator<L> {
         let mut engine = self.0.handle.context.engine.lock();
         engine.note_dropped_messages(self.0.handle.context.grid, self.0.context_id);
         engine.mtl.del_comm(self.0.handle.comm);
+        engine.ended_by_calls = engine.ended_by_calls.wrapping_add(1); // receives that nothing has matched
         engine.rank_tables.retain(|(comm, _)| *comm != self.0.handle.comm);
     }
 }

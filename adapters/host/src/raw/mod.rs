@@ -31,6 +31,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! | other functions for foreign code | |
+//! |---|---|
+//! | sleep in an event loop of the program's own | [`wait_fd_raw`](crate::Communicator::wait_fd_raw), [`arm_raw`](crate::Communicator::arm_raw) |
+//! | counters by name | [`counters_raw`](crate::Communicator::counters_raw) |
+//! | a window over memory of the caller | [`window_raw`](crate::Communicator::window_raw) |
+//! | collective calls without room for their result | [`refuse_comm_raw`](crate::Communicator::refuse_comm_raw), [`refuse_window_raw`](crate::Communicator::refuse_window_raw) |
+//!
 //! [`isend_raw`]: crate::Communicator::isend_raw
 //! [`irecv_raw`]: crate::Communicator::irecv_raw
 //! [`isend_queued`]: crate::Communicator::isend_queued
@@ -38,10 +45,13 @@
 //! [`poll_queue`]: crate::Communicator::poll_queue
 
 pub(crate) mod completion;
+pub(crate) mod counters;
 pub(crate) mod message;
 pub(crate) mod request;
+pub(crate) mod wait;
 
 pub use completion::Completion;
+pub use counters::Counter;
 pub use message::RawMessage;
 pub use request::RawRequest;
 pub use towline_core::convertor::Accelerator;

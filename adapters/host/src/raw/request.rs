@@ -190,7 +190,9 @@ impl<L: Threads> Communicator<L> {
     /// For an example see [`wait_any_raw`](Self::wait_any_raw).
     pub fn cancel_raw(&self, request: RawRequest) -> bool {
         let mut engine = self.handle.context.engine.lock();
-        engine.mtl.cancel(request.0) || engine.mtl.cancel_send(request.0)
+        let is_cancelled = engine.mtl.cancel(request.0) || engine.mtl.cancel_send(request.0);
+        engine.ended_by_calls = engine.ended_by_calls.wrapping_add(is_cancelled.into());
+        is_cancelled
     }
 
     /// Whether this process may use the communicator: a forked child of its process may not.

@@ -225,6 +225,9 @@ impl<'a> SharedGuard<'a> {
             Handoff::Wake(parker) => parker.unpark(),
             Handoff::Reactor => self.hand_over(),
         }
+        if self.caller_wait.is_armed() {
+            self.hand_over_to_caller();
+        }
     }
 }
 
@@ -247,6 +250,7 @@ impl SharedGuard<'_> {
                 self.idle_policy.note_yield(now, after, came);
                 if came {
                     idle.reset();
+                    self.note_busy(|now| Reporting::Waits(own_wait(idle, awaited, now)));
                     self.notify_waiters();
                 }
                 return;
@@ -401,6 +405,9 @@ impl SharedGuard<'_> {
     #[inline]
     pub fn notify_waiters(&mut self) -> bool {
         let ran = (!self.pending.entries.is_empty() || !self.locked.callbacks.is_empty()) && self.notify_completed();
+        if self.caller_wait.is_armed() {
+            self.notify_caller();
+        }
         if !self.locked.waiters.probes.is_empty() {
             self.notify_probes();
         }

@@ -141,7 +141,12 @@ impl<L: Threads> Communicator<L> {
     /// # Safety
     /// Until the registration has ended, the memory is readable and writable, and only windows access it. The registration has
     /// ended before the window is dropped.
-    unsafe fn window_at(&self, base: *mut u8, len: usize, access: Access) -> Result<Window<L>, (Error, Option<Part>)> {
+    pub(super) unsafe fn window_at(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Window<L>, (Error, Option<Part>)> {
         self.handle.context.check_process().map_err(|forked| (forked, None))?;
         let comm = self.dup();
         let mut engine = self.handle.context.engine.lock();
@@ -234,7 +239,7 @@ impl<L: Threads> Drop for Scoped<L> {
 }
 
 /// Ends the registration of memory, and waits until nothing is arriving in it any more. Aborts the process at `deadline`.
-fn withdraw<L: Threads>(context: &ContextState<L>, registration: Registration, deadline: Option<Instant>) {
+pub(super) fn withdraw<L: Threads>(context: &ContextState<L>, registration: Registration, deadline: Option<Instant>) {
     // The memory must not be given back before the end, so nothing unwinds.
     no_unwind(|| {
         let (mut engine, mut idle) = (context.engine.lock(), Idle::default());

@@ -1,5 +1,6 @@
 //! One-sided operations: windows.
 
 pub(crate) mod caller_memory;
+pub(crate) mod raw_window;
 pub(crate) mod window;
 pub(crate) mod word;

@@ -375,7 +375,7 @@ impl<L: Threads> Window<L> {
     }
 
     /// The address of bytes of this rank's own part.
-    fn own(&self, offset: usize, bytes: usize) -> Result<*mut u8, Error> {
+    pub(super) fn own(&self, offset: usize, bytes: usize) -> Result<*mut u8, Error> {
         let memory = self.memory.as_ref().filter(|_| offset <= self.len && bytes <= self.len - offset);
         let out = || self.out_of_window(self.comm.rank(), offset as u64, bytes as u64);
         memory.map(|memory| memory.base().wrapping_add(offset)).ok_or_else(out)
