@@ -76,11 +76,6 @@
 #define TOWLINE_ABI_MINOR 1
 
 /**
-<<<<<<< HEAD
- * The rank of a process in a communicator that it is not a member of: see `towline_comm_create`.
- */
-#define TOWLINE_NO_RANK UINT32_MAX
-=======
  * Other ranks may get from this rank's part of a window.
  */
 #define TOWLINE_ACCESS_READ 2
@@ -99,7 +94,11 @@
  * All rights.
  */
 #define TOWLINE_ACCESS_ALL 15
->>>>>>> cface
+
+/**
+ * The rank of a process in a communicator that it is not a member of: see `towline_comm_create`.
+ */
+#define TOWLINE_NO_RANK UINT32_MAX
 
 /**
  * Who has to act on an error.
@@ -585,8 +584,8 @@ extern "C" {
  * @param count     How many words and operands there are.
  * @param rank      The rank whose part it is.
  * @param offset    The place of the first word in the part, in bytes from its beginning.
- * @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if the offset or the address of the part is not a multiple
- *                  of their size; `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
+ * @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if their addresses are not multiples of their size;
+ *                  `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
  *                  After an error, words before the one that has failed may have been changed.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
@@ -1486,114 +1485,6 @@ uint32_t towline_abi_version(void);
 const char *towline_version(void);
 
 /**
-<<<<<<< HEAD
- * Opens a context that starts alone: a worker. It is for a runtime that has an exchange of its own, such as an MPI library. No
- * launcher and no other process is needed, and nothing waits.
- *
- * The runtime carries the card of each process (`towline_worker_card`) to the others, which add it (`towline_worker_add_peer`), and
- * makes communicators of processes (`towline_comm_create`). Both ends must add each other; a message to a process that has not done
- * so waits. The communicator of `towline_world` contains this process alone.
- *
- * @param threads   As for `towline_init`, as are `settings` and `context`.
- * @param place     The place of this process.
- * @return          `TOWLINE_ERR_ARGUMENT` for an impossible place; otherwise as `towline_init`.
- *
- * `towline_finish` and `towline_leave` end the context: both deliver what was sent, and wait for no other process. `towline_finish`
- * says whether that went well. Thread-safe. Since ABI version 0.1.
- *
- * @pre The texts end with 0, the array ends with null, `place` is readable and `context` is writable.
- */
-int towline_worker_open(int threads,
-                        const char *const *settings,
-                        const struct towline_place_t *place,
-                        struct towline_context_t *context);
-
-/**
- * The card of this process, which others need to reach it: some hundred bytes, the same for all, as long as the context lives.
- *
- * Whoever can change cards on their way can have messages sent elsewhere, as with any exchange of addresses.
- *
- * @param context  A context of `towline_worker_open`.
- * @param buffer   Gets the card. May be null if `size` is 0.
- * @param size     Bytes of `buffer`.
- * @param length   Gets the length of the card.
- * @return         `TOWLINE_ERR_NO_MEMORY` if the buffer is too short: `length` is set then, too. `TOWLINE_ERR_ARGUMENT` for another kind
- *                 of context; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
- *
- * Thread-safe as the context's level says. Since ABI version 0.1.
- *
- * @pre `buffer` is writable for `size` bytes, and `length` is writable.
- */
-int towline_worker_card(struct towline_context_t context,
-                        void *buffer,
-                        size_t size,
-                        size_t *length);
-
-/**
- * Adds the process with this card. Sends nothing: the transports connect with the first message. A process that was added before, or
- * this one itself, may be added again, which changes nothing.
- *
- * @param context  A context of `towline_worker_open`.
- * @param card     The card.
- * @param length   Its length in bytes.
- * @param number   Gets the number of the process. May be null.
- * @return         `TOWLINE_ERR_ARGUMENT` for bytes that are no card of this job, or the card of another process with a number that is
- *                 in use; `TOWLINE_ERR_BUSY` if there are as many peers as the place allows; `TOWLINE_ERR_PEER_FAILED` if no transport
- *                 reaches the process; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
- *
- * Thread-safe as the context's level says. Since ABI version 0.1.
- *
- * @pre `card` is readable for `length` bytes. `number` is null or writable.
- */
-int towline_worker_add_peer(struct towline_context_t context,
-                            const void *card,
-                            size_t length,
-                            uint32_t *number);
-
-/**
- * Forgets a process: one that has ended, or that is not needed any more. Operations with it end with `TOWLINE_ERR_PEER_FINISHED`. Its
- * communicators should have been freed before. Its number may then be that of a new process.
- *
- * @param context  A context of `towline_worker_open`.
- * @param number   The number of the process.
- * @return         `TOWLINE_ERR_RANK` if there is no such peer, or if it is this process; `TOWLINE_ERR_ARGUMENT` for another kind of
- *                 context; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
- *
- * Thread-safe as the context's level says. Since ABI version 0.1.
- */
-int towline_worker_remove_peer(struct towline_context_t context,
-                               uint32_t number);
-
-/**
- * Makes a communicator of processes that were added. Local: no message is sent, and nothing waits. Messages for it that have arrived
- * already are kept for it.
- *
- * In such a communicator tags from 2^31 to 2^32 - 2 are for protocols of the runtime. `TOWLINE_ANY_TAG` does not match them.
- * `towline_comm_dup` and `towline_comm_split` use some of them (2^31 + 767 to 2^31 + 1022), so a runtime uses either these functions
- * or these tags.
- *
- * @param context  A context of `towline_worker_open`.
- * @param id       A number below 2^31, the same at all members, that no other communicator with a common member has.
- * @param members  The numbers of the members. Rank r is the process `members[r]`.
- * @param count    How many members there are.
- * @param rank     The rank of this process, or `TOWLINE_NO_RANK` if it is not a member: it sends to the members, and receives from
- *                 them, as with the remote group of an inter-communicator.
- * @param made     Gets the communicator. The caller frees it with `towline_comm_free`; it ends with its context at the latest.
- * @return         `TOWLINE_ERR_RANK` if a member was not added, or if `rank` is that of another process; `TOWLINE_ERR_ARGUMENT` for an
- *                 impossible or used id, or another kind of context; `TOWLINE_ERR_BUSY` if there are too many communicators (setting
- *                 `communicators`); `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
- *
- * Thread-safe as the context's level says. Since ABI version 0.1.
- *
- * @pre `members` is readable for `count` numbers, and `made` is writable.
- */
-int towline_comm_create(struct towline_context_t context,
-                        uint32_t id,
-                        const uint32_t *members,
-                        size_t count,
-                        uint32_t rank,
-                        struct towline_comm_t *made);
-=======
  * Makes a window, with memory of the library: `MPI_Win_allocate`. All ranks call it, or `towline_window_create`, and wait for each
  * other. Ranks on one host access such memory directly, where the system allows it.
  *
@@ -1601,8 +1492,9 @@ int towline_comm_create(struct towline_context_t context,
  * @param bytes   The length of this rank's part, which may differ from that of other ranks, and may be 0. The memory is zeroed.
  * @param access  What other ranks may do with this part: `TOWLINE_ACCESS_ALL`, or a sum of the others.
  * @param window  Gets the window. The caller ends it with `towline_window_free`; it ends with its context at the latest.
- * @return        `TOWLINE_ERR_OTHER_RANK` or `TOWLINE_ERR_BUSY` if a rank has too little memory, or too many windows or communicators:
- *                no rank has made the window then. `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
+ * @return        `TOWLINE_ERR_NO_MEMORY` or `TOWLINE_ERR_BUSY` if this rank has too little memory, or too many windows or
+ *                communicators, and `TOWLINE_ERR_OTHER_RANK` if another one has: no rank has made the window then.
+ *                `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
  *
  * One thread at a time calls such functions for one communicator. Since ABI version 0.1.
  *
@@ -1751,7 +1643,114 @@ int towline_window_flush_all(struct towline_window_t window);
  * One thread at a time calls it for one window. Since ABI version 0.1.
  */
 int towline_window_fence(struct towline_window_t window);
->>>>>>> cface
+
+/**
+ * Opens a context that starts alone: a worker. It is for a runtime that has an exchange of its own, such as an MPI library. No
+ * launcher and no other process is needed, and nothing waits.
+ *
+ * The runtime carries the card of each process (`towline_worker_card`) to the others, which add it (`towline_worker_add_peer`), and
+ * makes communicators of processes (`towline_comm_create`). Both ends must add each other; a message to a process that has not done
+ * so waits. The communicator of `towline_world` contains this process alone.
+ *
+ * @param threads   As for `towline_init`, as are `settings` and `context`.
+ * @param place     The place of this process.
+ * @return          `TOWLINE_ERR_ARGUMENT` for an impossible place; otherwise as `towline_init`.
+ *
+ * `towline_finish` and `towline_leave` end the context: both deliver what was sent, and wait for no other process. `towline_finish`
+ * says whether that went well. Thread-safe. Since ABI version 0.1.
+ *
+ * @pre The texts end with 0, the array ends with null, `place` is readable and `context` is writable.
+ */
+int towline_worker_open(int threads,
+                        const char *const *settings,
+                        const struct towline_place_t *place,
+                        struct towline_context_t *context);
+
+/**
+ * The card of this process, which others need to reach it: some hundred bytes, the same for all, as long as the context lives.
+ *
+ * Whoever can change cards on their way can have messages sent elsewhere, as with any exchange of addresses.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param buffer   Gets the card. May be null if `size` is 0.
+ * @param size     Bytes of `buffer`.
+ * @param length   Gets the length of the card.
+ * @return         `TOWLINE_ERR_NO_MEMORY` if the buffer is too short: `length` is set then, too. `TOWLINE_ERR_ARGUMENT` for another kind
+ *                 of context; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes, and `length` is writable.
+ */
+int towline_worker_card(struct towline_context_t context,
+                        void *buffer,
+                        size_t size,
+                        size_t *length);
+
+/**
+ * Adds the process with this card. Sends nothing: the transports connect with the first message. A process that was added before, or
+ * this one itself, may be added again, which changes nothing.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param card     The card.
+ * @param length   Its length in bytes.
+ * @param number   Gets the number of the process. May be null.
+ * @return         `TOWLINE_ERR_ARGUMENT` for bytes that are no card of this job, or the card of another process with a number that is
+ *                 in use; `TOWLINE_ERR_BUSY` if there are as many peers as the place allows; `TOWLINE_ERR_PEER_FAILED` if no transport
+ *                 reaches the process; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `card` is readable for `length` bytes. `number` is null or writable.
+ */
+int towline_worker_add_peer(struct towline_context_t context,
+                            const void *card,
+                            size_t length,
+                            uint32_t *number);
+
+/**
+ * Forgets a process: one that has ended, or that is not needed any more. Operations with it end with `TOWLINE_ERR_PEER_FINISHED`. Its
+ * communicators should have been freed before. Its number may then be that of a new process.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param number   The number of the process.
+ * @return         `TOWLINE_ERR_RANK` if there is no such peer, or if it is this process; `TOWLINE_ERR_ARGUMENT` for another kind of
+ *                 context; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ */
+int towline_worker_remove_peer(struct towline_context_t context,
+                               uint32_t number);
+
+/**
+ * Makes a communicator of processes that were added. Local: no message is sent, and nothing waits. Messages for it that have arrived
+ * already are kept for it.
+ *
+ * In such a communicator tags from 2^31 to 2^32 - 2 are for protocols of the runtime. `TOWLINE_ANY_TAG` does not match them.
+ * `towline_comm_dup` and `towline_comm_split` use some of them (2^31 + 767 to 2^31 + 1022), so a runtime uses either these functions
+ * or these tags.
+ *
+ * @param context  A context of `towline_worker_open`.
+ * @param id       A number below 2^31, the same at all members, that no other communicator with a common member has.
+ * @param members  The numbers of the members. Rank r is the process `members[r]`.
+ * @param count    How many members there are.
+ * @param rank     The rank of this process, or `TOWLINE_NO_RANK` if it is not a member: it sends to the members, and receives from
+ *                 them, as with the remote group of an inter-communicator.
+ * @param made     Gets the communicator. The caller frees it with `towline_comm_free`; it ends with its context at the latest.
+ * @return         `TOWLINE_ERR_RANK` if a member was not added, or if `rank` is that of another process; `TOWLINE_ERR_ARGUMENT` for an
+ *                 impossible or used id, or another kind of context; `TOWLINE_ERR_BUSY` if there are too many communicators (setting
+ *                 `communicators`); `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the context's level says. Since ABI version 0.1.
+ *
+ * @pre `members` is readable for `count` numbers, and `made` is writable.
+ */
+int towline_comm_create(struct towline_context_t context,
+                        uint32_t id,
+                        const uint32_t *members,
+                        size_t count,
+                        uint32_t rank,
+                        struct towline_comm_t *made);
 
 #ifdef __cplusplus
 }  // extern "C"

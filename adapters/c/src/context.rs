@@ -6,11 +6,11 @@ use towline::{Builder, Config, Multiple};
 use towline_settings::{Table as _, nearest};
 
 use crate::border::{border, check_pointer, put, put_if_wanted, text};
-use crate::error::{Code, Failure, Fault, Outcome};
+use crate::error::{Code, Failure, Outcome};
 use crate::handles::{CommHandle, ContextHandle};
-use crate::levels::{AnyComm, AnyWorld, with_world};
+use crate::levels::{AnyWorld, with_world};
 use crate::texts::copy_text;
-use crate::worlds::{CONTEXTS, Context, Rest, find_context, reserve_comm};
+use crate::worlds::{CONTEXTS, Rest, find_context, insert_context};
 
 /// How many threads use a context, as MPI names the levels.
 ///
@@ -59,29 +59,21 @@ pub unsafe extern "C" fn towline_init(
         let world = match threads {
             0 | 1 => AnyWorld::Single(builder.build()?),
             2 | 3 => AnyWorld::Multiple(builder.threads(Multiple).build()?),
-            other => {
-                return Err(Failure::argument(format!(
-                    "there is no thread level {other}: use a `towline_thread_level_t`"
-                )));
-            }
+            other => return Err(no_thread_level(other)),
         };
-        let place = reserve_comm()?;
-        let Some(bits) = CONTEXTS.insert(Context::new(world)) else {
-            return Err(Failure {
-                code: Code::TOWLINE_ERR_BUSY,
-                fault: Fault::TOWLINE_FAULT_RESOURCE,
-                text: "this process has 256 contexts already: end some of them first".into(),
-            });
-        };
-        place.keep(bits, AnyComm::World)?;
         // SAFETY: the caller's promise.
-        unsafe { put("context", context, ContextHandle { bits }) }
+        unsafe { put("context", context, insert_context(world)?) }
     })
+}
+
+#[cold]
+pub(crate) fn no_thread_level(threads: c_int) -> Failure {
+    Failure::argument(format!("there is no thread level {threads}: use a `towline_thread_level_t`"))
 }
 
 /// # Safety
 /// The address is null, or that of an array of texts that ends with null.
-unsafe fn read_settings(mut list: *const *const c_char, config: &mut Config) -> Outcome<()> {
+pub(crate) unsafe fn read_settings(mut list: *const *const c_char, config: &mut Config) -> Outcome<()> {
     let mut given = Vec::new();
     if list.is_null() {
         return Ok(());

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use towline::Envelope;
 use towline::raw::RawMessage;
+use towline::{Envelope, Error};
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
@@ -211,21 +211,36 @@ pub unsafe extern "C" fn towline_imrecv(
         let owner = taken.context();
         // SAFETY: as above.
         let begun = with!(found, comm => unsafe { comm.imrecv_raw(taken.message, view) });
+        if let Ok(begun) = &begun {
+            context.kept.add(begun.to_bits(), prepared);
+            // SAFETY: the caller's promise.
+            unsafe { put("request", request, RequestHandle::of_receive(*begun, comm, owner)) }?;
+        }
         // SAFETY: the caller's promise.
-        unsafe {
-            match begun {
-                Ok(begun) => {
-                    context.kept.add(begun.to_bits(), prepared);
-                    message.write(MessageHandle { bits: 0 });
-                    put("request", request, RequestHandle::of_receive(begun, comm, owner))
-                }
-                Err((error, kept)) => {
-                    hand_out(reserve_message()?, comm, kept, message, ptr::null_mut())?; // under another handle
-                    Err(error.into())
-                }
+        unsafe { note_begun(comm, begun, message) }
+    })
+}
+
+/// Notes whether the receive of a message that was taken was begun. Otherwise the message is the caller's again, under another
+/// handle.
+///
+/// # Safety
+/// `message` is writable.
+pub(crate) unsafe fn note_begun<T>(
+    comm: CommHandle,
+    begun: Result<T, (Error, RawMessage)>,
+    message: *mut MessageHandle,
+) -> Outcome<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match begun {
+            Ok(_) => put("message", message, MessageHandle { bits: 0 }),
+            Err((error, kept)) => {
+                hand_out(reserve_message()?, comm, kept, message, ptr::null_mut())?;
+                Err(error.into())
             }
         }
-    })
+    }
 }
 
 /// Receives a message that was taken, and discards it.
@@ -244,18 +259,8 @@ pub unsafe extern "C" fn towline_message_discard(message: *mut MessageHandle) ->
         // SAFETY: the caller's promise.
         let (_, found, taken) = take_message(unsafe { message.read() })?;
         let comm = taken.comm;
+        let discarded = with!(found, comm => comm.discard_raw(taken.message));
         // SAFETY: the caller's promise.
-        unsafe {
-            match with!(found, comm => comm.discard_raw(taken.message)) {
-                Ok(()) => {
-                    message.write(MessageHandle { bits: 0 });
-                    Ok(())
-                }
-                Err((error, kept)) => {
-                    hand_out(reserve_message()?, comm, kept, message, ptr::null_mut())?; // under another handle
-                    Err(error.into())
-                }
-            }
-        }
+        unsafe { note_begun(comm, discarded, message) }
     })
 }

@@ -8,11 +8,13 @@ use crate::border::{border, check_list, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
 use crate::error::Failure;
 use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle};
+use crate::levels::{with, with_world};
 use crate::probe::note_begun;
 use crate::receive::{source_of, tag_of};
-use crate::request::Status;
+use crate::request::{Status, tally};
 use crate::send::mode_of;
-use crate::worlds::{Context, find_comm, find_context, take_message, with, with_world};
+use crate::tally::Counted;
+use crate::worlds::{Context, find_comm, find_context, take_message};
 
 /// An operation that has ended: see `towline_poll_queue`.
 ///
@@ -55,10 +57,12 @@ pub unsafe extern "C" fn towline_isend_queued(
         let prepared = Prepared::to_send(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
         let view = unsafe { prepared.view() };
+        let bytes = prepared.bytes();
         let mut prepared = Some(prepared);
         let keep = |request| keep(owner, request, &mut prepared);
         // SAFETY: as above.
         let complete = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
+        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, bytes);
         if let Some(prepared) = prepared {
             prepared.check_functions()?;
         }
@@ -191,6 +195,9 @@ pub unsafe extern "C" fn towline_poll_queue(
         let mut taken = 0;
         let take = |completion: RawCompletion| {
             let functions = found.kept.remove(completion.request.to_bits());
+            if completion.is_receive {
+                tally(found, &completion.outcome);
+            }
             let status = Status::of(&completion.outcome);
             let outcome = completion.outcome.map(|_| ()).map_err(Failure::from).and(functions);
             let status = status.with_code(&outcome);

@@ -8,8 +8,9 @@ use crate::border::{border, check_pointer, list, put, put_if_wanted};
 use crate::context::{no_thread_level, read_settings};
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::handles::{CommHandle, ContextHandle};
+use crate::levels::{AnyComm, AnyWorld, with_worker};
 use crate::place::{Place, read_place};
-use crate::worlds::{AnyComm, AnyWorld, find_context, insert_comm, insert_context, with_worker};
+use crate::worlds::{find_context, insert_context, reserve_comm};
 
 /// The rank of a process in a communicator that it is not a member of: see `towline_comm_create`.
 pub const TOWLINE_NO_RANK: u32 = u32::MAX;
@@ -186,9 +187,10 @@ pub unsafe extern "C" fn towline_comm_create(
         // SAFETY: the caller's promise.
         let members = unsafe { list("members", members, count) }?;
         let rank = (rank != TOWLINE_NO_RANK).then_some(rank);
-        let comm = create(&find_context(context.bits)?.world, id, members, rank)?;
+        let (found, place) = (find_context(context.bits)?, reserve_comm()?);
+        let comm = create(&found.world, id, members, rank)?;
         // SAFETY: the caller's promise.
-        unsafe { put("made", made, insert_comm(context.bits, comm)?) }
+        unsafe { put("made", made, place.keep(context.bits, comm)?) }
     })
 }
 

@@ -15,31 +15,30 @@ pub(crate) struct CompletionQueue {
 /// Slots of a block.
 const BLOCK: usize = 256;
 
-/// A request in progress.
+/// A request in the queue's care.
 #[derive(Clone, Copy)]
-struct Entry {
-    request: Request,
-    comm: Comm,
-    user: u64,
+pub(crate) struct Entry {
+    pub request: Request,
+    pub comm: Comm,
+    /// The word that the caller has given.
+    pub user: u64,
+    pub is_receive: bool,
 }
 
 /// An operation that has ended.
 pub(crate) struct Completed {
-    pub request: Request,
-    /// The word that the caller has given.
-    pub user: u64,
-    pub comm: Comm,
+    pub entry: Entry,
     pub outcome: Result<Status, Failure>,
 }
 
 impl CompletionQueue {
     /// Takes a request into its care.
     #[inline]
-    pub fn add(&mut self, request: Request, comm: Comm, user: u64) {
-        let slot = slot_of(request);
+    pub fn add(&mut self, entry: Entry) {
+        let slot = slot_of(entry.request);
         match self.blocks.get_mut(slot / BLOCK) {
-            Some(Some(block)) => block[slot % BLOCK] = Some(Entry { request, comm, user }),
-            _ => self.add_to_new_block(Entry { request, comm, user }),
+            Some(Some(block)) => block[slot % BLOCK] = Some(entry),
+            _ => self.add_to_new_block(entry),
         }
     }
 
@@ -52,12 +51,12 @@ impl CompletionQueue {
         self.blocks[slot / BLOCK].get_or_insert_with(|| Box::new([None; BLOCK]))[slot % BLOCK] = Some(entry);
     }
 
-    /// The word and the communicator of a request in its care, which it leaves.
+    /// Takes a request out of its care, if it is there.
     #[inline]
-    pub fn remove(&mut self, request: Request) -> Option<(u64, Comm)> {
+    pub fn remove(&mut self, request: Request) -> Option<Entry> {
         let slot = slot_of(request);
         let entry = &mut self.blocks.get_mut(slot / BLOCK)?.as_mut()?[slot % BLOCK];
-        entry.take_if(|entry| entry.request == request).map(|entry| (entry.user, entry.comm))
+        entry.take_if(|entry| entry.request == request)
     }
 
     /// The requests in its care that have this word.

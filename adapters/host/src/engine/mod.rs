@@ -461,10 +461,10 @@ impl Engine {
     /// Moves a completed request into the completion queue, if it belongs there.
     #[inline]
     fn queue_completed(&mut self, request: Request) {
-        if let Some((user, comm)) = self.completion_queue.remove(request)
+        if let Some(entry) = self.completion_queue.remove(request)
             && let Some(outcome) = self.mtl.test(request)
         {
-            self.completion_queue.push(completion_queue::Completed { request, user, comm, outcome });
+            self.completion_queue.push(completion_queue::Completed { entry, outcome });
         }
     }
 

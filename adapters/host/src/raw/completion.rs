@@ -4,7 +4,7 @@ use towline_core::mtl::{Comm, Failure, Mode, Sending};
 
 use crate::context::handle::{CommHandle, RankMap};
 use crate::engine::Engine;
-use crate::engine::completion_queue::Completed;
+use crate::engine::completion_queue::{Completed, Entry};
 use crate::errors::error::Error;
 use crate::operations::communicator::Communicator;
 use crate::operations::views::{View, ViewMut};
@@ -21,6 +21,8 @@ use crate::waiting::no_unwind::no_unwind;
 pub struct Completion {
     /// The word that the operation was begun with.
     pub user: u64,
+    /// It was a receive.
+    pub is_receive: bool,
     /// The request, which stands for nothing any more.
     pub request: RawRequest,
     /// The outcome. The status of a send means nothing.
@@ -55,7 +57,7 @@ impl<L: Threads> Communicator<L> {
             Ok(Sending::Complete) => Ok(true),
             Ok(Sending::Pending(request)) => {
                 begun(RawRequest(request));
-                queue(&mut engine, handle.comm, RawRequest(request), user);
+                queue(&mut engine, handle.comm, RawRequest(request), user, false);
                 Ok(false)
             }
             Err(why) => Err(handle.refusal(&engine, why, Some(dest)).of_message(tag, data.len())),
@@ -87,7 +89,7 @@ impl<L: Threads> Communicator<L> {
         let request = no_unwind(|| unsafe { engine.mtl.irecv(handle.comm, source.core(), tag.core(), into.span()) });
         let request = RawRequest(request.map_err(|why| handle.refusal(&engine, why, source.rank()))?);
         begun(request);
-        queue(&mut engine, handle.comm, request, user);
+        queue(&mut engine, handle.comm, request, user, true);
         Ok(())
     }
 
@@ -109,7 +111,7 @@ impl<L: Threads> Communicator<L> {
         // SAFETY: the caller's promise.
         let request = unsafe { self.imrecv_raw(message, into) }?;
         begun(request);
-        queue(&mut self.handle.context.engine.lock(), self.handle.comm, request, user);
+        queue(&mut self.handle.context.engine.lock(), self.handle.comm, request, user, true);
         Ok(())
     }
 
@@ -139,8 +141,8 @@ impl<L: Threads> Communicator<L> {
 
 /// Gives a request into the queue's care.
 #[inline]
-fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64) {
-    engine.completion_queue.add(request.0, comm, user);
+fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64, is_receive: bool) {
+    engine.completion_queue.add(Entry { request: request.0, comm, user, is_receive });
     engine.mtl.pml().notify(request.0);
 }
 
@@ -171,7 +173,7 @@ impl<L: Threads> Communicator<L> {
         engine.poll_and_look();
         let mut taken = 0;
         while taken < most
-            && let Some(Completed { request, user, comm, outcome }) = engine.next_queued()
+            && let Some(Completed { entry: Entry { request, comm, user, is_receive }, outcome }) = engine.next_queued()
         {
             let outcome = match outcome {
                 Ok(status) => {
@@ -180,7 +182,7 @@ impl<L: Threads> Communicator<L> {
                 }
                 Err(failure) => Err(self.queued_failure(&engine, comm, failure)),
             };
-            take(Completion { user, request: RawRequest(request), outcome });
+            take(Completion { user, is_receive, request: RawRequest(request), outcome });
             taken += 1;
         }
         drop(engine);
