@@ -1,7 +1,7 @@
 //! Values that belong to the process that made them.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use super::handlers::forks;
 
@@ -50,6 +50,13 @@ impl<T> Deref for Owned<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+impl<T> DerefMut for Owned<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
     }
 }
 
