@@ -61,6 +61,12 @@ pub enum Code {
     TOWLINE_ERR_INTERNAL = -21,
     /// Any other failure: the text says which.
     TOWLINE_ERR_OTHER = -22,
+    /// A one-sided operation reaches beyond a rank's part of a window, or a word is not at a multiple of its size.
+    TOWLINE_ERR_RANGE = -23,
+    /// A rank does not allow the operation on its part of a window, or has freed that part.
+    TOWLINE_ERR_DENIED = -24,
+    /// There is no such operation, or not with this length or alignment.
+    TOWLINE_ERR_NOT_AVAILABLE = -25,
 }
 
 /// Who has to act on an error.
@@ -264,6 +270,9 @@ pub extern "C" fn towline_strerror(code: c_int) -> *const c_char {
         -20 => c"another rank could not take part",
         -21 => c"the library has a fault",
         -22 => c"another failure",
+        -23 => c"a place outside of a window, or one that is not aligned",
+        -24 => c"a rank does not allow the operation on its memory",
+        -25 => c"there is no such operation",
         _ => c"a code that this version does not have",
     };
     text.as_ptr()

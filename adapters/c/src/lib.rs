@@ -11,6 +11,8 @@
 //! | [`send`], [`receive`], [`probe`] | messages |
 //! | [`request`], [`queue`] | operations in progress, and a queue of completions |
 //! | [`place`], [`worker`] | contexts for a runtime with an exchange of its own |
+//! | [`btl`] | the BTL face: transports for a runtime that does its own matching |
+//! | [`settings`] | the list of all settings |
 //! | [`version`] | versions of the interface and of the library |
 //!
 //! **Handles** are numbers with a slot and a generation. A handle that was freed, or that never was one, is refused, whatever its
@@ -26,6 +28,7 @@
 #![allow(clippy::missing_errors_doc)] // each function returns a code, which its text describes
 
 mod border;
+pub mod btl;
 mod buffer;
 pub mod communicator;
 pub mod context;
@@ -40,6 +43,7 @@ pub mod queue;
 pub mod receive;
 pub mod request;
 pub mod send;
+pub mod settings;
 mod slots;
 mod texts;
 pub mod version;

@@ -49,6 +49,7 @@ mod directory;
 mod module;
 mod open;
 
+pub use crate::forks::owned::Process;
 pub use directory::{AddError, Directory};
 pub use module::{Btl, Module};
 pub use towline_core::btl::active::{Received, RegisterError};
@@ -62,6 +63,7 @@ pub use towline_core::btl::module::{
     RegisterMemoryError, RmaCallback, RmaCompleted, RmaCompletion, RmaParams,
 };
 pub use towline_core::convertor::Span;
+pub use towline_core::rail::native::Reach;
 pub use towline_core::rail::{Attributes, tags};
 pub use towline_core::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, AtomicSupport, BeginError, Denied, DeregisterError, Failure as RmaFailure,

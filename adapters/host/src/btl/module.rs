@@ -8,7 +8,7 @@ use towline_core::rail::Rail as _;
 use towline_core::rma;
 
 use crate::errors::setup::SetupError;
-use crate::forks::owned::Owned;
+use crate::forks::owned::{Owned, Process};
 use crate::transports::memory::Mapping;
 use crate::transports::rails::AnyRail;
 use crate::waiting::clock::Clock;
@@ -89,11 +89,9 @@ impl Module {
         self.parts.btl.progress(self.clock.now())
     }
 
-    /// The system's number of the process that opened the module, if the calling process is another one: a child that was forked.
-    #[inline]
-    pub fn forked_from(&self) -> Option<u32> {
-        let owner = self.parts.owner();
-        if owner.is_this() { None } else { Some(owner.id) }
+    /// The process that opened the module. A forked child has no use for the module.
+    pub fn process(&self) -> Process {
+        self.parts.owner()
     }
 
     /// Makes progress until all that was sent has left, but for at most `time`. Returns whether it has. Dropping a module does not

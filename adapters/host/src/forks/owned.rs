@@ -7,14 +7,14 @@ use super::handlers::forks;
 
 /// A process, as forked children tell it from themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Process {
+pub struct Process {
     forks: u32,
     /// The system's number of the process.
     pub id: u32,
 }
 
 impl Process {
-    /// This process.
+    /// The calling process.
     pub fn this() -> Self {
         Self { forks: forks(), id: std::process::id() }
     }
