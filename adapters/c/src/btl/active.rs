@@ -29,7 +29,10 @@ pub struct Received {
 
 /// Gets each frame of a tag. It may use the module: send, allocate, free, begin one-sided operations, add peers. Progress within it
 /// does nothing.
-pub type ReceiveFn = unsafe extern "C" fn(received: *const Received, state: *mut c_void);
+pub type ReceiveFn = Option<unsafe extern "C" fn(received: *const Received, state: *mut c_void)>;
+
+/// The function itself.
+pub(super) type ReceiveCall = unsafe extern "C" fn(received: *const Received, state: *mut c_void);
 
 /// A peer that was lost.
 ///
@@ -48,7 +51,10 @@ pub struct Loss {
 }
 
 /// Is called once for each peer that is lost. It may use the module.
-pub type ErrorFn = unsafe extern "C" fn(loss: *const Loss, state: *mut c_void);
+pub type ErrorFn = Option<unsafe extern "C" fn(loss: *const Loss, state: *mut c_void)>;
+
+/// The function itself.
+pub(super) type ErrorCall = unsafe extern "C" fn(loss: *const Loss, state: *mut c_void);
 
 /// Sets the function that gets the frames of a tag. Frames of a tag without a function are dropped and counted.
 ///
@@ -67,7 +73,7 @@ pub type ErrorFn = unsafe extern "C" fn(loss: *const Loss, state: *mut c_void);
 pub unsafe extern "C" fn towline_btl_register(
     btl: BtlHandle,
     tag: u8,
-    function: Option<ReceiveFn>,
+    function: ReceiveFn,
     state: *mut c_void,
 ) -> c_int {
     border(|| {
@@ -100,7 +106,7 @@ pub unsafe extern "C" fn towline_btl_register(
 /// # Safety
 /// As for `towline_btl_register`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn towline_btl_on_error(btl: BtlHandle, function: Option<ErrorFn>, state: *mut c_void) -> c_int {
+pub unsafe extern "C" fn towline_btl_on_error(btl: BtlHandle, function: ErrorFn, state: *mut c_void) -> c_int {
     border(|| {
         state::with(btl, |own, btl| {
             own.on_error.set(function.map(|function| (function, state)));

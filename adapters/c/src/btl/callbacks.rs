@@ -10,8 +10,8 @@ use towline::{AnyRail, Lost, Rail as _};
 
 use crate::btl::active::{Loss, Received};
 use crate::btl::handles::{DescriptorHandle, EndpointHandle};
-use crate::btl::one_sided::{Done, DoneFn};
-use crate::btl::sends::{Sent, SentFn};
+use crate::btl::one_sided::{Done, DoneCall};
+use crate::btl::sends::{Sent, SentCall};
 use crate::btl::state::State;
 use crate::error::Code;
 
@@ -40,7 +40,7 @@ impl Completed<AnyRail> for State {
             return;
         }
         // SAFETY: `towline_btl_send` has stored a function of this type as a word.
-        let call: SentFn = unsafe { std::mem::transmute::<usize, SentFn>(call) };
+        let call: SentCall = unsafe { std::mem::transmute::<usize, SentCall>(call) };
         let sent = Sent {
             descriptor: DescriptorHandle { bits: descriptor.to_bits(), btl: self.handle() },
             endpoint: self.endpoint(endpoint),
@@ -57,7 +57,7 @@ impl RmaCompleted<AnyRail> for State {
     fn rma_completed(&self, btl: &mut Btl<'_>, completion: &RmaCompletion) {
         let [call, state] = completion.context;
         // SAFETY: `one_sided::params` has stored a function of this type as a word, and not 0.
-        let call: DoneFn = unsafe { std::mem::transmute::<usize, DoneFn>(call) };
+        let call: DoneCall = unsafe { std::mem::transmute::<usize, DoneCall>(call) };
         let (status, value) = match completion.status {
             Ok(value) => (0, value),
             Err(failure) => (code_of_rma(failure), 0),

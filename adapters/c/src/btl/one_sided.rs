@@ -29,7 +29,10 @@ pub struct Done {
 }
 
 /// Is called for a one-sided operation that is complete. It may use the module.
-pub type DoneFn = unsafe extern "C" fn(done: *const Done, state: *mut c_void);
+pub type DoneFn = Option<unsafe extern "C" fn(done: *const Done, state: *mut c_void)>;
+
+/// The function itself.
+pub(super) type DoneCall = unsafe extern "C" fn(done: *const Done, state: *mut c_void);
 
 impl From<BeginError> for Failure {
     #[cold]
@@ -64,7 +67,7 @@ unsafe fn target(key: *const c_void, key_bytes: usize, address: u64) -> Outcome<
 fn params(
     own: &'static State,
     registration: RegistrationHandle,
-    function: Option<DoneFn>,
+    function: DoneFn,
     state: *mut c_void,
 ) -> Outcome<RmaParams<RmaCallback<'static, towline::AnyRail>>> {
     if registration.bits != 0 && registration.btl != own.handle() {
@@ -110,7 +113,7 @@ pub unsafe extern "C" fn towline_btl_put(
     key: *const c_void,
     key_bytes: usize,
     address: u64,
-    function: Option<DoneFn>,
+    function: DoneFn,
     state: *mut c_void,
 ) -> c_int {
     border(|| {
@@ -147,7 +150,7 @@ pub unsafe extern "C" fn towline_btl_get(
     key: *const c_void,
     key_bytes: usize,
     address: u64,
-    function: Option<DoneFn>,
+    function: DoneFn,
     state: *mut c_void,
 ) -> c_int {
     border(|| {
@@ -174,7 +177,7 @@ unsafe fn atomic(
     what: Atomic,
     flags: u32,
     (key, key_bytes, address): (*const c_void, usize, u64),
-    (function, state): (Option<DoneFn>, *mut c_void),
+    (function, state): (DoneFn, *mut c_void),
 ) -> Outcome<()> {
     let flags = AtomicFlags::from_bits(flags).ok_or_else(|| Failure::argument("there is no such flag of atomics"))?;
     // SAFETY: the caller's promise.
@@ -212,7 +215,7 @@ pub unsafe extern "C" fn towline_btl_atomic(
     key: *const c_void,
     key_bytes: usize,
     address: u64,
-    function: Option<DoneFn>,
+    function: DoneFn,
     state: *mut c_void,
 ) -> c_int {
     border(|| {
@@ -250,7 +253,7 @@ pub unsafe extern "C" fn towline_btl_compare_swap(
     key: *const c_void,
     key_bytes: usize,
     address: u64,
-    function: Option<DoneFn>,
+    function: DoneFn,
     state: *mut c_void,
 ) -> c_int {
     border(|| {

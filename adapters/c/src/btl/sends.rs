@@ -32,7 +32,10 @@ pub struct Sent {
 }
 
 /// Is called for a send that is complete. It may use the module.
-pub type SentFn = unsafe extern "C" fn(sent: *const Sent, state: *mut c_void);
+pub type SentFn = Option<unsafe extern "C" fn(sent: *const Sent, state: *mut c_void)>;
+
+/// The function itself.
+pub(super) type SentCall = unsafe extern "C" fn(sent: *const Sent, state: *mut c_void);
 
 impl From<SendError> for Failure {
     #[cold]
@@ -87,7 +90,7 @@ pub unsafe extern "C" fn towline_btl_send(
     descriptor: DescriptorHandle,
     tag: u8,
     flags: u32,
-    function: Option<SentFn>,
+    function: SentFn,
     state: *mut c_void,
     complete: *mut bool,
 ) -> c_int {

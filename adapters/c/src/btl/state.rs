@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::ReentrantMutex;
 use towline::btl::{Btl, Directory, EndpointId, Module, Process};
 
-use crate::btl::active::{ErrorFn, ReceiveFn};
+use crate::btl::active::{ErrorCall, ReceiveCall};
 use crate::btl::handles::{BtlHandle, EndpointHandle};
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::slots::Slots;
@@ -33,9 +33,9 @@ pub(super) struct State {
     /// What the program has given for each peer, by the peer's slot, with the bits of its endpoint.
     peers: RefCell<Vec<(u64, *mut c_void)>>,
     /// The function for each tag.
-    pub receivers: [Cell<Option<(ReceiveFn, *mut c_void)>>; TAGS],
+    pub receivers: [Cell<Option<(ReceiveCall, *mut c_void)>>; TAGS],
     /// The function for lost peers.
-    pub on_error: Cell<Option<(ErrorFn, *mut c_void)>>,
+    pub on_error: Cell<Option<(ErrorCall, *mut c_void)>>,
     pub tally: Tally,
     handle: Cell<u64>,
     process: Process,
