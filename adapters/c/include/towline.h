@@ -1108,7 +1108,7 @@ int towline_btl_progress(struct towline_btl_t btl,
 /**
  * Copies memory of the program to memory of a peer. The function is called when it is done there.
  *
- * @param endpoint      The peer.
+ * @param endpoint      The peer. If it is this process itself, the function is called before this one returns.
  * @param local         The memory of the program.
  * @param length        How many bytes.
  * @param registration  Its registration, or one whose bits are 0. Needed from `put_registration_threshold` bytes on.
@@ -1261,7 +1261,7 @@ int towline_btl_card(struct towline_btl_t btl,
 
 /**
  * Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
- * added again, and has the same endpoint.
+ * added again, and has the same endpoint. The endpoint of this process itself serves one-sided operations, which are done at once.
  *
  * @param btl       The module.
  * @param card      The card of the module of the same rail in the other process.

@@ -40,6 +40,8 @@ typedef struct btl_towline_module_t {
     /* Which one it is among modules of this name. */
     unsigned ordinal;
     struct mca_btl_base_endpoint_t *endpoints;
+    /* The process itself, for one-sided operations: osc/rdma has no endpoint for them. */
+    towline_btl_endpoint_t own;
     /* Memory that could not be deregistered yet, since an operation of a peer used it. */
     struct mca_btl_base_registration_handle_t *retired;
     mca_btl_base_module_error_cb_fn_t on_error;
@@ -100,6 +102,7 @@ int btl_towline_error(int code);
 
 /* peers.c */
 int btl_towline_publish_cards(void);
+int btl_towline_add_own(btl_towline_module_t *module);
 int btl_towline_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                           struct mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable);
 int btl_towline_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,

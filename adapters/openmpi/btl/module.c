@@ -119,7 +119,7 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
         module->ordinal += 0 == strcmp(mca_btl_towline_component.modules[other]->name, module->name);
     }
     set_attributes(&module->super, &own);
-    if (OPAL_SUCCESS != btl_towline_listen(module)
+    if (OPAL_SUCCESS != btl_towline_listen(module) || OPAL_SUCCESS != btl_towline_add_own(module)
         || TOWLINE_SUCCESS != towline_btl_on_error(btl, btl_towline_on_error, module)) {
         free(module);
         return NULL;

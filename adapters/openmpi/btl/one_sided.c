@@ -86,6 +86,12 @@ static btl_towline_operation_t *new_operation(mca_btl_base_module_t *btl, struct
     return operation;
 }
 
+/* The peer of an operation. */
+static towline_btl_endpoint_t peer_of(const mca_btl_base_module_t *btl, const struct mca_btl_base_endpoint_t *endpoint)
+{
+    return OPAL_LIKELY(NULL != endpoint) ? endpoint->handle : ((const btl_towline_module_t *) btl)->own;
+}
+
 /* The result of a call that has begun an operation, or has not. */
 static int begun(btl_towline_operation_t *operation, int code)
 {
@@ -110,7 +116,7 @@ int btl_towline_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return begun(operation, towline_btl_put(endpoint->handle, local, size, registration_of(btl, local_handle), remote_handle->key,
+    return begun(operation, towline_btl_put(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle), remote_handle->key,
                                             btl->btl_registration_handle_size, remote, on_done, operation));
 }
 
@@ -122,7 +128,7 @@ int btl_towline_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return begun(operation, towline_btl_get(endpoint->handle, local, size, registration_of(btl, local_handle), remote_handle->key,
+    return begun(operation, towline_btl_get(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle), remote_handle->key,
                                             btl->btl_registration_handle_size, remote, on_done, operation));
 }
 
@@ -134,7 +140,7 @@ int btl_towline_atomic_op(mca_btl_base_module_t *btl, struct mca_btl_base_endpoi
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return begun(operation, towline_btl_atomic(endpoint->handle, op, (uint32_t) flags, operand, remote_handle->key,
+    return begun(operation, towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand, remote_handle->key,
                                                btl->btl_registration_handle_size, remote, on_done, operation));
 }
 
@@ -153,7 +159,7 @@ int btl_towline_atomic_fop(mca_btl_base_module_t *btl, struct mca_btl_base_endpo
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     operation->value_bytes = word_bytes(flags);
-    return begun(operation, towline_btl_atomic(endpoint->handle, op, (uint32_t) flags, operand, remote_handle->key,
+    return begun(operation, towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand, remote_handle->key,
                                                btl->btl_registration_handle_size, remote, on_done, operation));
 }
 
@@ -167,7 +173,7 @@ int btl_towline_atomic_cswap(mca_btl_base_module_t *btl, struct mca_btl_base_end
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
     operation->value_bytes = word_bytes(flags);
-    return begun(operation, towline_btl_compare_swap(endpoint->handle, (uint32_t) flags, compare, value, remote_handle->key,
+    return begun(operation, towline_btl_compare_swap(peer_of(btl, endpoint), (uint32_t) flags, compare, value, remote_handle->key,
                                                      btl->btl_registration_handle_size, remote, on_done, operation));
 }
 

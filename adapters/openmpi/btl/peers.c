@@ -63,6 +63,24 @@ static const unsigned char *find_card(const btl_towline_module_t *module, const 
     return NULL;
 }
 
+int btl_towline_add_own(btl_towline_module_t *module)
+{
+    size_t length = 0;
+    unsigned char *card;
+    int code;
+    (void) towline_btl_card(module->btl, NULL, 0, &length);
+    card = malloc(length);
+    if (NULL == card) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    code = towline_btl_card(module->btl, card, length, &length);
+    if (TOWLINE_SUCCESS == code) {
+        code = towline_btl_add_peer(module->btl, card, length, NULL, &module->own);
+    }
+    free(card);
+    return btl_towline_error(code);
+}
+
 static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
 {
     struct mca_btl_base_endpoint_t *endpoint;

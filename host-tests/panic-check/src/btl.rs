@@ -16,7 +16,7 @@ use towline_core::rail::apply_atomic;
 use towline_core::rail::component::{Component, Refusal, Started, Threads, start};
 use towline_core::rail::native::{NativeError, OneSided};
 use towline_core::rail::{FullRail, Lost, Rail, Unreachable};
-use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory};
+use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory, Transfer};
 use towline_core::time::Instant;
 
 use crate::opaque::Opaque;
@@ -184,6 +184,8 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
                 btl.atomic(any(to), atomic, flags, &remote, any(0), params)
             }
             3 => {
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { btl.perform_here(any(Transfer::Put(local)), &remote, any(0)) });
                 keep((btl.flush(any(None)), btl.capabilities(), btl.atomics(), btl.rma_counters()));
                 continue;
             }

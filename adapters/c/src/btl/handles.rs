@@ -22,6 +22,20 @@ pub struct EndpointHandle {
     pub btl: BtlHandle,
 }
 
+impl EndpointHandle {
+    /// The bits of the endpoint of this process itself. No endpoint of the core has them.
+    const OWN: u64 = u64::MAX;
+
+    /// This process itself, as a peer of a module.
+    pub(super) fn own(btl: BtlHandle) -> Self {
+        Self { bits: Self::OWN, btl }
+    }
+
+    pub(super) fn is_own(self) -> bool {
+        self.bits == Self::OWN
+    }
+}
+
 /// A descriptor of a module: the bytes of a frame, in the module's memory and in that of the program. 0 stands for none.
 ///
 /// Since ABI version 0.1.

@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use towline::btl::{
-    Atomic, AtomicFlags, AtomicOp, BeginError, Btl, EndpointId, Registration, RemoteMemory, RmaCallback, RmaParams,
+    Atomic, AtomicFlags, AtomicOp, BeginError, Btl, Denied, EndpointId, Registration, RemoteMemory, RmaCallback,
+    RmaParams, Transfer,
 };
 
 use crate::border::{border, check_pointer, list, memory, put};
@@ -83,9 +84,70 @@ fn params(
     })
 }
 
+/// Begins an operation with a peer, or does it at once if the peer is this process itself: then the function is called, too.
+///
+/// # Safety
+/// As for `Btl::put` and `Btl::get`.
+#[inline]
+unsafe fn begin(
+    endpoint: EndpointHandle,
+    what: Transfer,
+    (remote, offset): (RemoteMemory, u64),
+    registration: RegistrationHandle,
+    (function, state): (DoneFn, *mut c_void),
+) -> Outcome<()> {
+    state::with(endpoint.btl, |own, btl| {
+        let params = params(own, registration, function, state)?;
+        if endpoint.is_own() {
+            // SAFETY: the caller's promise.
+            let value = unsafe { btl.perform_here(what, &remote, offset) }?;
+            count(own, &what);
+            if let Some(function) = function {
+                let done = Done { endpoint, peer: own.own(), value, status: 0 };
+                // SAFETY: the program vouched for the function.
+                own.call_back(btl, || unsafe { function(&raw const done, state) });
+            }
+            return Ok(());
+        }
+        let to = EndpointId::from_bits(endpoint.bits);
+        match what {
+            // SAFETY: the caller's promise.
+            Transfer::Put(local) => unsafe { btl.put(to, local, &remote, offset, params) }?,
+            // SAFETY: the caller's promise.
+            Transfer::Get(local) => unsafe { btl.get(to, local, &remote, offset, params) }?,
+            Transfer::Atomic(atomic, flags) => btl.atomic(to, atomic, flags, &remote, offset, params)?,
+        };
+        count(own, &what);
+        Ok(())
+    })
+}
+
+/// Counts an operation that was begun.
+#[inline]
+fn count(own: &State, what: &Transfer) {
+    let counter = match what {
+        Transfer::Put(_) => &own.tally.puts,
+        Transfer::Get(_) => &own.tally.gets,
+        Transfer::Atomic(..) => &own.tally.atomics,
+    };
+    add(counter, 1);
+}
+
+impl From<Denied> for Failure {
+    #[cold]
+    fn from(denied: Denied) -> Self {
+        let code = match denied {
+            Denied::OutOfBounds => Code::TOWLINE_ERR_RANGE,
+            Denied::NotAvailable => Code::TOWLINE_ERR_NOT_AVAILABLE,
+            _ => Code::TOWLINE_ERR_DENIED,
+        };
+        Self::new(code, denied.to_string())
+    }
+}
+
 /// Copies memory of the program to memory of a peer. The function is called when it is done there.
 ///
-/// @param endpoint      The peer.
+/// @param endpoint      The peer. If it is this process itself, the function is called before this one returns.
 /// @param local         The memory of the program.
 /// @param length        How many bytes.
 /// @param registration  Its registration, or one whose bits are 0. Needed from `put_registration_threshold` bytes on.
@@ -119,14 +181,9 @@ pub unsafe extern "C" fn towline_btl_put(
     border(|| {
         let local = memory("local", local, length)?;
         // SAFETY: the caller's promise.
-        let (remote, offset) = unsafe { target(key, key_bytes, address) }?;
-        state::with(endpoint.btl, |own, btl| {
-            let params = params(own, registration, function, state)?;
-            // SAFETY: the caller's promise.
-            unsafe { btl.put(EndpointId::from_bits(endpoint.bits), local, &remote, offset, params) }?;
-            add(&own.tally.puts, 1);
-            Ok(())
-        })
+        let target = unsafe { target(key, key_bytes, address) }?;
+        // SAFETY: the caller's promise.
+        unsafe { begin(endpoint, Transfer::Put(local), target, registration, (function, state)) }
     })
 }
 
@@ -156,14 +213,9 @@ pub unsafe extern "C" fn towline_btl_get(
     border(|| {
         let local = memory("local", local, length)?;
         // SAFETY: the caller's promise.
-        let (remote, offset) = unsafe { target(key, key_bytes, address) }?;
-        state::with(endpoint.btl, |own, btl| {
-            let params = params(own, registration, function, state)?;
-            // SAFETY: the caller's promise.
-            unsafe { btl.get(EndpointId::from_bits(endpoint.bits), local, &remote, offset, params) }?;
-            add(&own.tally.gets, 1);
-            Ok(())
-        })
+        let target = unsafe { target(key, key_bytes, address) }?;
+        // SAFETY: the caller's promise.
+        unsafe { begin(endpoint, Transfer::Get(local), target, registration, (function, state)) }
     })
 }
 
@@ -181,14 +233,10 @@ unsafe fn atomic(
 ) -> Outcome<()> {
     let flags = AtomicFlags::from_bits(flags).ok_or_else(|| Failure::argument("there is no such flag of atomics"))?;
     // SAFETY: the caller's promise.
-    let (remote, offset) = unsafe { target(key, key_bytes, address) }?;
-    state::with(endpoint.btl, |own, btl| {
-        let none = RegistrationHandle { bits: 0, btl: endpoint.btl };
-        let params = params(own, none, function, state)?;
-        btl.atomic(EndpointId::from_bits(endpoint.bits), what, flags, &remote, offset, params)?;
-        add(&own.tally.atomics, 1);
-        Ok(())
-    })
+    let target = unsafe { target(key, key_bytes, address) }?;
+    let none = RegistrationHandle { bits: 0, btl: endpoint.btl };
+    // SAFETY: no local memory is involved.
+    unsafe { begin(endpoint, Transfer::Atomic(what, flags), target, none, (function, state)) }
 }
 
 /// Changes a word of a peer's memory. The function gets its old value.

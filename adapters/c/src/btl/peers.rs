@@ -51,7 +51,7 @@ pub unsafe extern "C" fn towline_btl_card(
 }
 
 /// Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
-/// added again, and has the same endpoint.
+/// added again, and has the same endpoint. The endpoint of this process itself serves one-sided operations, which are done at once.
 ///
 /// @param btl       The module.
 /// @param card      The card of the module of the same rail in the other process.
@@ -79,6 +79,10 @@ pub unsafe extern "C" fn towline_btl_add_peer(
         // SAFETY: the caller's promise.
         let card = unsafe { list("card", card.cast::<u8>(), length) }?;
         let added = state::with(btl, |own, btl| {
+            if *card == *own.directory.borrow().card() {
+                own.set_own(peer);
+                return Ok(EndpointHandle::own(own.handle()));
+            }
             let (added, _) = own.directory.borrow_mut().add(btl, card)?;
             own.set_peer(added, peer);
             Ok(own.endpoint(added))
@@ -99,6 +103,10 @@ pub unsafe extern "C" fn towline_btl_add_peer(
 pub extern "C" fn towline_btl_remove_peer(endpoint: EndpointHandle) -> c_int {
     border(|| {
         state::with(endpoint.btl, |own, btl| {
+            if endpoint.is_own() {
+                own.set_own(ptr::null_mut());
+                return Ok(());
+            }
             let id = EndpointId::from_bits(endpoint.bits);
             if !own.directory.borrow_mut().remove(btl, id) {
                 return Err(Failure::handle("endpoint"));

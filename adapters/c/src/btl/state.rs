@@ -32,6 +32,8 @@ pub(super) struct State {
     pub directory: RefCell<Directory>,
     /// What the program has given for each peer, by the peer's slot, with the bits of its endpoint.
     peers: RefCell<Vec<(u64, *mut c_void)>>,
+    /// What the program has given for this process itself.
+    own: Cell<*mut c_void>,
     /// The function for each tag.
     pub receivers: [Cell<Option<(ReceiveCall, *mut c_void)>>; TAGS],
     /// The function for lost peers.
@@ -82,6 +84,7 @@ impl State {
             in_callback: Cell::new(ptr::null_mut()),
             directory: RefCell::new(directory),
             peers: RefCell::default(),
+            own: Cell::new(ptr::null_mut()),
             receivers: [const { Cell::new(None) }; TAGS],
             on_error: Cell::new(None),
             tally: Tally::default(),
@@ -136,6 +139,16 @@ impl State {
             peers.resize(slot + 1, (0, ptr::null_mut()));
         }
         peers[slot] = (endpoint.to_bits(), peer);
+    }
+
+    /// What the program has given for this process itself.
+    pub fn own(&self) -> *mut c_void {
+        self.own.get()
+    }
+
+    /// Keeps what the program gives for this process itself.
+    pub fn set_own(&self, peer: *mut c_void) {
+        self.own.set(peer);
     }
 
     /// Calls a function of the program in a callback of the core, which has given the module to it.

@@ -67,5 +67,5 @@ pub use towline_core::rail::native::Reach;
 pub use towline_core::rail::{Attributes, tags};
 pub use towline_core::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, AtomicSupport, BeginError, Denied, DeregisterError, Failure as RmaFailure,
-    Registration, RemoteMemory,
+    Registration, RemoteMemory, Transfer,
 };
