@@ -4,6 +4,9 @@
 
 #include "opal_config.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "opal/class/opal_bitmap.h"
 #include "opal/class/opal_free_list.h"
 #include "opal/constants.h"

@@ -153,9 +153,8 @@ static int open_modules(bool enable_mpi_threads, towline_btl_t *opened, size_t *
     if (component->numbers < 2 * size) {
         component->numbers = 2 * size;
     }
-    code = towline_own_place(component->numbers, component->peers ? component->peers : size + 64, &place);
-    if (TOWLINE_SUCCESS != code) {
-        return code;
+    if (OPAL_SUCCESS != towline_own_place("btl", component->numbers, component->peers ? component->peers : size + 64, &place)) {
+        return OPAL_ERROR;
     }
     place.job ^= 0x62746c; /* the component mtl has the job itself, and may be open at the same time */
     settings = given_settings();
@@ -164,7 +163,11 @@ static int open_modules(bool enable_mpi_threads, towline_btl_t *opened, size_t *
         free(*setting);
     }
     free(settings);
-    return code;
+    if (TOWLINE_SUCCESS != code) {
+        towline_print_error("btl", "the transports cannot be opened, so this component is not used");
+        return OPAL_ERROR;
+    }
+    return OPAL_SUCCESS;
 }
 
 static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads, bool enable_mpi_threads)
@@ -177,8 +180,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     if (OPAL_SUCCESS != make_lists()) {
         return NULL;
     }
-    if (TOWLINE_SUCCESS != open_modules(enable_mpi_threads, opened, &number)) {
-        towline_print_error("btl towline", "the transports cannot be opened, so this component is not used");
+    if (OPAL_SUCCESS != open_modules(enable_mpi_threads, opened, &number)) {
         return NULL;
     }
     for (index = 0; index < number; index++) {

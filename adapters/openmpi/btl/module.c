@@ -174,7 +174,7 @@ int btl_towline_finalize(mca_btl_base_module_t *btl)
     }
     module->on_error = NULL; /* peers end, too */
     if (TOWLINE_SUCCESS != towline_btl_close(module->btl, CLOSE_MS)) {
-        towline_print_error("btl towline", "at the end");
+        towline_print_error("btl", "at the end");
     }
     for (index = 0; index < component->count; index++) {
         if (component->modules[index] == module) {

@@ -32,7 +32,7 @@ int btl_towline_publish_cards(void)
         memcpy(all + used, &head, sizeof head);
         used += sizeof head;
         if (TOWLINE_SUCCESS != towline_btl_card(module->btl, all + used, length, &length)) {
-            towline_print_error("btl towline", "the card of this process");
+            towline_print_error("btl", "the card of this process");
             free(all);
             return OPAL_ERROR;
         }

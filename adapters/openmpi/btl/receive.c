@@ -29,7 +29,7 @@ int btl_towline_listen(btl_towline_module_t *module)
     for (tag = 0; tag < MCA_BTL_TAG_MAX; tag++) {
         /* Tag 16 is that of Towline's modules, as it is that of Open MPI's. */
         if (0x10 != tag && TOWLINE_SUCCESS != towline_btl_register(module->btl, (uint8_t) tag, on_frame, module)) {
-            towline_print_error("btl towline", "a function for frames");
+            towline_print_error("btl", "a function for frames");
             return OPAL_ERROR;
         }
     }
