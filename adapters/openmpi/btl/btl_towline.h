@@ -43,8 +43,8 @@ typedef struct btl_towline_module_t {
     /* Which one it is among modules of this name. */
     unsigned ordinal;
     struct mca_btl_base_endpoint_t *endpoints;
-    /* The process itself, for one-sided operations: osc/rdma has no endpoint for them. */
-    towline_btl_endpoint_t own;
+    /* The process itself, for one-sided operations. */
+    struct mca_btl_base_endpoint_t own;
     /* Memory that could not be deregistered yet, since an operation of a peer used it. */
     struct mca_btl_base_registration_handle_t *retired;
     mca_btl_base_module_error_cb_fn_t on_error;
@@ -96,6 +96,10 @@ typedef struct btl_towline_component_t {
     /* The sums of the counts of modules that were closed. */
     towline_btl_counters_t counters;
 } btl_towline_component_t;
+
+/* Tag 16 is that of Towline's modules. That of Open MPI's modules, from 5.0 on, is the same, so it travels as another one. */
+#define BTL_TOWLINE_TAG_TAKEN 0x10
+#define BTL_TOWLINE_TAG_INSTEAD 0x1f
 
 extern btl_towline_component_t mca_btl_towline_component;
 extern mca_btl_base_module_t btl_towline_template;

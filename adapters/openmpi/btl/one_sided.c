@@ -89,7 +89,7 @@ static btl_towline_operation_t *new_operation(mca_btl_base_module_t *btl, struct
 /* The peer of an operation. */
 static towline_btl_endpoint_t peer_of(const mca_btl_base_module_t *btl, const struct mca_btl_base_endpoint_t *endpoint)
 {
-    return OPAL_LIKELY(NULL != endpoint) ? endpoint->handle : ((const btl_towline_module_t *) btl)->own;
+    return OPAL_LIKELY(NULL != endpoint) ? endpoint->handle : ((const btl_towline_module_t *) btl)->own.handle;
 }
 
 /* The result of a call that has begun an operation, or has not. */

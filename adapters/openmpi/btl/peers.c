@@ -75,7 +75,7 @@ int btl_towline_add_own(btl_towline_module_t *module)
     }
     code = towline_btl_card(module->btl, card, length, &length);
     if (TOWLINE_SUCCESS == code) {
-        code = towline_btl_add_peer(module->btl, card, length, NULL, &module->own);
+        code = towline_btl_add_peer(module->btl, card, length, &module->own, &module->own.handle);
     }
     free(card);
     return btl_towline_error(code);
@@ -119,14 +119,21 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     return endpoint;
 }
 
+/* The component `self`, whose exclusivity is higher, carries the messages of a process to itself. But osc/rdma of 5.0 takes only modules
+ * that reach the process itself, too, and that of 4.1 has no endpoint for its operations on its own memory. */
+#if BTL_VERSION >= 330
+#define OWN_ENDPOINT(module) (&(module)->own)
+#else
+#define OWN_ENDPOINT(module) NULL
+#endif
+
 int btl_towline_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
                           struct mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable)
 {
     btl_towline_module_t *module = (btl_towline_module_t *) btl;
     size_t index;
     for (index = 0; index < count; index++) {
-        /* The component `self` is for a process itself. */
-        endpoints[index] = procs[index] == opal_proc_local_get() ? NULL : add_proc(module, procs[index]);
+        endpoints[index] = procs[index] == opal_proc_local_get() ? OWN_ENDPOINT(module) : add_proc(module, procs[index]);
         if (NULL != endpoints[index] && NULL != reachable) {
             int rc = opal_bitmap_set_bit(reachable, (int) index);
             if (OPAL_SUCCESS != rc) {

@@ -5,7 +5,8 @@
 static void on_frame(const towline_btl_received_t *received, void *state)
 {
     btl_towline_module_t *module = state;
-    const mca_btl_active_message_callback_t *call = &mca_btl_base_active_message_trigger[received->tag];
+    mca_btl_base_tag_t tag = BTL_TOWLINE_TAG_INSTEAD == received->tag ? BTL_TOWLINE_TAG_TAKEN : received->tag;
+    const mca_btl_active_message_callback_t *call = &mca_btl_base_active_message_trigger[tag];
     mca_btl_base_segment_t segment = { .seg_addr.pval = (void *) received->data, .seg_len = received->length };
     if (OPAL_UNLIKELY(NULL == call->cbfunc)) {
         return;
@@ -14,12 +15,12 @@ static void on_frame(const towline_btl_received_t *received, void *state)
     const mca_btl_base_receive_descriptor_t descriptor = { .endpoint = received->peer,
                                                            .des_segments = &segment,
                                                            .des_segment_count = 1,
-                                                           .tag = received->tag,
+                                                           .tag = tag,
                                                            .cbdata = call->cbdata };
     call->cbfunc(&module->super, &descriptor);
 #else
     mca_btl_base_descriptor_t descriptor = { .des_segments = &segment, .des_segment_count = 1 };
-    call->cbfunc(&module->super, received->tag, &descriptor, call->cbdata);
+    call->cbfunc(&module->super, tag, &descriptor, call->cbdata);
 #endif
 }
 
@@ -27,8 +28,7 @@ int btl_towline_listen(btl_towline_module_t *module)
 {
     unsigned tag;
     for (tag = 0; tag < MCA_BTL_TAG_MAX; tag++) {
-        /* Tag 16 is that of Towline's modules, as it is that of Open MPI's. */
-        if (0x10 != tag && TOWLINE_SUCCESS != towline_btl_register(module->btl, (uint8_t) tag, on_frame, module)) {
+        if (BTL_TOWLINE_TAG_TAKEN != tag && TOWLINE_SUCCESS != towline_btl_register(module->btl, (uint8_t) tag, on_frame, module)) {
             towline_print_error("btl", "a function for frames");
             return OPAL_ERROR;
         }

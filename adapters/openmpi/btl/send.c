@@ -121,6 +121,12 @@ mca_btl_base_descriptor_t *btl_towline_prepare_src(mca_btl_base_module_t *btl, s
     return &frag->base;
 }
 
+/* The tag with which a frame travels. */
+static mca_btl_base_tag_t tag_of(mca_btl_base_tag_t tag)
+{
+    return OPAL_UNLIKELY(BTL_TOWLINE_TAG_TAKEN == tag) ? BTL_TOWLINE_TAG_INSTEAD : tag;
+}
+
 /* A send is complete that was not so at once. */
 static void on_sent(const towline_btl_sent_t *sent, void *state)
 {
@@ -150,7 +156,7 @@ int btl_towline_send(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t 
         }
     }
     /* Where a send is complete at once, this function makes the callback, and not the progress of Towline. */
-    code = towline_btl_send(endpoint->handle, frag->descriptor, tag, flags & ~MCA_BTL_DES_SEND_ALWAYS_CALLBACK, on_sent, frag,
+    code = towline_btl_send(endpoint->handle, frag->descriptor, tag_of(tag), flags & ~MCA_BTL_DES_SEND_ALWAYS_CALLBACK, on_sent, frag,
                             &is_complete);
     if (OPAL_UNLIKELY(TOWLINE_SUCCESS != code)) {
         return btl_towline_error(code);
@@ -178,7 +184,7 @@ int btl_towline_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t
         if (0 != payload_size) {
             opal_convertor_get_current_pointer(convertor, &payload);
         }
-        code = towline_btl_sendi(endpoint->handle, order, flags, tag, header, header_size, payload, payload_size, NULL, NULL);
+        code = towline_btl_sendi(endpoint->handle, order, flags, tag_of(tag), header, header_size, payload, payload_size, NULL, NULL);
         if (OPAL_LIKELY(TOWLINE_SUCCESS == code)) {
             return OPAL_SUCCESS;
         }
