@@ -89,6 +89,16 @@ fn calls_in_forked_children_are_refused_or_work_and_none_hangs() {
 }
 
 #[test]
+fn the_btl_face_does_what_its_comments_say_and_wrong_calls_are_refused() {
+    let program = compile("cc", "c11", "tests/btl_calls.c", &[]);
+    for transport in ["sm", "tcp", "udp"] {
+        let output = Command::new(&program).arg(transport).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.stdout, b"done\n", "{transport}");
+    }
+}
+
+#[test]
 fn the_examples_work_with_any_number_of_ranks() {
     let (ring, runtime) =
         (compile("cc", "c11", "examples/ring.c", &[]), compile("cc", "c11", "examples/runtime.c", &[]));

@@ -40,6 +40,36 @@
 #define TOWLINE_NO_INDEX SIZE_MAX
 
 /**
+ * Bytes of the longest key of registered memory: that of Open MPI's `btl.h`.
+ */
+#define TOWLINE_BTL_KEY_MAX 256
+
+/**
+ * Rights of registered memory, with the values of `MCA_BTL_REG_FLAG_` of Open MPI's `btl.h`: a local get may write to it.
+ */
+#define TOWLINE_BTL_LOCAL_WRITE 1
+
+/**
+ * Peers may get from the memory.
+ */
+#define TOWLINE_BTL_REMOTE_READ 2
+
+/**
+ * Peers may put into the memory.
+ */
+#define TOWLINE_BTL_REMOTE_WRITE 4
+
+/**
+ * Peers may use atomics on the memory.
+ */
+#define TOWLINE_BTL_REMOTE_ATOMIC 8
+
+/**
+ * All rights.
+ */
+#define TOWLINE_BTL_ACCESS_ANY 15
+
+/**
  * The color of a rank that wants no communicator: see `towline_comm_split`.
  */
 #define TOWLINE_NO_COLOR UINT32_MAX
@@ -235,6 +265,10 @@ typedef enum towline_code_t {
      * A rank does not allow the operation on its part of a window, or has freed that part.
      */
     TOWLINE_ERR_DENIED = -24,
+    /**
+     * There is no such operation, or not with this length or alignment.
+     */
+    TOWLINE_ERR_NOT_AVAILABLE = -25,
 } towline_code_t;
 
 /**
@@ -394,6 +428,366 @@ typedef struct towline_window_t {
 } towline_window_t;
 
 /**
+ * A module of the BTL face: the transport of one rail, with its peers, descriptors and memory. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+} towline_btl_t;
+
+/**
+ * A peer of a module. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_endpoint_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+    /**
+     * The module.
+     */
+    struct towline_btl_t btl;
+} towline_btl_endpoint_t;
+
+/**
+ * A frame that has arrived. It and its bytes can be used only until the function that gets it returns.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_received_t {
+    /**
+     * The sender. `bits` are 0 if the sender is not a peer of the module, for example because it was removed.
+     */
+    struct towline_btl_endpoint_t endpoint;
+    /**
+     * What the program has given for the sender with `towline_btl_add_peer`, or null.
+     */
+    void *peer;
+    /**
+     * The bytes of the frame, header and payload, in one piece.
+     */
+    const void *data;
+    /**
+     * How many.
+     */
+    size_t length;
+    /**
+     * The tag of the frame.
+     */
+    uint8_t tag;
+} towline_btl_received_t;
+
+/**
+ * Gets each frame of a tag. It may use the module: send, allocate, free, begin one-sided operations, add peers. Progress within it
+ * does nothing.
+ */
+typedef void (*towline_btl_receive_fn)(const struct towline_btl_received_t *received, void *state);
+
+/**
+ * A peer that was lost.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_loss_t {
+    /**
+     * The number of its process.
+     */
+    uint32_t number;
+    /**
+     * 1: frames may be lost, so that the job cannot go on. 2: another module may be used for the peer.
+     */
+    uint32_t flags;
+    /**
+     * Whether the peer has ended the connection itself, as a process does that ends normally.
+     */
+    bool closed;
+    /**
+     * The reason, which ends with 0. It lasts until the function returns.
+     */
+    const char *text;
+} towline_btl_loss_t;
+
+/**
+ * Is called once for each peer that is lost. It may use the module.
+ */
+typedef void (*towline_btl_error_fn)(const struct towline_btl_loss_t *loss, void *state);
+
+/**
+ * What a module can do, and its limits: the public part of `mca_btl_base_module_t` in Open MPI. It never changes.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_attributes_t {
+    /**
+     * The name of the transport, which ends with 0: "sm", "tcp", "udp", "verbs". It lives as long as the process.
+     */
+    char name[16];
+    /**
+     * Bits, with the values of `MCA_BTL_FLAGS_` of Open MPI's `btl.h` 3.3.0. `PUT_AM`, `GET_AM` and `ATOMIC_AM_FOP` stand for
+     * operations that the module does by active messages; the calls are the same.
+     */
+    uint32_t flags;
+    /**
+     * Which atomics there are, with the values of `MCA_BTL_ATOMIC_SUPPORTS_`.
+     */
+    uint32_t atomics;
+    /**
+     * Of the modules that reach a peer, those with the highest value are used for messages.
+     */
+    uint32_t exclusivity;
+    /**
+     * Half a round trip, in nanoseconds: to choose among modules.
+     */
+    uint32_t latency;
+    /**
+     * In megabytes per second: to divide long messages among modules.
+     */
+    uint32_t bandwidth;
+    /**
+     * The most bytes of a frame for `towline_btl_sendi`, and of a first frame that is quick.
+     */
+    size_t eager_limit;
+    /**
+     * The most bytes of data in the first frame of a rendezvous.
+     */
+    size_t rendezvous_eager_limit;
+    /**
+     * The most bytes of a frame.
+     */
+    size_t max_send_size;
+    /**
+     * The most bytes of a put; `SIZE_MAX` for any number.
+     */
+    size_t put_limit;
+    /**
+     * Addresses and lengths of a put are multiples of this; 1 for any.
+     */
+    size_t put_alignment;
+    /**
+     * Puts of at least this many bytes need registered local memory; `SIZE_MAX`: none does.
+     */
+    size_t put_registration_threshold;
+    /**
+     * The same for gets.
+     */
+    size_t get_limit;
+    /**
+     * The same for gets.
+     */
+    size_t get_alignment;
+    /**
+     * The same for gets.
+     */
+    size_t get_registration_threshold;
+    /**
+     * Bytes of the key of registered memory, at most 256.
+     */
+    size_t key_bytes;
+} towline_btl_attributes_t;
+
+/**
+ * A descriptor of a module: the bytes of a frame, in the module's memory and in that of the program. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_descriptor_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+    /**
+     * The module.
+     */
+    struct towline_btl_t btl;
+} towline_btl_descriptor_t;
+
+/**
+ * A part of a frame: bytes in memory.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_segment_t {
+    /**
+     * Where they are.
+     */
+    void *base;
+    /**
+     * How many.
+     */
+    size_t length;
+} towline_btl_segment_t;
+
+/**
+ * Counts of a module since it was opened.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_counters_t {
+    /**
+     * Frames that were accepted for sending.
+     */
+    uint64_t sent;
+    /**
+     * Their bytes.
+     */
+    uint64_t bytes_sent;
+    /**
+     * Frames that a function of the program got.
+     */
+    uint64_t received;
+    /**
+     * Sends and one-sided operations that are complete.
+     */
+    uint64_t completed;
+    /**
+     * Frames that were dropped because their tag has no function.
+     */
+    uint64_t unregistered;
+    /**
+     * Frames that were dropped because they were too long.
+     */
+    uint64_t oversize;
+    /**
+     * Puts that were begun.
+     */
+    uint64_t puts;
+    /**
+     * Gets that were begun.
+     */
+    uint64_t gets;
+    /**
+     * Atomics that were begun.
+     */
+    uint64_t atomics;
+} towline_btl_counters_t;
+
+/**
+ * Memory of the program that was registered with a module. 0 stands for none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_registration_t {
+    /**
+     * For the library alone.
+     */
+    uint64_t bits;
+    /**
+     * The module.
+     */
+    struct towline_btl_t btl;
+} towline_btl_registration_t;
+
+/**
+ * The place of a process in a runtime that exchanges cards by its own means. `towline_place_default` sets it.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_place_t {
+    /**
+     * The number of the job. All processes that may become peers have the same. Others on the host should have another one.
+     */
+    uint64_t job;
+    /**
+     * The secret of the job, the same in all its processes. Processes that do not know it cannot connect.
+     */
+    uint8_t key[TOWLINE_KEY_BYTES];
+    /**
+     * The number of this process. No other running process of the job has it.
+     */
+    uint32_t number;
+    /**
+     * How many numbers there are, the same in all processes: 1 to 1,048,576.
+     */
+    uint32_t numbers;
+    /**
+     * How many peers this process may have at a time, itself included. Memory for unexpected messages is divided among them.
+     */
+    uint32_t peers;
+    /**
+     * How many processes of the job are on this host, this one included. They share its memory and its processors.
+     */
+    uint32_t local;
+    /**
+     * How many of them come before this one in an order on which they agree.
+     */
+    uint32_t local_rank;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
+} towline_place_t;
+
+/**
+ * A one-sided operation that is complete: it is done at the target, and local memory is the program's again.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_done_t {
+    /**
+     * The peer. The handle is stale if the peer was removed.
+     */
+    struct towline_btl_endpoint_t endpoint;
+    /**
+     * What the program has given for the peer, or null.
+     */
+    void *peer;
+    /**
+     * The old value of the word, for an atomic. A word of 32 bits is in the low half.
+     */
+    uint64_t value;
+    /**
+     * 0, or why it may not be done: `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_CANCELLED` if the peer was removed, `TOWLINE_ERR_DENIED` if
+     * the target does not allow it.
+     */
+    int status;
+} towline_btl_done_t;
+
+/**
+ * Is called for a one-sided operation that is complete. It may use the module.
+ */
+typedef void (*towline_btl_done_fn)(const struct towline_btl_done_t *done, void *state);
+
+/**
+ * A send that is complete: its descriptor can be used again, and the bytes leave without further calls.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_btl_sent_t {
+    /**
+     * The descriptor.
+     */
+    struct towline_btl_descriptor_t descriptor;
+    /**
+     * The peer. The handle is stale if the peer was removed.
+     */
+    struct towline_btl_endpoint_t endpoint;
+    /**
+     * What the program has given for the peer, or null.
+     */
+    void *peer;
+    /**
+     * 0, or why the frame may not arrive: `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_CANCELLED` if the peer was removed, or
+     * `TOWLINE_ERR_OTHER`.
+     */
+    int status;
+    /**
+     * For later descriptors whose frames shall arrive after this one.
+     */
+    uint8_t order;
+} towline_btl_sent_t;
+
+/**
+ * Is called for a send that is complete. It may use the module.
+ */
+typedef void (*towline_btl_sent_fn)(const struct towline_btl_sent_t *sent, void *state);
+
+/**
  * A communicator: a group of ranks, numbered from 0. 0 stands for none.
  *
  * Since ABI version 0.1.
@@ -451,46 +845,6 @@ typedef int (*towline_pack_fn)(void *state, const void *buffer, size_t count, ui
  * `towline_pack_fn`. Since ABI version 0.1.
  */
 typedef int (*towline_unpack_fn)(void *state, void *buffer, size_t count, uint64_t offset, const void *from, size_t bytes);
-
-/**
- * The place of a process in a runtime that exchanges cards by its own means. `towline_place_default` sets it.
- *
- * Since ABI version 0.1.
- */
-typedef struct towline_place_t {
-    /**
-     * The number of the job. All processes that may become peers have the same. Others on the host should have another one.
-     */
-    uint64_t job;
-    /**
-     * The secret of the job, the same in all its processes. Processes that do not know it cannot connect.
-     */
-    uint8_t key[TOWLINE_KEY_BYTES];
-    /**
-     * The number of this process. No other running process of the job has it.
-     */
-    uint32_t number;
-    /**
-     * How many numbers there are, the same in all processes: 1 to 1,048,576.
-     */
-    uint32_t numbers;
-    /**
-     * How many peers this process may have at a time, itself included. Memory for unexpected messages is divided among them.
-     */
-    uint32_t peers;
-    /**
-     * How many processes of the job are on this host, this one included. They share its memory and its processors.
-     */
-    uint32_t local;
-    /**
-     * How many of them come before this one in an order on which they agree.
-     */
-    uint32_t local_rank;
-    /**
-     * 0.
-     */
-    uint32_t reserved;
-} towline_place_t;
 
 /**
  * What is known of a message that was received, or found by a probe.
@@ -567,6 +921,34 @@ typedef struct towline_completion_t {
      */
     struct towline_status_t status;
 } towline_completion_t;
+
+/**
+ * A setting. All texts end with 0, and live as long as the process.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_setting_t {
+    /**
+     * Its name, as in the settings of `towline_init`: `tcp.include`.
+     */
+    const char *name;
+    /**
+     * The variable of the environment that overrides it: `TOWLINE_TCP_INCLUDE`.
+     */
+    const char *variable;
+    /**
+     * Its default.
+     */
+    const char *default_value;
+    /**
+     * The unit of its value, or an empty text.
+     */
+    const char *unit;
+    /**
+     * What it does.
+     */
+    const char *help;
+} towline_setting_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -649,6 +1031,518 @@ int towline_window_compare_swap(struct towline_window_t window,
                                 void *old,
                                 uint32_t rank,
                                 uint64_t offset);
+
+/**
+ * Sets the function that gets the frames of a tag. Frames of a tag without a function are dropped and counted.
+ *
+ * @param btl       The module.
+ * @param tag       0 to 254. The module itself has tag 16.
+ * @param function  The function, or null: the tag has none from then on.
+ * @param state     Passed to the function.
+ * @return          `TOWLINE_ERR_TAG` for a tag above 254; `TOWLINE_ERR_BUSY` if the tag has a function already, or is that of the
+ *                  module; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre Any thread that uses the module may call `function` with `state`, until the tag has no function or the module was closed.
+ */
+int towline_btl_register(struct towline_btl_t btl, uint8_t tag, towline_btl_receive_fn function, void *state);
+
+/**
+ * Sets the function that is called for each lost peer. It replaces an earlier one.
+ *
+ * @param btl       The module.
+ * @param function  The function, or null for none.
+ * @param state     Passed to the function.
+ * @return          `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre As for `towline_btl_register`.
+ */
+int towline_btl_on_error(struct towline_btl_t btl, towline_btl_error_fn function, void *state);
+
+/**
+ * What a module can do, and its limits.
+ *
+ * @param btl         The module.
+ * @param attributes  Gets them.
+ * @return            `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `attributes` is writable.
+ */
+int towline_btl_attributes(struct towline_btl_t btl, struct towline_btl_attributes_t *attributes);
+
+/**
+ * Allocates a descriptor with memory of the module, which the program fills before it sends the descriptor.
+ *
+ * @param endpoint    The peer. The descriptor may be sent to others, too.
+ * @param order       255, or the order of a complete send to this peer: then the frame arrives after all that was sent to it before.
+ * @param flags       Bits, with the values of `MCA_BTL_DES_` of Open MPI's `btl.h`.
+ * @param size        How many bytes.
+ * @param descriptor  Gets the descriptor. The program frees it with `towline_btl_free`, unless its flags have
+ *                    `MCA_BTL_DES_FLAGS_BTL_OWNERSHIP`, with which the module frees it after it was sent.
+ * @param segment     Gets its memory, which may have fewer bytes than asked for, and old values.
+ * @return            `TOWLINE_ERR_BUSY` if all descriptors are in use: make progress and try again; `TOWLINE_ERR_PEER_FAILED`;
+ *                    `TOWLINE_ERR_ARGUMENT` for an order that is not one; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`,
+ *                    `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `descriptor` and `segment` are writable.
+ */
+int towline_btl_alloc(struct towline_btl_endpoint_t endpoint,
+                      uint8_t order,
+                      uint32_t flags,
+                      size_t size,
+                      struct towline_btl_descriptor_t *descriptor,
+                      struct towline_btl_segment_t *segment);
+
+/**
+ * Allocates a descriptor for a header, which the program writes, followed by data of the program, which the module sends from where it
+ * is.
+ *
+ * @param endpoint    As for `towline_btl_alloc`, as are `order`, `flags`, `descriptor` and the errors.
+ * @param reserve     Bytes of the header.
+ * @param data        The data.
+ * @param size        Its length in bytes. Gets how many of them the descriptor has; for the others, prepare further ones.
+ * @param segment     Gets the memory for the header.
+ * @return            Also `TOWLINE_ERR_ARGUMENT` if the header leaves no room for data.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre The data is readable, and nothing changes it, until all sends of the descriptor are complete. `size`, `descriptor` and `segment` are
+ * writable.
+ */
+int towline_btl_prepare_src(struct towline_btl_endpoint_t endpoint,
+                            uint8_t order,
+                            uint32_t flags,
+                            size_t reserve,
+                            const void *data,
+                            size_t *size,
+                            struct towline_btl_descriptor_t *descriptor,
+                            struct towline_btl_segment_t *segment);
+
+/**
+ * Makes a descriptor's memory of the module shorter.
+ *
+ * @param descriptor  The descriptor, which is not being sent.
+ * @param length      The new length in bytes.
+ * @return            `TOWLINE_ERR_ARGUMENT` if the memory is shorter already; `TOWLINE_ERR_BUSY` if a send of it is not complete;
+ *                    `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ */
+int towline_btl_shorten(struct towline_btl_descriptor_t descriptor, size_t length);
+
+/**
+ * Frees a descriptor.
+ *
+ * @param descriptor  The descriptor, whose sends are complete.
+ * @return            `TOWLINE_ERR_BUSY` if a send of it is not complete; `TOWLINE_ERR_HANDLE` if it was freed before;
+ *                    `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ */
+int towline_btl_free(struct towline_btl_descriptor_t descriptor);
+
+/**
+ * The counts of a module since it was opened.
+ *
+ * @param btl       The module.
+ * @param counters  Gets them.
+ * @return          `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `counters` is writable.
+ */
+int towline_btl_counters(struct towline_btl_t btl, struct towline_btl_counters_t *counters);
+
+/**
+ * The state of a module, and of a peer, for diagnosis: one JSON object.
+ *
+ * @param btl       The module.
+ * @param endpoint  The peer, or one whose bits are 0 for none.
+ * @param verbose   Whether to say more.
+ * @param buffer    Gets the text, cut to `size` - 1 bytes, and a 0. May be null if `size` is 0.
+ * @param size      Bytes of `buffer`.
+ * @param length    Gets the length of the whole text, without the 0. May be null.
+ * @return          `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes, and `length` is null or writable.
+ */
+int towline_btl_dump(struct towline_btl_t btl,
+                     struct towline_btl_endpoint_t endpoint,
+                     bool verbose,
+                     char *buffer,
+                     size_t size,
+                     size_t *length);
+
+/**
+ * Registers memory, so that peers can access it with its key, and so that operations of this side can use it.
+ *
+ * @param btl           The module.
+ * @param only          The peer that may access it, or one whose bits are 0 for all peers, also those that are added later.
+ * @param base          The memory.
+ * @param length        Its length in bytes.
+ * @param access        Rights: `TOWLINE_BTL_LOCAL_WRITE` and so on.
+ * @param registration  Gets the handle. The caller ends it with `towline_btl_deregister`; it ends with the module at the latest.
+ * @return              `TOWLINE_ERR_BUSY` if too much memory is registered; `TOWLINE_ERR_PEER_FAILED`; `TOWLINE_ERR_ARGUMENT`;
+ *                      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre The memory exists, readable and writable as far as the rights say, until it was deregistered or the module was closed. Peers access
+ * it at any time. `registration` is writable.
+ */
+int towline_btl_register_memory(struct towline_btl_t btl,
+                                struct towline_btl_endpoint_t only,
+                                void *base,
+                                size_t length,
+                                uint32_t access,
+                                struct towline_btl_registration_t *registration);
+
+/**
+ * The key of registered memory, which peers need to access it. The program brings it to them. It names the memory, and is no secret.
+ *
+ * @param registration  The registration.
+ * @param buffer        Gets the key. May be null if `size` is 0.
+ * @param size          Bytes of `buffer`.
+ * @param length        Gets the length of the key: the module's `key_bytes`.
+ * @return              `TOWLINE_ERR_NO_MEMORY` if the buffer is too short: `length` is set then, too. `TOWLINE_ERR_HANDLE`,
+ *                      `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes, and `length` is writable.
+ */
+int towline_btl_key(struct towline_btl_registration_t registration,
+                    void *buffer,
+                    size_t size,
+                    size_t *length);
+
+/**
+ * Ends a registration. Operations of peers on the memory are denied from then on.
+ *
+ * @param registration  The registration.
+ * @return              `TOWLINE_ERR_BUSY` if an operation of this side uses it: wait for its end. `TOWLINE_ERR_HANDLE`,
+ *                      `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ */
+int towline_btl_deregister(struct towline_btl_registration_t registration);
+
+/**
+ * Opens the transports of this process for a runtime that does its own matching: one module for each rail, in the order sm, tcp, udp,
+ * verbs. Several links of a transport (the setting `links`) are several rails. No launcher and no other process is needed, and
+ * nothing waits.
+ *
+ * The runtime carries the card of each module (`towline_btl_card`) to the module of the same rail in other processes, which add it
+ * (`towline_btl_add_peer`). Both ends must add each other; a frame to a process that has not done so waits. There is no progress
+ * thread: the runtime calls `towline_btl_progress`.
+ *
+ * @param threads   A `towline_thread_level_t`. With several threads, each call for a module takes its lock.
+ * @param settings  As for `towline_init`.
+ * @param place     The place of this process.
+ * @param modules   Gets the modules. The caller closes each with `towline_btl_close`.
+ * @param room      How many modules fit there.
+ * @param count     Gets how many there are.
+ * @return          `TOWLINE_ERR_ARGUMENT` for an impossible place, or if there are more modules than fit; otherwise as `towline_init`.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre The texts end with 0, the array ends with null, `place` is readable, `modules` is writable for `room` handles, and `count` is
+ * writable.
+ */
+int towline_btl_open(int threads,
+                     const char *const *settings,
+                     const struct towline_place_t *place,
+                     struct towline_btl_t *modules,
+                     size_t room,
+                     size_t *count);
+
+/**
+ * Closes a module: makes progress until all that was sent has left, and ends. All its handles are stale then. Functions of the
+ * program may be called before it returns, and not after.
+ *
+ * @param btl        The module. It has ended also if the function fails, unless it returns `TOWLINE_ERR_BUSY`, `TOWLINE_ERR_HANDLE`,
+ *                   `TOWLINE_ERR_THREAD` or `TOWLINE_ERR_FORKED`.
+ * @param timeout_ms How long to wait, in milliseconds; 0: frames that have not left are lost.
+ * @return           `TOWLINE_ERR_OTHER` if frames had not left in time; `TOWLINE_ERR_BUSY` within a function that the module has called.
+ *
+ * No other call may use the module at the same time. Since ABI version 0.1.
+ */
+int towline_btl_close(struct towline_btl_t btl,
+                      uint32_t timeout_ms);
+
+/**
+ * Makes progress once, without waiting: hands frames that have arrived to the functions of their tags, sends what waits, and calls
+ * the functions of complete operations. Within such a function, and while another thread uses the module, it does nothing.
+ *
+ * @param btl     The module.
+ * @param events  Gets how many operations were completed and frames handed over. May be null.
+ * @return        `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `events` is null or writable.
+ */
+int towline_btl_progress(struct towline_btl_t btl,
+                         uint32_t *events);
+
+/**
+ * Copies memory of the program to memory of a peer. The function is called when it is done there.
+ *
+ * @param endpoint      The peer. If it is this process itself, the function is called before this one returns.
+ * @param local         The memory of the program.
+ * @param length        How many bytes.
+ * @param registration  Its registration, or one whose bits are 0. Needed from `put_registration_threshold` bytes on.
+ * @param key           The key of the peer's memory.
+ * @param key_bytes     Its length.
+ * @param address       Where to copy to: an address of the peer, within that memory.
+ * @param function      Is called by progress when the operation is complete. May be null.
+ * @param state         Passed to the function.
+ * @return              Nothing is done, and the function is not called, with `TOWLINE_ERR_BUSY` (make progress and try again),
+ *                      `TOWLINE_ERR_RANGE` if it reaches beyond the peer's memory, `TOWLINE_ERR_NOT_AVAILABLE` for a length or an
+ *                      alignment that the module does not have, `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_ARGUMENT`,
+ *                      `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is readable, and nothing changes it, until the operation is complete; the key is readable now. Any thread that uses the
+ * module may call `function` with `state`.
+ */
+int towline_btl_put(struct towline_btl_endpoint_t endpoint,
+                    const void *local,
+                    size_t length,
+                    struct towline_btl_registration_t registration,
+                    const void *key,
+                    size_t key_bytes,
+                    uint64_t address,
+                    towline_btl_done_fn function,
+                    void *state);
+
+/**
+ * Copies memory of a peer to memory of the program. The function is called when it is there.
+ *
+ * @param endpoint  As for `towline_btl_put`, as are the other arguments and the errors. `registration` is needed from
+ *                  `get_registration_threshold` bytes on.
+ * @return          As for `towline_btl_put`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre The memory is writable, and nothing else uses it, until the operation is complete; the key is readable now. Any thread that uses the
+ * module may call `function` with `state`.
+ */
+int towline_btl_get(struct towline_btl_endpoint_t endpoint,
+                    void *local,
+                    size_t length,
+                    struct towline_btl_registration_t registration,
+                    const void *key,
+                    size_t key_bytes,
+                    uint64_t address,
+                    towline_btl_done_fn function,
+                    void *state);
+
+/**
+ * Changes a word of a peer's memory. The function gets its old value.
+ *
+ * @param endpoint   The peer.
+ * @param op         Which operation, with the values of `MCA_BTL_ATOMIC_` of Open MPI's `btl.h`: 1 add, 0x11 and, 0x12 or, 0x14 xor, 0x15
+ *                   to 0x17 the same of truth values, 0x1a swap, 0x20 the lesser, 0x21 the greater.
+ * @param flags      1: the word has 32 bits, and not 64. 2: it is a floating-point number.
+ * @param operand    The operand. One of 32 bits is in the low half.
+ * @param key        As for `towline_btl_put`, as are `key_bytes`, `address`, `function` and `state`.
+ * @return           As for `towline_btl_put`; `TOWLINE_ERR_NOT_AVAILABLE` also if the word is not aligned to its size, or if the module
+ *                   has no such operation on such words.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre The key is readable now. Any thread that uses the module may call `function` with `state`.
+ */
+int towline_btl_atomic(struct towline_btl_endpoint_t endpoint,
+                       uint32_t op,
+                       uint32_t flags,
+                       uint64_t operand,
+                       const void *key,
+                       size_t key_bytes,
+                       uint64_t address,
+                       towline_btl_done_fn function,
+                       void *state);
+
+/**
+ * Compares a word of a peer's memory with a value, and replaces it by another one if they are equal. The function gets its old value.
+ *
+ * @param endpoint  The peer.
+ * @param flags     1: the word has 32 bits, and not 64.
+ * @param compare   The expected value.
+ * @param value     The new one.
+ * @param key       As for `towline_btl_put`, as are `key_bytes`, `address`, `function` and `state`.
+ * @return          As for `towline_btl_atomic`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre As for `towline_btl_atomic`.
+ */
+int towline_btl_compare_swap(struct towline_btl_endpoint_t endpoint,
+                             uint32_t flags,
+                             uint64_t compare,
+                             uint64_t value,
+                             const void *key,
+                             size_t key_bytes,
+                             uint64_t address,
+                             towline_btl_done_fn function,
+                             void *state);
+
+/**
+ * Makes progress until all one-sided operations that were begun on memory of a peer, or of all peers, are complete, and their functions
+ * were called. With several threads, other threads may use the module meanwhile.
+ *
+ * @param btl       The module.
+ * @param endpoint  The peer, or one whose bits are 0 for all.
+ * @return          `TOWLINE_ERR_BUSY` within a function that the module has called, if an operation is not complete;
+ *                  `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ */
+int towline_btl_flush(struct towline_btl_t btl,
+                      struct towline_btl_endpoint_t endpoint);
+
+/**
+ * Whether all one-sided operations that were begun on memory of a peer, or of all peers, are complete.
+ *
+ * @param btl       The module.
+ * @param endpoint  The peer, or one whose bits are 0 for all.
+ * @param flushed   Gets whether it is so.
+ * @return          `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `flushed` is writable.
+ */
+int towline_btl_is_flushed(struct towline_btl_t btl, struct towline_btl_endpoint_t endpoint, bool *flushed);
+
+/**
+ * The card of a module, which the module of the same rail in other processes needs to reach this process: some hundred bytes, the same
+ * for all, as long as the module lives.
+ *
+ * Whoever can change cards on their way can have messages sent elsewhere, as with any exchange of addresses.
+ *
+ * @param btl     The module.
+ * @param buffer  Gets the card. May be null if `size` is 0.
+ * @param size    Bytes of `buffer`.
+ * @param length  Gets the length of the card.
+ * @return        `TOWLINE_ERR_NO_MEMORY` if the buffer is too short: `length` is set then, too. `TOWLINE_ERR_HANDLE`,
+ *                `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `buffer` is writable for `size` bytes, and `length` is writable.
+ */
+int towline_btl_card(struct towline_btl_t btl,
+                     void *buffer,
+                     size_t size,
+                     size_t *length);
+
+/**
+ * Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
+ * added again, and has the same endpoint. The endpoint of this process itself serves one-sided operations, which are done at once.
+ *
+ * @param btl       The module.
+ * @param card      The card of the module of the same rail in the other process.
+ * @param length    Its length in bytes.
+ * @param peer      What functions of the program get for this process. May be null.
+ * @param endpoint  Gets the endpoint. It ends with `towline_btl_remove_peer`, or with the module.
+ * @return          `TOWLINE_ERR_ARGUMENT` for bytes that are no card of this job, or the card of another process with a number that is in
+ *                  use; `TOWLINE_ERR_PEER_FAILED` if the transport does not reach the process, or if the module has as many peers as the
+ *                  place allows; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre `card` is readable for `length` bytes, and `endpoint` is writable.
+ */
+int towline_btl_add_peer(struct towline_btl_t btl,
+                         const void *card,
+                         size_t length,
+                         void *peer,
+                         struct towline_btl_endpoint_t *endpoint);
+
+/**
+ * Removes a process. Sends and one-sided operations with it that are not complete end with `TOWLINE_ERR_CANCELLED`: the next progress
+ * calls their functions. Its number may then be that of a new process.
+ *
+ * @param endpoint  The endpoint.
+ * @return          `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ */
+int towline_btl_remove_peer(struct towline_btl_endpoint_t endpoint);
+
+/**
+ * Sends a descriptor. The module owns it until the send is complete. A full transport is no error: the send waits in the module. A
+ * descriptor may be sent several times at once, with the same function.
+ *
+ * @param endpoint    The peer.
+ * @param descriptor  The descriptor.
+ * @param tag         The tag of the frame: 0 to 254, but not 16.
+ * @param flags       As for `towline_btl_alloc`; they replace those of the descriptor.
+ * @param function    Is called by progress when the send is complete, if it was not so at once, or if the flags have
+ *                    `MCA_BTL_DES_SEND_ALWAYS_CALLBACK`. May be null.
+ * @param state       Passed to the function.
+ * @param complete    Gets whether the send is complete already. A descriptor that the module owns is freed then, unless the function
+ *                    will be called.
+ * @return            Nothing is sent, and the program owns the descriptor, with `TOWLINE_ERR_BUSY` (make progress and try again),
+ *                    `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_TAG`, `TOWLINE_ERR_ARGUMENT` if it is longer than `max_send_size`,
+ *                    `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre Any thread that uses the module may call `function` with `state`, until the send is complete. `complete` is writable.
+ */
+int towline_btl_send(struct towline_btl_endpoint_t endpoint,
+                     struct towline_btl_descriptor_t descriptor,
+                     uint8_t tag,
+                     uint32_t flags,
+                     towline_btl_sent_fn function,
+                     void *state,
+                     bool *complete);
+
+/**
+ * Sends a header and data now, or does not send them.
+ *
+ * @param endpoint     The peer.
+ * @param order        As for `towline_btl_alloc`.
+ * @param flags        As for `towline_btl_alloc`.
+ * @param tag          The tag of the frame: 0 to 254, but not 16.
+ * @param header       The first bytes of the frame.
+ * @param header_size  How many.
+ * @param data         The bytes after them.
+ * @param data_size    How many. Both together are at most the module's `eager_limit`.
+ * @param descriptor   May be null. Otherwise, if the transport is full, gets a descriptor for header and data, which the program fills
+ *                     and sends; its bits are 0 if there is none.
+ * @param segment      Gets the memory of the descriptor. May be null if `descriptor` is.
+ * @return             `TOWLINE_ERR_BUSY` if the transport is full; `TOWLINE_ERR_ARGUMENT` if the frame is too long, or the order is not one;
+ *                     `TOWLINE_ERR_PEER_FAILED`, `TOWLINE_ERR_TAG`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
+ *
+ * Thread-safe as the module's level says. Since ABI version 0.1.
+ *
+ * @pre Header and data are readable. `descriptor` is null, or it and `segment` are writable.
+ */
+int towline_btl_sendi(struct towline_btl_endpoint_t endpoint,
+                      uint8_t order,
+                      uint32_t flags,
+                      uint8_t tag,
+                      const void *header,
+                      size_t header_size,
+                      const void *data,
+                      size_t data_size,
+                      struct towline_btl_descriptor_t *descriptor,
+                      struct towline_btl_segment_t *segment);
 
 /**
  * The rank of this process in a communicator.
@@ -1416,6 +2310,19 @@ int towline_isend(struct towline_comm_t comm,
                   uint32_t tag,
                   int mode,
                   struct towline_request_t *request);
+
+/**
+ * A setting of the list of all settings, which `towline info` prints, too.
+ *
+ * @param index    Which one: from 0.
+ * @param setting  Gets it.
+ * @return         `TOWLINE_ERR_RANGE` if there are fewer settings.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `setting` is writable.
+ */
+int towline_setting(size_t index, struct towline_setting_t *setting);
 
 /**
  * A descriptor that becomes readable when something may have happened in a context, for `poll`, `epoll` and event loops. A program

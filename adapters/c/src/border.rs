@@ -1,8 +1,10 @@
 //! The border to C: panics and pointers.
 
 use std::any::Any;
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use towline::btl::Span;
 
 use crate::error::{Code, Failure, Fault, Outcome, keep};
 
@@ -85,6 +87,37 @@ pub(crate) unsafe fn list_mut<'a, T>(name: &str, base: *mut T, len: usize) -> Ou
     check_list(name, base, len)?;
     // SAFETY: the caller's promise; the length was checked.
     Ok(unsafe { std::slice::from_raw_parts_mut(base, len) })
+}
+
+/// Memory of the caller, which others may use at the same time.
+#[inline]
+pub(crate) fn memory(name: &str, base: *const c_void, len: usize) -> Outcome<Span> {
+    if len != 0 {
+        check_list(name, base.cast::<u8>(), len)?;
+    }
+    Ok(Span::contiguous(base.cast_mut().cast(), len))
+}
+
+/// Copies bytes to memory of the caller, who gets their number in any case.
+///
+/// # Safety
+/// `buffer` is null, or writable for `size` bytes; `length` is null or writable.
+pub(crate) unsafe fn copy_bytes(
+    what: &str,
+    bytes: &[u8],
+    buffer: *mut c_void,
+    size: usize,
+    length: *mut usize,
+) -> Outcome<()> {
+    // SAFETY: the caller's promise.
+    unsafe { put("length", length, bytes.len()) }?;
+    if buffer.is_null() || size < bytes.len() {
+        let text = format!("the {what} has {} bytes, and the buffer has {size}: pass a longer one", bytes.len());
+        return Err(Failure::new(Code::TOWLINE_ERR_NO_MEMORY, text));
+    }
+    // SAFETY: the caller's promise; they fit, and the caller cannot know where the library has them.
+    unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
 }
 
 /// Checks the address and the length of a list of the caller.

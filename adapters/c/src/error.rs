@@ -65,6 +65,8 @@ pub enum Code {
     TOWLINE_ERR_RANGE = -23,
     /// A rank does not allow the operation on its part of a window, or has freed that part.
     TOWLINE_ERR_DENIED = -24,
+    /// There is no such operation, or not with this length or alignment.
+    TOWLINE_ERR_NOT_AVAILABLE = -25,
 }
 
 /// Who has to act on an error.
@@ -275,6 +277,7 @@ pub extern "C" fn towline_strerror(code: c_int) -> *const c_char {
         -22 => c"another failure",
         -23 => c"a place outside of a window, or one that is not aligned",
         -24 => c"a rank does not allow the operation on its memory",
+        -25 => c"there is no such operation",
         _ => c"a code that this version does not have",
     };
     text.as_ptr()

@@ -14,6 +14,8 @@
 //! | [`window`], [`atomic`] | one-sided operations |
 //! | [`sleep`] | a descriptor for event loops |
 //! | [`counters`] | what was counted, by name |
+//! | [`btl`] | the BTL face: transports for a runtime that does its own matching |
+//! | [`settings`] | the list of all settings |
 //! | [`version`] | versions of the interface and of the library |
 //!
 //! **Handles** are numbers with a slot and a generation. A handle that was freed, or that never was one, is refused, whatever its
@@ -30,6 +32,7 @@
 
 pub mod atomic;
 mod border;
+pub mod btl;
 mod buffer;
 pub mod communicator;
 pub mod context;
@@ -46,6 +49,7 @@ pub mod queue;
 pub mod receive;
 pub mod request;
 pub mod send;
+pub mod settings;
 pub mod sleep;
 mod slots;
 mod tally;

@@ -4,9 +4,9 @@ use std::ffi::{c_char, c_int, c_void};
 
 use towline::{Builder, Config, Multiple};
 
-use crate::border::{border, check_pointer, list, put, put_if_wanted};
+use crate::border::{border, check_pointer, copy_bytes, list, put, put_if_wanted};
 use crate::context::{no_thread_level, read_settings};
-use crate::error::{Code, Failure, Fault, Outcome};
+use crate::error::{Failure, Outcome};
 use crate::handles::{CommHandle, ContextHandle};
 use crate::levels::{AnyComm, AnyWorld, with_worker};
 use crate::place::{Place, read_place};
@@ -88,17 +88,7 @@ pub unsafe extern "C" fn towline_worker_card(
     border(|| {
         let card = with_worker!(&find_context(context.bits)?.world, worker => worker.card(), no_worker());
         // SAFETY: the caller's promise.
-        unsafe { put("length", length, card.len()) }?;
-        if buffer.is_null() || size < card.len() {
-            return Err(Failure {
-                code: Code::TOWLINE_ERR_NO_MEMORY,
-                fault: Fault::TOWLINE_FAULT_CALLER,
-                text: format!("the card has {} bytes, and the buffer has {size}: pass a longer one", card.len()),
-            });
-        }
-        // SAFETY: the caller's promise; the card is a new vector, and fits.
-        unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(card.as_ptr(), card.len()) };
-        Ok(())
+        unsafe { copy_bytes("card", &card, buffer, size, length) }
     })
 }
 

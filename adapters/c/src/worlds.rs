@@ -141,7 +141,7 @@ impl Context {
 }
 
 #[cold]
-fn wrong_thread() -> Failure {
+pub(crate) fn wrong_thread() -> Failure {
     Failure::new(
         Code::TOWLINE_ERR_THREAD,
         "this context is of one thread, and another thread has called: use it in the thread that made it, or make it with \
@@ -151,7 +151,7 @@ fn wrong_thread() -> Failure {
 
 /// A number that no other thread has at the same time.
 #[inline]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     // A thread that is about to end has no place any more, and is no thread of a context then.
     PLACE.try_with(|place| (&raw const *place).addr()).unwrap_or(0)

@@ -33,6 +33,7 @@
 //! | access the memory of other ranks (one-sided) | [`window`](Communicator::window), [`window_scope`](Communicator::window_scope), [`Window`] |
 //! | collective operations | [`barrier`](Communicator::barrier), [`broadcast`](Communicator::broadcast), [`allreduce`](Communicator::allreduce), [`gather`](Communicator::gather) and others: see [`manual::collectives`] |
 //! | operations on memory of the caller, for bindings of other languages | [`raw`] |
+//! | only the transports, for a runtime that does its own matching | [`btl`] |
 //! | further communicators | [`dup`](Communicator::dup), [`split`](Communicator::split) |
 //!
 //! **Memory.** Safe code cannot free or change memory that an operation uses: blocking calls borrow it, a scope waits for all
@@ -47,6 +48,7 @@
 #![cfg(all(target_os = "linux", not(loom)))]
 #![deny(missing_docs)]
 
+pub mod btl;
 mod collectives;
 mod context;
 mod engine;

@@ -85,6 +85,8 @@ const _: () = assert!(size_of::<Segment>() == 16 && size_of::<Header>() == 1 && 
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Descriptor(pub(super) Handle);
 
+crate::btl::word_handle!(Descriptor);
+
 /// The properties of a descriptor. Its owner sets them, and reads them in the callback. `C` is a reference to the callback.
 #[derive(Clone, Copy, Debug)]
 pub struct Properties<C> {

@@ -12,6 +12,15 @@ use crate::rail::Endpoint;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EndpointId(pub(super) Handle);
 
+crate::btl::word_handle!(EndpointId);
+
+impl EndpointId {
+    /// The index of the peer among the module's peers, for tables of the caller. After the peer was removed, another one may get it.
+    pub const fn slot(self) -> u32 {
+        self.0.slot()
+    }
+}
+
 /// A process that is added to a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Proc<'c> {

@@ -77,6 +77,7 @@ mod frames;
 mod handle;
 mod initiator;
 mod operation;
+mod own;
 mod registry;
 mod routes;
 mod target;

@@ -18,6 +18,18 @@ use crate::rail::native::{Key, Region as DeviceRegion};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Registration(pub(super) Handle);
 
+impl Registration {
+    /// The handle as one word, which is never 0. For callers that keep words.
+    pub const fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// The handle from the result of [`to_bits`](Self::to_bits). Any other word is a stale handle.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(Handle::from_bits(bits))
+    }
+}
+
 /// The registration of memory with a rail's device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Registered {

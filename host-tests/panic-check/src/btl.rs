@@ -15,8 +15,8 @@ use towline_core::modex::{Component as Identity, Modex, Store, StoreConfig, Vers
 use towline_core::rail::apply_atomic;
 use towline_core::rail::component::{Component, Refusal, Started, Threads, start};
 use towline_core::rail::native::{NativeError, OneSided};
-use towline_core::rail::{FullRail, Rail, Unreachable};
-use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory};
+use towline_core::rail::{FullRail, Lost, Rail, Unreachable};
+use towline_core::rma::{Access, Atomic, AtomicFlags, AtomicOp, Registration, RemoteMemory, Transfer};
 use towline_core::time::Instant;
 
 use crate::opaque::Opaque;
@@ -48,9 +48,9 @@ impl<R: FullRail> Completed<R> for Callbacks {
 }
 
 impl<R: FullRail> ErrorHandler<R> for Callbacks {
-    fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display) {
+    fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, reason: Lost) {
         keep((flags, proc));
-        format(info);
+        format(reason);
         send(btl);
     }
 }
@@ -133,6 +133,8 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
             9 => keep(btl.del_procs(any(&[to]))),
             10 => keep((
                 btl.is_reachable(any(to)),
+                btl.is_drained(),
+                (EndpointId::from_bits(any(to).to_bits()), to.slot(), Descriptor::from_bits(any(descriptor).to_bits())),
                 btl.poll_at(),
                 btl.arm(),
                 btl.wake_on_demand(any(true)),
@@ -156,7 +158,8 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
         Ok(registration) => registration,
         Err(error) => return format_error(error.blame(), error),
     };
-    let Some(remote) = btl.remote_memory(any(registration)) else { return };
+    let registration = Registration::from_bits(any(registration.to_bits()));
+    let Some(remote) = btl.remote_memory(registration) else { return };
     let Some(remote) = RemoteMemory::from_bytes(&any(remote.to_bytes())) else { return };
     keep((remote.len(), remote.is_empty(), remote.base()));
     format_error(any(NativeError::Busy).blame(), any(NativeError::Busy));
@@ -181,6 +184,8 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
                 btl.atomic(any(to), atomic, flags, &remote, any(0), params)
             }
             3 => {
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { btl.perform_here(any(Transfer::Put(local)), &remote, any(0)) });
                 keep((btl.flush(any(None)), btl.capabilities(), btl.atomics(), btl.rma_counters()));
                 continue;
             }

@@ -1,20 +1,20 @@
 //! Values that belong to the process that made them.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use super::handlers::forks;
 
 /// A process, as forked children tell it from themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Process {
+pub struct Process {
     forks: u32,
     /// The system's number of the process.
     pub id: u32,
 }
 
 impl Process {
-    /// This process.
+    /// The calling process.
     pub fn this() -> Self {
         Self { forks: forks(), id: std::process::id() }
     }
@@ -50,6 +50,13 @@ impl<T> Deref for Owned<T> {
     #[inline]
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+impl<T> DerefMut for Owned<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
     }
 }
 

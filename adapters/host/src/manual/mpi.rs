@@ -37,6 +37,9 @@
 //! | `mtl_towline_transports` | the transports |
 //! | `mtl_towline_peers` | how many processes a process may talk to; by default those of its job, and 64 that are spawned |
 //! | `mtl_towline_numbers` | how many processes one `mpirun` may have, with all that it spawns; the same for all |
+//! | `btl_towline_peers`, `btl_towline_numbers` | the same for the BTL |
+//! | `btl_towline_tcp_include` and so on | each setting of Towline for the BTL: `tcp.include` here |
+//! | `btl_towline_eager_limit`, `btl_towline_max_send_size`, `btl_towline_flags`, ... | what Open MPI has for each BTL; 0 stands for the value of the transport |
 //! | `mtl_towline_requests`, `mtl_towline_communicators` | limits |
 //!
 //! # Is it used?
@@ -48,6 +51,10 @@
 //!
 //! All send modes, probes and matched probes, cancelled receives, inter-communicators, `MPI_Comm_spawn`, and all thread levels.
 //! A send can be cancelled while nothing of it has left; other implementations do not cancel sends at all.
+//!
+//! Over the BTL also all kinds of windows with `--mca osc rdma`: puts, gets and atomics of the BTL, with words of 32 and 64 bits.
+//! Each rail is a module of its own: with several links of tcp, Open MPI divides long messages among them, but it does not replace a
+//! link that is cut. The MTL does.
 //!
 //! # When a process dies
 //!

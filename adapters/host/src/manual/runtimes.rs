@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | has no launcher | `towline run`, and [`towline::init`](crate::init) | `towline_init` |
 //! | has a launcher and an exchange of its own | a [`Worker`](crate::Worker) by [`Builder::open`](crate::Builder::open): it starts alone, and you carry cards | `towline_worker_open` |
+//! | does its own matching, and needs only transports | [modules](crate::btl) by [`Builder::open_btl`](crate::Builder::open_btl) | `towline_btl_open` |
 //!
 //! # A worker, step by step
 //!

@@ -10,7 +10,7 @@ const PREFIX: &str = "TOWLINE_";
 /// The beginning of the names of variables that tests of Towline use. They are never settings.
 const OF_TESTS: &str = "TOWLINE_TEST_";
 /// Variables of tools, which libraries ignore.
-const OF_TOOLS: [&str; 2] = ["TOWLINE_TRACE", "TOWLINE_SEEDS"];
+const OF_TOOLS: [&str; 3] = ["TOWLINE_TRACE", "TOWLINE_SEEDS", "TOWLINE_MPI_COUNTERS"];
 /// The names of unknown variables that the launcher has reported, with commas between them. It sets this variable so that ranks
 /// do not report them again.
 const REPORTED: &str = "TOWLINE_REPORTED";

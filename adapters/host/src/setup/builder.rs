@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Environment, Job};
 use towline_core::rail::FullRail;
+use towline_settings::Setting;
 
 use crate::engine::kept_requests::KEPT;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
@@ -59,6 +60,15 @@ pub struct Builder<L: Threads = Single> {
     job: Option<Job>,
     rails: Vec<CustomRail>,
     level: PhantomData<L>,
+}
+
+/// A process whose rails are open, and that knows no other process.
+pub(crate) struct Alone {
+    pub config: Config,
+    pub settings: Vec<Setting>,
+    pub job: Job,
+    pub opened: OpenedRails,
+    pub warnings: Vec<Warning>,
 }
 
 /// A rail of the program's own.
@@ -309,25 +319,16 @@ impl<L: Threads> Builder<L> {
     ///
     /// For an example see [`Worker`].
     pub fn open(self, place: Place) -> Result<Worker<L>, SetupError> {
-        place.check()?;
-        handlers::install().map_err(|why| SetupError::System("install the handlers of forks", why))?;
         let bound = self.rails.iter().any(|rail| matches!(rail, CustomRail::One(_)));
         if bound && L::LEVEL != ThreadLevel::Single {
             return Err(SetupError::CustomRail);
         }
-        let (config, settings) = self.config.in_force(process_environment)?;
+        let expected = |config: &Config| Ok(ProgressThreadPolicy::new(config, bound)?.is_expected(config));
+        let Alone { config, settings, mut job, opened, warnings } = self.open_rails(&place, expected)?;
         let policy = ProgressThreadPolicy::new(&config, bound)?;
-        let mut job = Job::carried(place.environment());
-        let of_numbers = Grid { own: Address { rank: place.number, index: 0 }, ranks: place.numbers, contexts: 1 };
         let own = own_peer(place.number, place.peers);
         let of_peers = Grid { own: Address { rank: own, index: 0 }, ranks: place.peers, contexts: 1 };
-
-        let mut opened = [open(&config, &settings, &job, of_numbers, policy.is_expected(&config))?];
-        let warnings = found_warnings(&opened[0]);
-        if let Some(warning) = warnings.first().filter(|_| config.strict) {
-            return Err(SetupError::Warning(warning.to_string()));
-        }
-        self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &[of_numbers]));
+        let opened = [opened];
         let at_once = longest_message_at_once(&opened, &job, LOOPBACK_FRAME_BYTES);
         let limits = engine_limits(&config, place.peers, at_once, KEPT)?;
         cards::publish(&mut job, &opened, &limits)?;
@@ -339,6 +340,27 @@ impl<L: Threads> Builder<L> {
         let launcher = Arc::new(Launcher::new(job, of_peers, false));
         let prepared = started.prepare(&launcher, &config, &settings, policy)?;
         Ok(Worker::new(prepared.enter(), place.number))
+    }
+
+    /// Opens the rails of a process that knows no other process yet. `progress_thread`: whether it will have one.
+    pub(crate) fn open_rails(
+        self,
+        place: &Place,
+        progress_thread: impl FnOnce(&Config) -> Result<bool, SetupError>,
+    ) -> Result<Alone, SetupError> {
+        place.check()?;
+        handlers::install().map_err(|why| SetupError::System("install the handlers of forks", why))?;
+        let (config, settings) = self.config.in_force(process_environment)?;
+        let job = Job::carried(place.environment());
+        let of_numbers = Grid { own: Address { rank: place.number, index: 0 }, ranks: place.numbers, contexts: 1 };
+        let mut opened = [open(&config, &settings, &job, of_numbers, progress_thread(&config)?)?];
+        let warnings = found_warnings(&opened[0]);
+        if let Some(warning) = warnings.first().filter(|_| config.strict) {
+            return Err(SetupError::Warning(warning.to_string()));
+        }
+        self.rails.into_iter().for_each(|rail| rail.add_to(&mut opened, &[of_numbers]));
+        let [opened] = opened;
+        Ok(Alone { config, settings, job, opened, warnings })
     }
 
     fn set_up(self, contexts: u32) -> Result<Vec<PreparedContext<L>>, SetupError> {

@@ -71,7 +71,7 @@ impl Place {
     }
 
     /// The environment of a job that the caller carries.
-    pub(super) fn environment(&self) -> Environment {
+    pub(crate) fn environment(&self) -> Environment {
         let mut environment = Environment::singleton();
         (environment.rank, environment.size) = (self.number, self.numbers);
         (environment.job, environment.key) = (self.job, self.key.clone());

@@ -7,8 +7,8 @@ use crate::convertor::Span;
 use crate::pool::Pool;
 use crate::rail::{Attributes, Capabilities, FullRail, Peer};
 use crate::rma::{
-    self, Access, Atomic, AtomicFlags, AtomicSupport, BeginError, DeregisterError, EMULATED, Finished, HANDLE_BYTES,
-    Operation, Registration, RemoteMemory, Route, Routes, Transfer, device_owns,
+    self, Access, Atomic, AtomicFlags, AtomicSupport, BeginError, Denied, DeregisterError, EMULATED, Finished,
+    HANDLE_BYTES, Operation, Registration, RemoteMemory, Route, Routes, Transfer, device_owns,
 };
 
 /// The one rail of a module, as the route to all of its peers.
@@ -173,6 +173,19 @@ impl<'m, R: FullRail> Btl<'m, R> {
     ) -> Result<Outcome, BeginError> {
         // SAFETY: no local memory is involved.
         unsafe { self.begin(at, Transfer::Atomic(atomic, flags), remote, offset, params) }
+    }
+
+    /// Does an operation on memory that was registered with this module itself, at once. Returns the old value of the word for an
+    /// atomic, otherwise 0. A module reaches its own process in no other way, unless its rail does.
+    ///
+    /// # Errors
+    /// [`Denied`], as a target denies it. Memory that was registered for one peer is denied, too.
+    ///
+    /// # Safety
+    /// The local memory of a put is readable, and that of a get is writable and used by nobody else.
+    pub unsafe fn perform_here(&self, what: Transfer, remote: &RemoteMemory, offset: u64) -> Result<u64, Denied> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.rma.perform_here(what, remote, offset) }
     }
 
     /// Whether all one-sided operations on memory of an endpoint, or of all endpoints, are complete. If not, make progress and

@@ -330,7 +330,7 @@ impl<R: FullRail> Btl<'_, R> {
         let fails_over = self.rail.attributes().capabilities.contains(Capabilities::FAILOVER_SUPPORT);
         let flags = if reason == Lost::Closed || fails_over { ErrorFlags::NONFATAL } else { ErrorFlags::FATAL };
         if let Some(handler) = self.on_error {
-            handler.failed(self, flags, Some(proc), &reason);
+            handler.failed(self, flags, Some(proc), reason);
         }
     }
 

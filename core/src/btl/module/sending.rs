@@ -375,6 +375,14 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.reachable(endpoint).is_some()
     }
 
+    /// Whether all sends and one-sided operations are complete, and the rail has sent all frames, except those to lost peers. If not,
+    /// make progress and ask again. A caller asks before it drops the module, since frames may be lost with it.
+    pub fn is_drained(&self) -> bool {
+        let has_left = |state: &EndpointState| state.lost || self.rail.drained(state.rail);
+        let said = self.sends.used() == 0 && !self.counts_due && self.rma.is_idle() && self.rma.is_flushed(None);
+        said && (0..self.endpoints.capacity()).filter_map(|slot| self.endpoints.at(slot)).all(has_left)
+    }
+
     /// The state of the module, and of an endpoint if one is given, for diagnosis. It may be called within a callback. `verbose`
     /// adds more fields.
     pub const fn dump(&self, endpoint: Option<EndpointId>, verbose: bool) -> Dump<'_, 'm, R> {

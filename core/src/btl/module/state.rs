@@ -10,7 +10,7 @@ use crate::btl::endpoint::EndpointState;
 use crate::btl::receives::Receives;
 use crate::btl::sends::{SendQueue, Sends};
 use crate::pool::Pool;
-use crate::rail::{Attributes, FullRail};
+use crate::rail::{Attributes, FullRail, Lost};
 use crate::rma::{self, Rma};
 
 /// The sizes of a module's tables.
@@ -96,8 +96,9 @@ pub type Callback<'m, R> = &'m dyn Completed<R>;
 
 /// The callback for errors that do not belong to a single send.
 pub trait ErrorHandler<R: FullRail>: fmt::Debug {
-    /// Called once for each peer that is lost. `proc` is its [`Proc::id`](crate::btl::endpoint::Proc::id).
-    fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn fmt::Display);
+    /// Called once for each peer that is lost. `proc` is its [`Proc::id`](crate::btl::endpoint::Proc::id). The text of `reason` is
+    /// the `btlinfo` of Open MPI.
+    fn failed(&self, btl: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, reason: Lost);
 }
 
 /// The callback of a one-sided operation that is complete: it is done at the target, and local memory is the caller's again.

@@ -314,8 +314,8 @@ fn b8_a_frame_of_a_peer_that_is_not_known_has_no_endpoint() {
 struct Errors(RefCell<Vec<(ErrorFlags, Option<u32>, String)>>);
 
 impl<R: FullRail> ErrorHandler<R> for Errors {
-    fn failed(&self, _: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, info: &dyn core::fmt::Display) {
-        self.0.borrow_mut().push((flags, proc, info.to_string()));
+    fn failed(&self, _: &mut Btl<'_, R>, flags: ErrorFlags, proc: Option<u32>, reason: Lost) {
+        self.0.borrow_mut().push((flags, proc, reason.to_string()));
     }
 }
 

@@ -20,7 +20,7 @@ use crate::rail::{Cookie, Event, Rail};
 use crate::rma;
 use crate::rma::{
     Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, DeregisterError, Failure, HANDLE_BYTES, Registration,
-    RemoteMemory,
+    RemoteMemory, Transfer,
 };
 use crate::time::Instant;
 use proptest::prelude::*;
@@ -1034,4 +1034,52 @@ fn b18_b25_operations_of_a_device_end() {
     assert_eq!((results.statuses(), mesh.modules[0].rma_counters().stale), (vec![], 1));
     mesh.modules[0].deregister_mem(ours).unwrap();
     assert_eq!(mesh.modules[0].rail.regions(), 1);
+}
+
+#[test]
+fn b20_b24_operations_on_own_memory_obey_the_same_rules() {
+    let mut mesh = mesh(2, Config::default());
+    let endpoint = mesh.to[0][1];
+    let btl = &mut mesh.modules[0];
+    let (all, readable, single) = (memory(16), memory(16), memory(16));
+    let (registration, remote) = register(btl, all, Access::ANY);
+    let (_, read_only) = register(btl, readable, Access::REMOTE_READ);
+    // SAFETY: the memory lives until the process ends.
+    let for_one = unsafe { btl.register_mem(Some(endpoint), single.0, single.1, Access::ANY) }.unwrap();
+    let for_one = btl.remote_memory(for_one).unwrap();
+    let sink = memory(8);
+    // SAFETY: test memory lives until the process ends.
+    let perform = |btl: &Module, what, remote, at| unsafe { btl.perform_here(what, remote, at) };
+    let add = Transfer::Atomic(Atomic::Op(AtomicOp::Add, 2), AtomicFlags::empty());
+    assert_eq!(perform(btl, Transfer::Put(source(&[1; 8])), &remote, 8), Ok(0));
+    assert_eq!(perform(btl, add, &remote, 8), Ok(0x0101_0101_0101_0101));
+    assert_eq!(perform(btl, Transfer::Get(Span::contiguous(sink.0, sink.1)), &remote, 8), Ok(0));
+    assert_eq!((bytes(sink), bytes(all)[..8].to_vec()), (0x0101_0101_0101_0103u64.to_ne_bytes().to_vec(), vec![0; 8]));
+    assert_eq!(perform(btl, Transfer::Put(source(&[1; 8])), &remote, 9), Err(Denied::OutOfBounds));
+    assert_eq!(perform(btl, add, &remote, 4), Err(Denied::NotAvailable));
+    assert_eq!(perform(btl, Transfer::Put(source(&[1; 8])), &read_only, 0), Err(Denied::NoRight));
+    assert_eq!(perform(btl, add, &read_only, 0), Err(Denied::NoRight));
+    assert_eq!(perform(btl, add, &for_one, 0), Err(Denied::NoRight));
+    btl.deregister_mem(registration).unwrap();
+    assert_eq!(perform(btl, add, &remote, 0), Err(Denied::NoMemory));
+    assert_eq!((bytes(readable), bytes(single)), (vec![0; 16], vec![0; 16]));
+}
+
+#[test]
+fn b28_a_module_is_drained_when_nothing_is_under_way() {
+    let mut mesh = mesh(2, Config::default());
+    let (_, remote) = register(&mut mesh.modules[1], memory(8), Access::ANY);
+    assert!(mesh.modules[0].is_drained());
+    let to = mesh.to[0][1];
+    // SAFETY: test data lives until the process ends.
+    unsafe { mesh.modules[0].put(to, source(&[1; 8]), &remote, 0, RmaParams::NONE) }.unwrap();
+    assert!(!mesh.modules[0].is_drained());
+    mesh.drive();
+    assert!(mesh.modules.iter().all(Btl::is_drained));
+    mesh.scripts[0].borrow_mut().answers.push_back(Answer::Busy);
+    let waiting = mesh.modules[0].alloc(to, 255, 8, crate::btl::descriptor::DescriptorFlags::empty()).unwrap();
+    mesh.modules[0].send(to, waiting, tags::USR).unwrap();
+    assert!(!mesh.modules[0].is_drained());
+    mesh.drive();
+    assert!(mesh.modules[0].is_drained());
 }

@@ -1,0 +1,205 @@
+/* The component: its variables, and its start. */
+#include "btl_towline.h"
+
+static int component_register(void);
+static int component_open(void);
+static int component_close(void);
+static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads, bool enable_mpi_threads);
+
+btl_towline_component_t mca_btl_towline_component = {
+    .super = {
+        .btl_version = {
+            MCA_BTL_DEFAULT_VERSION("towline"),
+            .mca_open_component = component_open,
+            .mca_close_component = component_close,
+            .mca_register_component_params = component_register,
+        },
+        .btl_data = { MCA_BASE_METADATA_PARAM_NONE },
+        .btl_init = component_init,
+        .btl_progress = btl_towline_progress,
+    },
+    .numbers = 4096,
+};
+
+OBJ_CLASS_INSTANCE(btl_towline_frag_t, mca_btl_base_descriptor_t, NULL, NULL);
+OBJ_CLASS_INSTANCE(btl_towline_operation_t, opal_free_list_item_t, NULL, NULL);
+
+/* Makes a variable of each setting of Towline: `tcp.include` becomes `btl_towline_tcp_include`. */
+static int register_settings(void)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    towline_setting_t setting;
+    size_t index;
+    if (NULL == component->settings) {
+        while (TOWLINE_SUCCESS == towline_setting(component->settings_count, &setting)) {
+            component->settings_count++;
+        }
+        component->settings = calloc(component->settings_count, sizeof *component->settings);
+        if (NULL == component->settings) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+    }
+    for (index = 0; index < component->settings_count; index++) {
+        char name[128], help[2048], *dot;
+        (void) towline_setting(index, &setting);
+        snprintf(name, sizeof name, "%s", setting.name);
+        while (NULL != (dot = strchr(name, '.'))) {
+            *dot = '_';
+        }
+        snprintf(help, sizeof help, "%s (default: %s%s%s; %s in the environment overrides it)", setting.help,
+                 '\0' != setting.default_value[0] ? setting.default_value : "none", '\0' != setting.unit[0] ? " " : "", setting.unit,
+                 setting.variable);
+        component->settings[index] = NULL;
+        if (mca_base_component_var_register(&component->super.btl_version, name, help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0,
+                                            OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY, &component->settings[index])
+            < 0) {
+            return OPAL_ERROR;
+        }
+    }
+    return OPAL_SUCCESS;
+}
+
+static int component_register(void)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    mca_base_component_t *version = &component->super.btl_version;
+    if (mca_base_component_var_register(version, "numbers",
+                                        "How many processes one mpirun may have, with all that it spawns; the same in all of them",
+                                        MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL, 0, 0, OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY,
+                                        &component->numbers)
+            < 0
+        || mca_base_component_var_register(version, "peers",
+                                           "How many processes this one may talk to; 0: those of its job, and 64 that are spawned",
+                                           MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL, 0, 0, OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY,
+                                           &component->peers)
+               < 0
+        || OPAL_SUCCESS != register_settings()) {
+        return OPAL_ERROR;
+    }
+    return mca_btl_base_param_register(version, &btl_towline_template);
+}
+
+static int component_open(void)
+{
+    return OPAL_SUCCESS;
+}
+
+static int component_close(void)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    if (component->has_lists) {
+        OBJ_DESTRUCT(&component->frags);
+        OBJ_DESTRUCT(&component->operations);
+        component->has_lists = false;
+    }
+    return OPAL_SUCCESS;
+}
+
+static int make_lists(void)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    int rc;
+    OBJ_CONSTRUCT(&component->frags, opal_free_list_t);
+    OBJ_CONSTRUCT(&component->operations, opal_free_list_t);
+    component->has_lists = true;
+    rc = opal_free_list_init(&component->frags, sizeof(btl_towline_frag_t), opal_cache_line_size, OBJ_CLASS(btl_towline_frag_t), 0,
+                             opal_cache_line_size, 64, -1, 256, NULL, 0, NULL, NULL, NULL);
+    if (OPAL_SUCCESS == rc) {
+        rc = opal_free_list_init(&component->operations, sizeof(btl_towline_operation_t), opal_cache_line_size,
+                                 OBJ_CLASS(btl_towline_operation_t), 0, opal_cache_line_size, 64, -1, 256, NULL, 0, NULL, NULL, NULL);
+    }
+    return rc;
+}
+
+/* The settings that the user has given, as texts, in an array that ends with null. */
+static char **given_settings(void)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    char **given = calloc(component->settings_count + 1, sizeof *given);
+    size_t index, count = 0;
+    for (index = 0; NULL != given && index < component->settings_count; index++) {
+        towline_setting_t setting;
+        if (NULL != component->settings[index] && TOWLINE_SUCCESS == towline_setting(index, &setting)
+            && 0 <= asprintf(&given[count], "%s=%s", setting.name, component->settings[index])) {
+            count++;
+        }
+    }
+    return given;
+}
+
+/* How many processes the job of this process has. */
+static uint32_t job_size(void)
+{
+#if BTL_VERSION >= 330
+    return opal_process_info.num_procs;
+#else
+    opal_process_name_t job = { .jobid = OPAL_PROC_MY_NAME.jobid, .vpid = OPAL_VPID_WILDCARD };
+    uint32_t size = 1, *place = &size;
+    int rc;
+    OPAL_MODEX_RECV_VALUE(rc, OPAL_PMIX_JOB_SIZE, &job, &place, OPAL_UINT32);
+    return OPAL_SUCCESS == rc && 0 < size ? size : 1;
+#endif
+}
+
+static int open_modules(bool enable_mpi_threads, towline_btl_t *opened, size_t *count)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    uint32_t size = job_size();
+    /* With MPI_THREAD_SERIALIZED several threads use the modules, too, one at a time. */
+    int level = enable_mpi_threads ? TOWLINE_THREAD_MULTIPLE : TOWLINE_THREAD_SERIALIZED;
+    towline_place_t place;
+    char **settings, **setting;
+    int code;
+    if (component->numbers < 2 * size) {
+        component->numbers = 2 * size;
+    }
+    if (OPAL_SUCCESS != towline_own_place("btl", component->numbers, component->peers ? component->peers : size + 64, &place)) {
+        return OPAL_ERROR;
+    }
+    place.job ^= 0x62746c; /* the component mtl has the job itself, and may be open at the same time */
+    settings = given_settings();
+    code = towline_btl_open(level, (const char *const *) settings, &place, opened, BTL_TOWLINE_MODULES, count);
+    for (setting = settings; NULL != settings && NULL != *setting; setting++) {
+        free(*setting);
+    }
+    free(settings);
+    if (TOWLINE_SUCCESS != code) {
+        towline_print_error("btl", "the transports cannot be opened, so this component is not used");
+        return OPAL_ERROR;
+    }
+    return OPAL_SUCCESS;
+}
+
+static mca_btl_base_module_t **component_init(int *count, bool enable_progress_threads, bool enable_mpi_threads)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    towline_btl_t opened[BTL_TOWLINE_MODULES];
+    mca_btl_base_module_t **modules;
+    size_t number = 0, index;
+    *count = 0;
+    if (OPAL_SUCCESS != make_lists()) {
+        return NULL;
+    }
+    if (OPAL_SUCCESS != open_modules(enable_mpi_threads, opened, &number)) {
+        return NULL;
+    }
+    for (index = 0; index < number; index++) {
+        btl_towline_module_t *module = btl_towline_module_new(opened[index]);
+        if (NULL == module) {
+            towline_btl_close(opened[index], 0);
+            continue;
+        }
+        component->modules[component->count++] = module;
+        component->open++;
+    }
+    modules = calloc(component->count + 1, sizeof *modules); /* the framework frees it */
+    if (NULL == modules || 0 == component->count || OPAL_SUCCESS != btl_towline_publish_cards()) {
+        free(modules);
+        return NULL;
+    }
+    for (index = 0; index < component->count; index++) {
+        modules[index] = &component->modules[index]->super;
+    }
+    *count = (int) component->count;
+    return modules;
+}

@@ -1,0 +1,189 @@
+/* Processes: their cards and endpoints, and their loss. */
+#include "btl_towline.h"
+
+/* The card of a module, as it is published: this head, and the bytes of the card. All cards of a process follow each other. */
+typedef struct card_head_t {
+    char name[16];
+    uint32_t ordinal;
+    uint32_t length;
+} card_head_t;
+
+int btl_towline_publish_cards(void)
+{
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    unsigned char *all = NULL;
+    size_t used = 0;
+    unsigned index;
+    int rc = OPAL_SUCCESS;
+    for (index = 0; index < component->count; index++) {
+        btl_towline_module_t *module = component->modules[index];
+        card_head_t head = { .ordinal = module->ordinal };
+        size_t length = 0;
+        unsigned char *more;
+        (void) towline_btl_card(module->btl, NULL, 0, &length);
+        more = realloc(all, used + sizeof head + length);
+        if (NULL == more) {
+            free(all);
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+        all = more;
+        memcpy(head.name, module->name, sizeof head.name);
+        head.length = (uint32_t) length;
+        memcpy(all + used, &head, sizeof head);
+        used += sizeof head;
+        if (TOWLINE_SUCCESS != towline_btl_card(module->btl, all + used, length, &length)) {
+            towline_print_error("btl", "the card of this process");
+            free(all);
+            return OPAL_ERROR;
+        }
+        used += length;
+    }
+    OPAL_MODEX_SEND(rc, TOWLINE_MODEX_SCOPE, &component->super.btl_version, all, used);
+    free(all);
+    return rc;
+}
+
+/* The card of the same rail of another process, among all its cards. */
+static const unsigned char *find_card(const btl_towline_module_t *module, const unsigned char *all, size_t size, size_t *length)
+{
+    size_t at = 0;
+    card_head_t head;
+    while (size - at >= sizeof head) {
+        memcpy(&head, all + at, sizeof head);
+        at += sizeof head;
+        if (head.length > size - at) {
+            break;
+        }
+        if (head.ordinal == module->ordinal && 0 == memcmp(head.name, module->name, sizeof head.name)) {
+            *length = head.length;
+            return all + at;
+        }
+        at += head.length;
+    }
+    return NULL;
+}
+
+int btl_towline_add_own(btl_towline_module_t *module)
+{
+    size_t length = 0;
+    unsigned char *card;
+    int code;
+    (void) towline_btl_card(module->btl, NULL, 0, &length);
+    card = malloc(length);
+    if (NULL == card) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    code = towline_btl_card(module->btl, card, length, &length);
+    if (TOWLINE_SUCCESS == code) {
+        code = towline_btl_add_peer(module->btl, card, length, &module->own, &module->own.handle);
+    }
+    free(card);
+    return btl_towline_error(code);
+}
+
+static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
+{
+    struct mca_btl_base_endpoint_t *endpoint;
+    void *all = NULL;
+    const unsigned char *card;
+    size_t size = 0, length = 0;
+    int rc;
+    for (endpoint = module->endpoints; NULL != endpoint; endpoint = endpoint->next) {
+        if (endpoint->proc == proc) {
+            return endpoint;
+        }
+    }
+    OPAL_MODEX_RECV(rc, &mca_btl_towline_component.super.btl_version, &proc->proc_name, &all, &size);
+    if (OPAL_SUCCESS != rc || NULL == all) {
+        return NULL;
+    }
+    card = find_card(module, all, size, &length);
+    endpoint = NULL == card ? NULL : calloc(1, sizeof *endpoint);
+    if (NULL != endpoint) {
+        rc = towline_btl_add_peer(module->btl, card, length, endpoint, &endpoint->handle);
+        if (TOWLINE_SUCCESS != rc) {
+            char text[512] = "";
+            towline_error_text(text, sizeof text);
+            opal_output_verbose(20, opal_btl_base_framework.framework_output, "btl towline: %s: %s", module->name, text);
+            free(endpoint);
+            endpoint = NULL;
+        }
+    }
+    free(all);
+    if (NULL != endpoint) {
+        endpoint->proc = proc;
+        endpoint->number = towline_number_of(proc->proc_name, mca_btl_towline_component.numbers);
+        endpoint->next = module->endpoints;
+        module->endpoints = endpoint;
+    }
+    return endpoint;
+}
+
+/* The component `self`, whose exclusivity is higher, carries the messages of a process to itself. But osc/rdma of 5.0 takes only modules
+ * that reach the process itself, too, and that of 4.1 has no endpoint for its operations on its own memory. */
+#if BTL_VERSION >= 330
+#define OWN_ENDPOINT(module) (&(module)->own)
+#else
+#define OWN_ENDPOINT(module) NULL
+#endif
+
+int btl_towline_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
+                          struct mca_btl_base_endpoint_t **endpoints, opal_bitmap_t *reachable)
+{
+    btl_towline_module_t *module = (btl_towline_module_t *) btl;
+    size_t index;
+    for (index = 0; index < count; index++) {
+        endpoints[index] = procs[index] == opal_proc_local_get() ? OWN_ENDPOINT(module) : add_proc(module, procs[index]);
+        if (NULL != endpoints[index] && NULL != reachable) {
+            int rc = opal_bitmap_set_bit(reachable, (int) index);
+            if (OPAL_SUCCESS != rc) {
+                return rc;
+            }
+        }
+    }
+    return OPAL_SUCCESS;
+}
+
+int btl_towline_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_proc_t **procs,
+                          struct mca_btl_base_endpoint_t **endpoints)
+{
+    btl_towline_module_t *module = (btl_towline_module_t *) btl;
+    size_t index;
+    for (index = 0; index < count; index++) {
+        struct mca_btl_base_endpoint_t **place = &module->endpoints, *endpoint = endpoints[index];
+        while (NULL != *place && *place != endpoint) {
+            place = &(*place)->next;
+        }
+        if (NULL == endpoint || NULL == *place) {
+            continue;
+        }
+        *place = endpoint->next;
+        (void) towline_btl_remove_peer(endpoint->handle);
+        free(endpoint);
+        endpoints[index] = NULL;
+    }
+    return OPAL_SUCCESS;
+}
+
+int btl_towline_register_error(mca_btl_base_module_t *btl, mca_btl_base_module_error_cb_fn_t function)
+{
+    ((btl_towline_module_t *) btl)->on_error = function;
+    return OPAL_SUCCESS;
+}
+
+void btl_towline_on_error(const towline_btl_loss_t *loss, void *state)
+{
+    btl_towline_module_t *module = state;
+    struct mca_btl_base_endpoint_t *endpoint = module->endpoints;
+    char text[512];
+    while (NULL != endpoint && endpoint->number != loss->number) {
+        endpoint = endpoint->next;
+    }
+    /* A process that ends normally closes its connections while others may still be on their way to the end. */
+    if (loss->closed || NULL == module->on_error) {
+        return;
+    }
+    snprintf(text, sizeof text, "btl towline: process %u was lost: %s", (unsigned) loss->number, loss->text);
+    opal_output(0, "%s", text);
+    module->on_error(&module->super, (int32_t) loss->flags, NULL == endpoint ? NULL : endpoint->proc, text);
+}
