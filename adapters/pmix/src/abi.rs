@@ -1,0 +1,190 @@
+//! The types and numbers of PMIx that this crate uses, as its standard lays them out in memory. A test compares them with the header
+//! of the system, where it is installed.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// Bytes of the name of a namespace, with the 0 at its end.
+pub const NAMESPACE: usize = 256;
+/// Bytes of a key, with the 0 at its end.
+pub const KEY: usize = 512;
+
+/// The status of a call: 0 or a negative number.
+pub type Status = c_int;
+/// Success.
+pub const SUCCESS: Status = 0;
+/// A call without waiting has been done at once, and its callback will not be called.
+pub const OPERATION_SUCCEEDED: Status = -157;
+/// What a handler returns that leaves an event to others, too.
+pub const NO_ACTION_TAKEN: Status = -331;
+/// The time limit of a call has passed.
+pub const ERR_TIMEOUT: Status = -24;
+
+/// The codes of the events by which a launcher says that a process has failed.
+pub const FAILURES: [Status; 8] = [
+    -7,   // PMIX_ERR_PROC_ABORTED
+    -8,   // PMIX_ERR_PROC_REQUESTED_ABORT
+    -200, // PMIX_ERR_PROC_TERM_WO_SYNC
+    -400, // PMIX_ERR_PROC_KILLED_BY_CMD
+    -401, // PMIX_ERR_PROC_FAILED_TO_START
+    -402, // PMIX_ERR_PROC_ABORTED_BY_SIG
+    -403, // PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED
+    -404, // PMIX_ERR_EXIT_NONZERO_TERM
+];
+
+/// The rank that means all ranks of a namespace.
+pub const RANK_WILDCARD: u32 = u32::MAX - 1;
+/// Who may read a value: all processes of the namespace.
+pub const GLOBAL: u8 = 3;
+
+/// Types of values.
+pub const BOOL: u16 = 1;
+/// A text that ends with 0.
+pub const STRING: u16 = 3;
+/// A C `int`.
+pub const INT: u16 = 6;
+/// 16 bits without sign.
+pub const UINT16: u16 = 13;
+/// 32 bits without sign.
+pub const UINT32: u16 = 14;
+/// A process.
+pub const PROC: u16 = 22;
+/// Bytes.
+pub const BYTE_OBJECT: u16 = 27;
+/// An array of items of one type.
+pub const DATA_ARRAY: u16 = 39;
+/// A rank.
+pub const PROC_RANK: u16 = 40;
+
+/// A process: `pmix_proc_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Proc {
+    /// The namespace, which is the job.
+    pub nspace: [c_char; NAMESPACE],
+    /// The rank in it.
+    pub rank: u32,
+}
+
+/// Bytes: `pmix_byte_object_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ByteObject {
+    /// Where they are.
+    pub bytes: *mut c_char,
+    /// How many.
+    pub size: usize,
+}
+
+/// An array: `pmix_data_array_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DataArray {
+    /// The type of the items.
+    pub kind: u16,
+    /// How many items.
+    pub size: usize,
+    /// Where they are.
+    pub array: *mut c_void,
+}
+
+/// What a value may be. The field that counts is that of its type.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union Data {
+    /// `BOOL`
+    pub flag: bool,
+    /// `INT`
+    pub integer: c_int,
+    /// `UINT16`
+    pub uint16: u16,
+    /// `UINT32`, `PROC_RANK`
+    pub uint32: u32,
+    /// `STRING`
+    pub string: *mut c_char,
+    /// `PROC`
+    pub process: *mut Proc,
+    /// `BYTE_OBJECT`
+    pub bytes: ByteObject,
+    /// `DATA_ARRAY`
+    pub array: *mut DataArray,
+    /// The longest alternative is a structure of two addresses and a byte.
+    pub longest: [usize; 3],
+}
+
+/// A value with its type: `pmix_value_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Value {
+    /// The type.
+    pub kind: u16,
+    /// The value.
+    pub data: Data,
+}
+
+/// A value with a key: `pmix_info_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Info {
+    /// The key, which ends with 0.
+    pub key: [c_char; KEY],
+    /// Bits, such as that the value must be respected.
+    pub flags: u32,
+    /// The value.
+    pub value: Value,
+}
+
+/// `pmix_op_cbfunc_t`: a call without waiting is done.
+pub type DoneFn = unsafe extern "C" fn(Status, *mut c_void);
+/// `pmix_hdlr_reg_cbfunc_t`: a handler was registered, and has this number.
+pub type RegisteredFn = unsafe extern "C" fn(Status, usize, *mut c_void);
+/// `pmix_event_notification_cbfunc_fn_t`: what a handler calls when it is done.
+pub type HandledFn = unsafe extern "C" fn(Status, *mut Info, usize, Option<DoneFn>, *mut c_void, *mut c_void);
+/// `pmix_notification_fn_t`: a handler of events.
+pub type HandlerFn = unsafe extern "C" fn(
+    usize,
+    Status,
+    *const Proc,
+    *mut Info,
+    usize,
+    *mut Info,
+    usize,
+    Option<HandledFn>,
+    *mut c_void,
+);
+
+/// The functions of the library.
+pub mod functions {
+    use super::*;
+
+    /// `PMIx_Get_version`
+    pub type GetVersion = unsafe extern "C" fn() -> *const c_char;
+    /// `PMIx_Error_string`
+    pub type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
+    /// `PMIx_Init`
+    pub type Init = unsafe extern "C" fn(*mut Proc, *mut Info, usize) -> Status;
+    /// `PMIx_Finalize`
+    pub type Finalize = unsafe extern "C" fn(*const Info, usize) -> Status;
+    /// `PMIx_Put`
+    pub type Put = unsafe extern "C" fn(u8, *const c_char, *mut Value) -> Status;
+    /// `PMIx_Commit`
+    pub type Commit = unsafe extern "C" fn() -> Status;
+    /// `PMIx_Fence_nb`
+    pub type FenceNb =
+        unsafe extern "C" fn(*const Proc, usize, *const Info, usize, Option<DoneFn>, *mut c_void) -> Status;
+    /// `PMIx_Get`
+    pub type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status;
+    /// `PMIx_Abort`
+    pub type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> Status;
+    /// `PMIx_Register_event_handler`
+    pub type RegisterEventHandler = unsafe extern "C" fn(
+        *mut Status,
+        usize,
+        *mut Info,
+        usize,
+        Option<HandlerFn>,
+        Option<RegisteredFn>,
+        *mut c_void,
+    );
+    /// `PMIx_Deregister_event_handler`
+    pub type DeregisterEventHandler = unsafe extern "C" fn(usize, Option<DoneFn>, *mut c_void);
+}

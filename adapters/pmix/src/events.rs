@@ -1,0 +1,98 @@
+//! Events of the launcher: which ranks have failed. The library reports them in a thread of its own.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::abi::{self, HandledFn, Info, NAMESPACE, Proc, Status};
+use crate::library::Library;
+use crate::values::affected;
+
+/// What the handler knows. There is one for the process, as the library has one connection to the launcher.
+static STATE: Mutex<State> =
+    Mutex::new(State { nspace: None, handler: None, known: BTreeSet::new(), new: VecDeque::new() });
+
+struct State {
+    /// The own namespace, while events count.
+    nspace: Option<[c_char; NAMESPACE]>,
+    /// The handler's number, once it is registered.
+    handler: Option<usize>,
+    /// The ranks that have failed.
+    known: BTreeSet<u32>,
+    /// Those that no caller has got yet.
+    new: VecDeque<u32>,
+}
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins to listen to the failures of ranks of this namespace.
+pub(crate) fn listen(library: &Library, nspace: [c_char; NAMESPACE]) {
+    state().nspace = Some(nspace);
+    let mut codes = abi::FAILURES;
+    // SAFETY: the library copies the codes. The handler and the callback have the types of the standard, and live for ever.
+    unsafe {
+        (library.register)(
+            codes.as_mut_ptr(),
+            codes.len(),
+            ptr::null_mut(),
+            0,
+            Some(handle),
+            Some(registered),
+            ptr::null_mut(),
+        );
+    }
+}
+
+/// Ends what [`listen`] has begun. No event comes afterwards.
+pub(crate) fn stop(library: &Library) {
+    let handler = {
+        let mut state = state();
+        state.nspace = None;
+        state.handler.take()
+    };
+    if let Some(handler) = handler {
+        // SAFETY: the number is that of the handler. The lock is free, so that a handler that runs can end.
+        unsafe { (library.deregister)(handler, None, ptr::null_mut()) };
+    }
+}
+
+/// A rank that has failed, and that was not returned before.
+pub(crate) fn next_lost() -> Option<u32> {
+    state().new.pop_front()
+}
+
+unsafe extern "C" fn registered(status: Status, handler: usize, _: *mut c_void) {
+    if status == abi::SUCCESS {
+        state().handler = Some(handler);
+    }
+}
+
+unsafe extern "C" fn handle(
+    _handler: usize,
+    _status: Status,
+    source: *const Proc,
+    infos: *mut Info,
+    len: usize,
+    _results: *mut Info,
+    _results_len: usize,
+    done: Option<HandledFn>,
+    data: *mut c_void,
+) {
+    {
+        let mut guard = state();
+        let state = &mut *guard;
+        if let Some(nspace) = &state.nspace {
+            // SAFETY: the library passes valid lists.
+            let ranks = unsafe { affected(infos, len, source, nspace) };
+            let new = ranks.into_iter().filter(|rank| state.known.insert(*rank));
+            state.new.extend(new);
+        }
+    }
+    if let Some(done) = done {
+        // SAFETY: the standard has the handler call this with its own data. Other handlers may take the event, too.
+        unsafe { done(abi::NO_ACTION_TAKEN, ptr::null_mut(), 0, None, ptr::null_mut(), data) };
+    }
+}
