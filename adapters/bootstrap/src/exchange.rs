@@ -40,11 +40,29 @@ pub trait Exchange: Send {
         Ok(())
     }
 
-    /// A rank that has failed, and that was not returned before. Does not wait. Without it, ranks learn of the death only of those
-    /// that they have a connection to.
-    fn next_lost(&mut self) -> Option<u32> {
+    /// As [`finish`](Self::finish), before the others have finished: they hear of it by [`next_end`](Self::next_end), where the
+    /// exchange can tell them.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    fn leave(&mut self) -> Result<(), ExchangeFailure> {
+        self.finish()
+    }
+
+    /// The end of another rank that was not returned before. Does not wait. Where the exchange does not know of ends, ranks learn
+    /// only of the ends of those that they have a connection to.
+    fn next_end(&mut self) -> Option<RankEnd> {
         None
     }
+}
+
+/// The end of a rank, as an [`Exchange`] knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RankEnd {
+    /// The rank.
+    pub rank: u32,
+    /// It has failed. Otherwise it has [left](Exchange::leave).
+    pub died: bool,
 }
 
 /// Why an [`Exchange`] did not do what it should.

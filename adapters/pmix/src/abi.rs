@@ -31,6 +31,13 @@ pub const FAILURES: [Status; 8] = [
     -404, // PMIX_ERR_EXIT_NONZERO_TERM
 ];
 
+/// The event of a rank that has left its job early. Numbers below -3000 are for programs.
+pub const LEFT: Status = -3021;
+/// Who gets an event: the processes of the namespace.
+pub const RANGE_NAMESPACE: u8 = 3;
+/// Who gets an event: the processes of this host.
+pub const RANGE_LOCAL: u8 = 2;
+
 /// The rank that means all ranks of a namespace.
 pub const RANK_WILDCARD: u32 = u32::MAX - 1;
 /// Who may read a value: all processes of the namespace.
@@ -185,6 +192,9 @@ pub mod functions {
         Option<RegisteredFn>,
         *mut c_void,
     );
+    /// `PMIx_Notify_event`
+    pub type NotifyEvent =
+        unsafe extern "C" fn(Status, *const Proc, u8, *const Info, usize, Option<DoneFn>, *mut c_void) -> Status;
     /// `PMIx_Deregister_event_handler`
     pub type DeregisterEventHandler = unsafe extern "C" fn(usize, Option<DoneFn>, *mut c_void);
 }

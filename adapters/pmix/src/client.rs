@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use towline_bootstrap::{Exchange, ExchangeFailure};
+use towline_bootstrap::{Exchange, ExchangeFailure, RankEnd};
 
 use crate::abi::{self, Info, NAMESPACE, Proc, Status};
 use crate::error::Error;
@@ -163,6 +163,8 @@ impl Exchange for Pmix {
     }
 
     fn abort(&mut self, code: i32, message: &str) -> Result<(), ExchangeFailure> {
+        // Not all launchers show the text that they are given.
+        eprintln!("towline: rank {} ends the job: {message}", self.rank);
         let message = CString::new(message.replace('\0', " ")).unwrap_or_default(); // it has no 0
         // SAFETY: the text outlives the call; no processes means all.
         let status = unsafe { (self.library.abort)(code, message.as_ptr(), ptr::null_mut(), 0) };
@@ -176,8 +178,13 @@ impl Exchange for Pmix {
         check(&self.library, status, "take leave of the launcher").map_err(failed)
     }
 
-    fn next_lost(&mut self) -> Option<u32> {
-        events::next_lost()
+    fn leave(&mut self) -> Result<(), ExchangeFailure> {
+        events::tell_left(&self.library, &process(self.nspace, self.rank));
+        self.finish()
+    }
+
+    fn next_end(&mut self) -> Option<RankEnd> {
+        events::next_end()
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct Library {
     pub abort: f::Abort,
     pub register: f::RegisterEventHandler,
     pub deregister: f::DeregisterEventHandler,
+    pub notify: f::NotifyEvent,
 }
 
 impl Library {
@@ -66,6 +67,7 @@ impl Library {
             abort: symbol!("PMIx_Abort"),
             register: symbol!("PMIx_Register_event_handler"),
             deregister: symbol!("PMIx_Deregister_event_handler"),
+            notify: symbol!("PMIx_Notify_event"),
         })
     }
 

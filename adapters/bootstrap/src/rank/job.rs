@@ -328,16 +328,17 @@ impl Job {
         if self.finished {
             return Ok(());
         }
-        let said = self.end();
+        let said = self.end(false);
         self.own_server.take().into_iter().for_each(OwnServer::wait_until_unused);
         said
     }
 
-    /// Tells the launcher that this rank is done, and disconnects.
-    fn end(&mut self) -> Result<(), Error> {
+    /// Tells the launcher that this rank is done, and disconnects. `early`: an exchange tells other ranks, too.
+    fn end(&mut self, early: bool) -> Result<(), Error> {
         let said = match &mut self.carrier {
             Carrier::Exchange { exchange, .. } => {
-                exchange.finish().map_err(|why| Error::exchange("finish", why.to_string()))
+                let said = if early { exchange.leave() } else { exchange.finish() };
+                said.map_err(|why| Error::exchange("finish", why.to_string()))
             }
             _ => self.request(Kind::Finish, &[], "finish"),
         };
@@ -379,7 +380,7 @@ impl Job {
             return Ok(());
         }
         let told = self.announce_leave(None, false, true);
-        told.and(self.end())
+        told.and(self.end(true))
     }
 
     /// Tells all other ranks that this rank, or a part of it, leaves early, because its program has failed or not. They

@@ -7,7 +7,7 @@ use towline_core::modex::{self, ExchangeError, Set};
 use super::carrier::Carrier;
 use super::job::{End, Job};
 use crate::error::Error;
-use crate::exchange::{Exchange, ExchangeFailure};
+use crate::exchange::{Exchange, ExchangeFailure, RankEnd};
 use crate::{Environment, JobKey};
 
 impl Job {
@@ -22,8 +22,8 @@ impl Job {
     /// - No launcher asks for reports. [`has_launcher`](Self::has_launcher) is `false`, [`warn`](Self::warn) prints on standard
     ///   error, and the launcher learns of a failure by the exit status only.
     /// - A rank publishes before the exchange: [`Error::TooLate`] afterwards.
-    /// - Of the ends of other ranks this one hears only if they have failed, and if the exchange [says
-    ///   so](Exchange::next_lost). Nobody hears that a rank has [left](Self::leave), except by its connections.
+    /// - This rank hears of the ends of others only as far as the exchange [knows them](Exchange::next_end). A rank that has
+    ///   finished, or a part that has ended, is no news, except by a connection to it.
     ///
     /// ```
     /// use std::sync::{Arc, Barrier, Mutex};
@@ -154,14 +154,14 @@ impl Job {
         }
     }
 
-    /// Reads which ranks have failed.
-    pub(super) fn hear_of_lost_ranks(&mut self) {
+    /// Reads which ranks have ended.
+    pub(super) fn hear_of_ends(&mut self) {
         let Carrier::Exchange { exchange, .. } = &mut self.carrier else { return };
-        let lost: Vec<u32> = std::iter::from_fn(|| exchange.next_lost()).collect();
-        for rank in lost.into_iter().filter(|rank| *rank < self.environment.size) {
+        let ends: Vec<RankEnd> = std::iter::from_fn(|| exchange.next_end()).collect();
+        for RankEnd { rank, died } in ends.into_iter().filter(|end| end.rank < self.environment.size) {
             self.ended.insert(rank, self.fence_entered);
             let incarnation = self.incarnation_of(rank).unwrap_or(0);
-            self.ends.heard.push_back(End { rank, part: None, incarnation, died: true, left: false });
+            self.ends.heard.push_back(End { rank, part: None, incarnation, died, left: !died });
         }
     }
 
@@ -194,7 +194,7 @@ impl Job {
             Err(why) => why,
         };
         *failed = true;
-        self.hear_of_lost_ranks();
+        self.hear_of_ends();
         Err(match (self.ended.first_key_value(), why) {
             (Some((rank, _)), _) => Error::PeerGone { rank: *rank, step },
             (None, ExchangeFailure::Timeout) => {

@@ -123,7 +123,7 @@ impl Job {
 
     /// Writes and reads as much as possible without waiting.
     pub(super) fn progress(&mut self, step: &'static str) -> Result<(), Error> {
-        self.hear_of_lost_ranks();
+        self.hear_of_ends();
         let Some(connection) = self.carrier.server() else { return Ok(()) };
         let lost = |source| Error::Lost { step, source };
         while !connection.channel.output().is_empty() {
