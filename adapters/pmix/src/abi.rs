@@ -198,3 +198,103 @@ pub mod functions {
     /// `PMIx_Deregister_event_handler`
     pub type DeregisterEventHandler = unsafe extern "C" fn(usize, Option<DoneFn>, *mut c_void);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{align_of, offset_of, size_of};
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    /// The same in C and in Rust: an expression of C, and its value here.
+    fn expected() -> Vec<(&'static str, i64)> {
+        let size = |bytes: usize| bytes as i64;
+        vec![
+            ("sizeof(pmix_status_t)", size(size_of::<Status>())),
+            ("sizeof(pmix_proc_t)", size(size_of::<Proc>())),
+            ("offsetof(pmix_proc_t, rank)", size(offset_of!(Proc, rank))),
+            ("sizeof(pmix_byte_object_t)", size(size_of::<ByteObject>())),
+            ("offsetof(pmix_byte_object_t, size)", size(offset_of!(ByteObject, size))),
+            ("sizeof(pmix_data_array_t)", size(size_of::<DataArray>())),
+            ("sizeof(((pmix_data_array_t *)0)->type)", size(size_of::<u16>())),
+            ("offsetof(pmix_data_array_t, size)", size(offset_of!(DataArray, size))),
+            ("offsetof(pmix_data_array_t, array)", size(offset_of!(DataArray, array))),
+            ("sizeof(pmix_value_t)", size(size_of::<Value>())),
+            ("_Alignof(pmix_value_t)", size(align_of::<Value>())),
+            ("sizeof(((pmix_value_t *)0)->type)", size(size_of::<u16>())),
+            ("offsetof(pmix_value_t, data)", size(offset_of!(Value, data))),
+            ("sizeof(pmix_info_t)", size(size_of::<Info>())),
+            ("offsetof(pmix_info_t, flags)", size(offset_of!(Info, flags))),
+            ("sizeof(((pmix_info_t *)0)->flags)", size(size_of::<u32>())),
+            ("offsetof(pmix_info_t, value)", size(offset_of!(Info, value))),
+            ("sizeof(pmix_scope_t)", 1),
+            ("sizeof(pmix_data_range_t)", 1),
+            ("PMIX_MAX_NSLEN + 1", size(NAMESPACE)),
+            ("PMIX_MAX_KEYLEN + 1", size(KEY)),
+            ("PMIX_SUCCESS", SUCCESS.into()),
+            ("PMIX_OPERATION_SUCCEEDED", OPERATION_SUCCEEDED.into()),
+            ("PMIX_EVENT_NO_ACTION_TAKEN", NO_ACTION_TAKEN.into()),
+            ("PMIX_ERR_TIMEOUT", ERR_TIMEOUT.into()),
+            ("PMIX_ERR_PROC_ABORTED", FAILURES[0].into()),
+            ("PMIX_ERR_PROC_REQUESTED_ABORT", FAILURES[1].into()),
+            ("PMIX_ERR_PROC_TERM_WO_SYNC", FAILURES[2].into()),
+            ("PMIX_ERR_PROC_KILLED_BY_CMD", FAILURES[3].into()),
+            ("PMIX_ERR_PROC_FAILED_TO_START", FAILURES[4].into()),
+            ("PMIX_ERR_PROC_ABORTED_BY_SIG", FAILURES[5].into()),
+            ("PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED", FAILURES[6].into()),
+            ("PMIX_ERR_EXIT_NONZERO_TERM", FAILURES[7].into()),
+            ("LEFT < PMIX_EXTERNAL_ERR_BASE", 1),
+            ("(PMIX_RANK_WILDCARD)", RANK_WILDCARD.into()),
+            ("PMIX_GLOBAL", GLOBAL.into()),
+            ("PMIX_RANGE_NAMESPACE", RANGE_NAMESPACE.into()),
+            ("PMIX_RANGE_LOCAL", RANGE_LOCAL.into()),
+            ("PMIX_BOOL", BOOL.into()),
+            ("PMIX_STRING", STRING.into()),
+            ("PMIX_INT", INT.into()),
+            ("PMIX_UINT16", UINT16.into()),
+            ("PMIX_UINT32", UINT32.into()),
+            ("PMIX_PROC", PROC.into()),
+            ("PMIX_BYTE_OBJECT", BYTE_OBJECT.into()),
+            ("PMIX_DATA_ARRAY", DATA_ARRAY.into()),
+            ("PMIX_PROC_RANK", PROC_RANK.into()),
+        ]
+    }
+
+    /// Where the header is: as pkg-config says, and where Debian has it.
+    fn header_options() -> Option<Vec<String>> {
+        let asked = Command::new("pkg-config").args(["--cflags", "pmix"]).output();
+        let said = asked.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+        let options = String::from_utf8(said.unwrap_or_default()).ok()?;
+        let mut options: Vec<String> = options.split_whitespace().map(str::to_string).collect();
+        options.push(format!("-I/usr/lib/{}-linux-gnu/pmix2/include", std::env::consts::ARCH));
+        let has_header =
+            |option: &String| option.strip_prefix("-I").is_some_and(|it| Path::new(it).join("pmix.h").exists());
+        options.iter().any(has_header).then_some(options)
+    }
+
+    #[test]
+    fn types_and_numbers_are_those_of_the_header() {
+        let Some(options) = header_options() else {
+            println!("skipped: the header pmix.h is not installed (libpmix-dev)");
+            return;
+        };
+        let folder = std::env::temp_dir().join(format!("towline-pmix-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (source, program) = (folder.join("layout.c"), folder.join("layout"));
+        let prints: String =
+            expected().iter().map(|(what, _)| format!("    printf(\"%lld\\n\", (long long)({what}));\n")).collect();
+        let includes = "#include <stddef.h>\n#include <stdio.h>\n#include <pmix.h>\n#include <pmix_deprecated.h>\n";
+        let text = format!("{includes}#define LEFT ({LEFT})\nint main(void) {{\n{prints}    return 0;\n}}\n");
+        std::fs::write(&source, text).unwrap();
+        let compiled = Command::new("cc").args(&options).arg(&source).arg("-o").arg(&program).output().unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let said = String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let values: Vec<i64> = said.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(values.len(), expected().len());
+        for ((what, here), there) in expected().into_iter().zip(values) {
+            assert_eq!(here, there, "{what}");
+        }
+    }
+}

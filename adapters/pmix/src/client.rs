@@ -195,6 +195,11 @@ struct Waiting {
     done: Condvar,
 }
 
+// SAFETY: the directives are flags, without addresses, and nothing changes them.
+unsafe impl Send for Waiting {}
+// SAFETY: the same.
+unsafe impl Sync for Waiting {}
+
 impl Waiting {
     /// The status of the fence; `None` if there was none before `deadline`.
     fn wait_until(&self, deadline: Instant) -> Option<Status> {

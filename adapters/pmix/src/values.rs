@@ -1,6 +1,7 @@
 //! Values that come from the library, or go to it.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::ptr::NonNull;
 use std::slice;
 
 use crate::abi::{self, ByteObject, Data, DataArray, Info, KEY, NAMESPACE, Proc, Value};
@@ -11,18 +12,18 @@ const BYTES_MAX: usize = 1 << 30;
 const ITEMS_MAX: usize = 1 << 20;
 
 /// A value that the library has allocated, and that this process frees.
-pub(crate) struct Received(*mut Value);
+pub(crate) struct Received(NonNull<Value>);
 
 impl Received {
     /// # Safety
     /// The address is null, or that of a value that the library has allocated for its caller.
     pub unsafe fn new(address: *mut Value) -> Option<Self> {
-        (!address.is_null()).then_some(Self(address))
+        NonNull::new(address).map(Self)
     }
 
     fn value(&self) -> &Value {
         // SAFETY: the address is that of a value, which belongs to this object.
-        unsafe { &*self.0 }
+        unsafe { self.0.as_ref() }
     }
 
     /// The bytes, if it has some.
@@ -65,19 +66,19 @@ impl Drop for Received {
         // to is freed before it. Values of other types are never asked for; what they point to would stay.
         unsafe {
             libc::free(inner.unwrap_or(std::ptr::null_mut()).cast::<c_void>());
-            libc::free(self.0.cast::<c_void>());
+            libc::free(self.0.as_ptr().cast::<c_void>());
         }
     }
 }
 
 fn byte_object(value: &Value) -> Option<ByteObject> {
     // SAFETY: the type says which alternative it is.
-    (value.kind == abi::BYTE_OBJECT).then(|| unsafe { value.data.bytes })
+    if value.kind == abi::BYTE_OBJECT { Some(unsafe { value.data.bytes }) } else { None }
 }
 
 fn string(value: &Value) -> Option<*mut c_char> {
     // SAFETY: the type says which alternative it is.
-    (value.kind == abi::STRING).then(|| unsafe { value.data.string })
+    if value.kind == abi::STRING { Some(unsafe { value.data.string }) } else { None }
 }
 
 /// A value of these bytes, which the library copies.
