@@ -1,9 +1,10 @@
 /* Faults under a launcher other than `towline run`. The argument says what happens:
  *
  *     abort    rank 1 aborts the job, while the others wait for it
- *     die      rank 1 is killed, and the others wait for it
+ *     die      rank 1 sends something to all others, and is killed while they wait for more
  *     leave    rank 1 leaves early, and the others wait for it
  */
+#define _XOPEN_SOURCE 700 /* SIGKILL */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,13 +33,19 @@ int main(int argc, char **argv) {
     check(towline_comm_size(world, &size));
     if (rank == 1) {
         if (strcmp(what, "abort") == 0) towline_abort(context, 7, "the input makes no sense");
-        if (strcmp(what, "die") == 0) raise(SIGKILL);
+        if (strcmp(what, "die") == 0) {
+            for (uint32_t other = 0; other < size; other++) {
+                if (other == rank) continue;
+                check(towline_send(world, &byte, 1, TOWLINE_BYTES, other, 4, TOWLINE_SEND_SYNCHRONOUS));
+            }
+            raise(SIGKILL);
+        }
         if (strcmp(what, "leave") == 0) {
             check(towline_leave(context));
             return 0;
         }
     }
-    /* Only a receive, so that no connection says that the rank has ended. */
+    if (strcmp(what, "die") == 0) check(towline_recv(world, &byte, 1, TOWLINE_BYTES, 1, 4, NULL));
     const int code = towline_recv(world, &byte, 1, TOWLINE_BYTES, 1, 5, NULL);
     printf("rank %" PRIu32 " of %" PRIu32 ": %s\n", rank, size, towline_strerror(code));
     fflush(stdout);
