@@ -1,10 +1,12 @@
 //! C programs over the C interface: they are compiled by the system's compiler, and run as real processes.
 
+mod launched;
 mod programs;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// The folder of cargo's build output, with the library and the command.
 fn built() -> &'static Path {
@@ -21,6 +23,12 @@ fn interface() -> PathBuf {
 fn compile(compiler: &str, language: &str, source: &str, options: &[&str]) -> PathBuf {
     let name = Path::new(source).file_stem().and_then(|name| name.to_str()).unwrap();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{language}"));
+    // Several tests run the same program. While one of them runs it, it cannot be written.
+    static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let mut compiled = COMPILED.lock().unwrap();
+    if !compiled.insert(program.clone()) {
+        return program;
+    }
     let mut command = Command::new(compiler);
     command.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g", "-pthread"]);
     command.arg(format!("-std={language}")).arg("-I").arg(interface().join("include")).args(options);
@@ -197,4 +205,16 @@ fn read_elf(options: &[&str], file: &Path) -> String {
     let output = Command::new("readelf").args(options).arg(file).output().expect("readelf: install binutils");
     assert!(output.status.success());
     String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn processes_that_exchange_by_functions_of_their_own_form_a_job() {
+    let program = compile("cc", "c11", "examples/exchange.c", &[]);
+    for transport in ["sm", "tcp"] {
+        let mut command = Command::new(&program);
+        let output = command.arg("3").env("TOWLINE_TRANSPORTS", transport).stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{transport}: {}: {said}", output.status);
+        assert_eq!(output.stdout, b"the token went round 3 ranks and is 3\n", "{transport}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::error::EnvironmentError;
+use crate::error::{EnvironmentError, Error};
 use crate::{Address, JobKey};
 
 /// The largest number of ranks in a job. The transports cannot number more.
@@ -72,13 +72,51 @@ impl Environment {
         }
     }
 
+    /// The environment of a rank that another launcher has started: see [`Job::over`](crate::Job::over). The number and the key of
+    /// the job are random. Variables of the environment choose transports, links, and the name of the host. `local`: the ranks of
+    /// this host, this one included, if they are known.
+    ///
+    /// # Errors
+    /// [`Error::Exchange`] for impossible ranks, [`Error::Environment`] for a malformed variable, [`Error::System`] if there are no
+    /// random numbers.
+    pub fn of_rank(rank: u32, size: u32, local: Option<Vec<u32>>) -> Result<Self, Error> {
+        let mut environment = Self::singleton();
+        environment.key = JobKey::random().map_err(Error::System)?;
+        if size > RANKS_MAX || rank >= size {
+            return Err(Error::exchange(
+                "start",
+                format!("there is no rank {rank} of {size} ranks, which may be {RANKS_MAX} at most"),
+            ));
+        }
+        (environment.rank, environment.size) = (rank, size);
+        environment.local = local.map(|mut ranks| {
+            ranks.sort_unstable();
+            ranks.dedup();
+            ranks
+        });
+        if let Some(ranks) = environment.local.as_deref().filter(|ranks| !is_local(ranks, rank, size)) {
+            let ranks = format_ranks(ranks);
+            return Err(Error::exchange(
+                "start",
+                format!("the ranks of this host ({ranks}) are not ranks of the job with rank {rank}"),
+            ));
+        }
+        environment.read_choices(&process_variable)?;
+        Ok(environment)
+    }
+
+    /// Whether a variable of this process says that it is a rank of a job of the bootstrap.
+    pub fn is_set() -> bool {
+        OF_A_JOB.iter().any(|name| std::env::var_os(name).is_some())
+    }
+
     /// The environment of this process.
     ///
     /// # Errors
     /// [`EnvironmentError`] for the first variable that is malformed, or that is missing although other variables of
     /// the job are set.
     pub fn read() -> Result<Self, EnvironmentError> {
-        Self::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Self::from_lookup(process_variable)
     }
 
     /// Reads the environment from `lookup` instead of from the process. Tests use this, and launchers that pass the
@@ -125,24 +163,28 @@ impl Environment {
                 }
             }
         }
-        if let Some(transports) = lookup("TOWLINE_TRANSPORTS") {
-            environment.transports =
-                transports.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
-        }
-        if let Some(links) = lookup("TOWLINE_LINKS") {
-            environment.links = Some(number("TOWLINE_LINKS", &links)?);
-        }
-        if let Some(host) = lookup("TOWLINE_HOST") {
-            environment.host = host;
-        }
+        environment.read_choices(&lookup)?;
         if let Some(local) = lookup("TOWLINE_LOCAL") {
-            let ranks = parse_ranks(&local).filter(|ranks| {
-                ranks.binary_search(&environment.rank).is_ok() && ranks.iter().all(|rank| *rank < environment.size)
-            });
+            let ranks = parse_ranks(&local).filter(|ranks| is_local(ranks, environment.rank, environment.size));
             let why = format!("`{local}` is not a list of ranks of this job that contains this rank, such as 0-3,8");
             environment.local = Some(ranks.ok_or(EnvironmentError { name: "TOWLINE_LOCAL", why })?);
         }
         Ok(environment)
+    }
+
+    /// Reads the variables that any rank may have.
+    fn read_choices(&mut self, lookup: &impl Fn(&str) -> Option<String>) -> Result<(), EnvironmentError> {
+        if let Some(transports) = lookup("TOWLINE_TRANSPORTS") {
+            self.transports =
+                transports.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Into::into).collect();
+        }
+        if let Some(links) = lookup("TOWLINE_LINKS") {
+            self.links = Some(number("TOWLINE_LINKS", &links)?);
+        }
+        if let Some(host) = lookup("TOWLINE_HOST") {
+            self.host = host;
+        }
+        Ok(())
     }
 
     /// The variables, as names and values, from which [`read`](Self::read) gives this environment back.
@@ -173,6 +215,15 @@ impl Environment {
         }
         variables
     }
+}
+
+fn process_variable(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Whether these are ranks of a job of this size, with this one among them.
+fn is_local(ranks: &[u32], rank: u32, size: u32) -> bool {
+    ranks.binary_search(&rank).is_ok() && ranks.iter().all(|rank| *rank < size)
 }
 
 /// The host name that the system reports.

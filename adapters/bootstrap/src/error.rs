@@ -59,6 +59,15 @@ pub enum Error {
     Publish(SendError),
     /// Publications that the caller has [carried](crate::Job::carried) here cannot be accepted.
     Carried(String),
+    /// The exchange of another launcher or runtime has failed: see [`Job::over`](crate::Job::over).
+    Exchange {
+        /// The step that needs it.
+        step: &'static str,
+        /// What the exchange says.
+        why: String,
+    },
+    /// A publication after the exchange, in a job whose exchange carries publications once.
+    TooLate,
     /// The system gave no random numbers or refused a socket option.
     System(io::Error),
 }
@@ -67,7 +76,7 @@ impl Error {
     /// Which side is at fault, and therefore has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Environment(_) | Self::Finished | Self::Carried(_) => Blame::Caller,
+            Self::Environment(_) | Self::Finished | Self::TooLate | Self::Carried(_) => Blame::Caller,
             Self::Publish(why) => why.blame(),
             Self::System(_) => Blame::Resource,
             _ => Blame::Peer,
@@ -76,6 +85,10 @@ impl Error {
 
     pub(crate) fn protocol(what: impl Into<String>) -> Self {
         Self::Protocol { what: what.into() }
+    }
+
+    pub(crate) fn exchange(step: &'static str, why: impl Into<String>) -> Self {
+        Self::Exchange { step, why: why.into() }
     }
 
     pub(crate) fn set(why: SetError) -> Self {
@@ -115,6 +128,11 @@ impl fmt::Display for Error {
                 f,
                 "the publications of another process cannot be accepted: {why}; pass the bytes of that process unchanged, and give \
                  each process a number of its own"
+            ),
+            Self::Exchange { step, why } => write!(f, "{step}: the exchange between the ranks has failed: {why}"),
+            Self::TooLate => f.write_str(
+                "a rank publishes before the exchange where another launcher carries it, since it does so once: publish earlier, or start \
+                 the job by `towline run`",
             ),
             Self::System(why) => {
                 write!(f, "the system refused random numbers, or to wait for a connection: {why}{}", advice(why))

@@ -61,6 +61,7 @@
 mod address;
 mod environment;
 mod error;
+mod exchange;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 
@@ -73,6 +74,7 @@ pub mod server;
 pub use address::Address;
 pub use environment::{Environment, RANKS_MAX, VARIABLES, format_ranks};
 pub use error::{EnvironmentError, Error};
+pub use exchange::{Exchange, ExchangeFailure, RankEnd};
 pub use rank::{End, Job};
 
 pub use towline_net::JobKey;

@@ -75,6 +75,11 @@
 #define TOWLINE_NO_COLOR UINT32_MAX
 
 /**
+ * What a function of an exchange returns if its time has passed.
+ */
+#define TOWLINE_EXCHANGE_TIMEOUT 1
+
+/**
  * Bytes of the secret of a job.
  */
 #define TOWLINE_KEY_BYTES 32
@@ -810,6 +815,119 @@ typedef struct towline_context_t {
      */
     uint64_t bits;
 } towline_context_t;
+
+/**
+ * Takes the bytes of one rank, in a call of `towline_gather_fn`.
+ *
+ * @param gathered  What the library passed to the call.
+ * @param rank      The rank that gave the bytes.
+ * @param bytes     The bytes, which are copied. May be null if `length` is 0.
+ * @param length    How many.
+ *
+ * To be called by the thread that the library called. Since ABI version 0.1.
+ */
+typedef void (*towline_deliver_fn)(void *gathered, uint32_t rank, const void *bytes, size_t length);
+
+/**
+ * Gives the bytes of this rank to all ranks, and delivers those of all ranks, itself included. All ranks call it equally often, and
+ * each call delivers the bytes of the same call of the others.
+ *
+ * @param state       That of the exchange.
+ * @param bytes       The bytes of this rank, until the function returns. Up to 1 MiB, or none.
+ * @param length      How many.
+ * @param timeout_ms  How long to wait for other ranks, in milliseconds.
+ * @param deliver     To be called once for each rank, in any order.
+ * @param gathered    To be passed to `deliver`.
+ * @return            0, `TOWLINE_EXCHANGE_TIMEOUT`, or any other number, which the text of the error then has.
+ *
+ * Since ABI version 0.1.
+ */
+typedef int (*towline_gather_fn)(void *state,
+                                 const void *bytes,
+                                 size_t length,
+                                 uint32_t timeout_ms,
+                                 towline_deliver_fn deliver,
+                                 void *gathered);
+
+/**
+ * Waits until all ranks have called this. It counts as one of their common calls, as `towline_gather_fn` does.
+ *
+ * @param state       That of the exchange.
+ * @param timeout_ms  How long to wait for other ranks, in milliseconds.
+ * @return            As `towline_gather_fn`.
+ *
+ * Since ABI version 0.1.
+ */
+typedef int (*towline_fence_fn)(void *state, uint32_t timeout_ms);
+
+/**
+ * Shows a text to the user, and ends all ranks with an exit status. It may return, since the caller then ends itself.
+ *
+ * @param state   That of the exchange.
+ * @param status  The exit status of the job.
+ * @param why     A text that ends with 0, until the function returns.
+ *
+ * Since ABI version 0.1.
+ */
+typedef void (*towline_abort_fn)(void *state, int status, const char *why);
+
+/**
+ * Says which rank has failed, without waiting.
+ *
+ * @param state  That of the exchange.
+ * @return       A rank that was not returned before, or -1 if there is none.
+ *
+ * Since ABI version 0.1.
+ */
+typedef int64_t (*towline_lost_fn)(void *state);
+
+/**
+ * What a rank's own runtime does for its job, in place of a launcher of Towline: see `towline_init_with`.
+ *
+ * The exchange is trusted: the secret of the job goes through it. The library calls the functions one after the other, but from any
+ * thread that uses the context. They must not call functions of this library, and must not throw C++ exceptions. After one of them
+ * has failed, only `abort` is called.
+ *
+ * Since ABI version 0.1.
+ */
+typedef struct towline_exchange_t {
+    /**
+     * What is passed to the functions. It stays valid until the context has ended.
+     */
+    void *state;
+    /**
+     * The rank of this process.
+     */
+    uint32_t rank;
+    /**
+     * The number of ranks: 1 to 1,048,576.
+     */
+    uint32_t size;
+    /**
+     * The ranks of this host, this one included, or null if they are not known. Copied.
+     */
+    const uint32_t *local_ranks;
+    /**
+     * How many they are.
+     */
+    size_t local_count;
+    /**
+     * Gathers bytes of all ranks. Not null.
+     */
+    towline_gather_fn gather;
+    /**
+     * Waits for all ranks. If it is null, ranks gather nothing instead.
+     */
+    towline_fence_fn fence;
+    /**
+     * Ends all ranks. Not null.
+     */
+    towline_abort_fn abort;
+    /**
+     * Says which ranks have failed. If it is null, a rank learns of the death only of those that it has a connection to.
+     */
+    towline_lost_fn lost;
+} towline_exchange_t;
 
 /**
  * A layout. `TOWLINE_BYTES`, which is 0, stands for single bytes, so that a count of items is a count of bytes.
@@ -1623,8 +1741,9 @@ int towline_comm_free(struct towline_comm_t comm);
 int towline_comm_acknowledge_failures(struct towline_comm_t comm);
 
 /**
- * Joins the job of this process, and returns when all ranks have joined. A process that no launcher started is a job of one
- * rank.
+ * Joins the job of this process, and returns when all ranks have joined. `towline run` or a PMIx launcher (mpirun, prterun, srun) has
+ * started it; `towline info` says which, and the setting `bootstrap` chooses. A process that no launcher started is a job of one
+ * rank. `towline_init_with` joins a job by other means.
  *
  * @param threads   A `towline_thread_level_t`. The level that is asked for is granted.
  * @param settings  Settings as `name=value`, such as `transports=sm,tcp`, in an array that ends with a null pointer. `towline info`
@@ -1803,6 +1922,29 @@ enum towline_fault_t towline_error_fault(void);
  * Thread-safe. Since ABI version 0.1.
  */
 const char *towline_strerror(int code);
+
+/**
+ * As `towline_init`, for a process whose own runtime exchanges what the ranks have to tell each other. No launcher of Towline is
+ * needed, and its environment variables that describe a job (`TOWLINE_RANK` and others) do not count. All ranks call this. Some
+ * things need a launcher of Towline, and are missing: ranks are not restarted, there are no reports of several ranks, and warnings
+ * go to standard error.
+ *
+ * @param threads   As for `towline_init`.
+ * @param settings  As for `towline_init`.
+ * @param exchange  The functions, which are copied.
+ * @param context   Gets the context, as for `towline_init`.
+ * @return          `TOWLINE_ERR_ARGUMENT` for impossible ranks and missing functions; `TOWLINE_ERR_JOB` if a function fails, or does
+ *                  not deliver the bytes of all ranks; otherwise as `towline_init`. The functions are not called after an error.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre As for `towline_init`. `exchange` is readable, its list of ranks is readable for its length, and its functions do what their types
+ * say until the context has ended.
+ */
+int towline_init_with(int threads,
+                      const char *const *settings,
+                      const struct towline_exchange_t *exchange,
+                      struct towline_context_t *context);
 
 /**
  * Makes a layout of blocks at equal distances, like `MPI_Type_create_hvector`: the column of a matrix, for example.

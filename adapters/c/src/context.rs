@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
+use towline::bootstrap::Job;
 use towline::{Builder, Config, Multiple};
 use towline_settings::{Table as _, nearest};
 
@@ -29,8 +30,9 @@ pub enum ThreadLevel {
     TOWLINE_THREAD_MULTIPLE = 3,
 }
 
-/// Joins the job of this process, and returns when all ranks have joined. A process that no launcher started is a job of one
-/// rank.
+/// Joins the job of this process, and returns when all ranks have joined. `towline run` or a PMIx launcher (mpirun, prterun, srun) has
+/// started it; `towline info` says which, and the setting `bootstrap` chooses. A process that no launcher started is a job of one
+/// rank. `towline_init_with` joins a job by other means.
 ///
 /// @param threads   A `towline_thread_level_t`. The level that is asked for is granted.
 /// @param settings  Settings as `name=value`, such as `transports=sm,tcp`, in an array that ends with a null pointer. `towline info`
@@ -50,20 +52,37 @@ pub unsafe extern "C" fn towline_init(
     settings: *const *const c_char,
     context: *mut ContextHandle,
 ) -> c_int {
-    border(|| {
-        check_pointer("context", context)?;
-        let mut config = Config::default();
-        // SAFETY: the caller's promise.
-        unsafe { read_settings(settings, &mut config) }?;
-        let builder = Builder::new().configure(|it| *it = config);
-        let world = match threads {
-            0 | 1 => AnyWorld::Single(builder.build()?),
-            2 | 3 => AnyWorld::Multiple(builder.threads(Multiple).build()?),
-            other => return Err(no_thread_level(other)),
-        };
-        // SAFETY: the caller's promise.
-        unsafe { put("context", context, insert_context(world)?) }
-    })
+    // SAFETY: the caller's promise.
+    border(|| unsafe { init(threads, settings, context, |_| Ok(None)) })
+}
+
+/// Makes a context, in the job that `job` joins with the program's settings, or in that of this process.
+///
+/// # Safety
+/// As for `towline_init`.
+pub(crate) unsafe fn init(
+    threads: c_int,
+    settings: *const *const c_char,
+    context: *mut ContextHandle,
+    job: impl FnOnce(&Config) -> Outcome<Option<Job>>,
+) -> Outcome<()> {
+    check_pointer("context", context)?;
+    let mut config = Config::default();
+    // SAFETY: the caller's promise.
+    unsafe { read_settings(settings, &mut config) }?;
+    let job = job(&config)?;
+    let builder = Builder::new().configure(|it| *it = config);
+    let builder = match job {
+        Some(job) => builder.job(job),
+        None => builder,
+    };
+    let world = match threads {
+        0 | 1 => AnyWorld::Single(builder.build()?),
+        2 | 3 => AnyWorld::Multiple(builder.threads(Multiple).build()?),
+        other => return Err(no_thread_level(other)),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { put("context", context, insert_context(world)?) }
 }
 
 #[cold]

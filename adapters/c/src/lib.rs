@@ -6,6 +6,7 @@
 //! | [`error`] | codes, and the text of the last error |
 //! | [`handles`] | what C programs have of objects |
 //! | [`context`] | to begin and to end, settings, progress, reports |
+//! | [`exchange`] | to begin with an exchange of the program |
 //! | [`communicator`] | ranks, further communicators |
 //! | [`layout`] | the places of bytes: contiguous, strided, indexed, and types that only the program knows |
 //! | [`send`], [`receive`], [`probe`] | messages |
@@ -38,6 +39,7 @@ pub mod communicator;
 pub mod context;
 pub mod counters;
 pub mod error;
+pub mod exchange;
 mod foreign;
 pub mod handles;
 mod kept;

@@ -1,4 +1,4 @@
-//! `towline info`: shows which transports are available and which would be chosen and why, all settings, and the limits
+//! `towline info`: shows how a program would join its job here, which transports are available and which would be chosen and why, all settings, and the limits
 //! of the machine.
 //!
 //! The choice among ranks of this host comes from two real ranks ([`rank`]). The choice for a rank on another host
@@ -24,11 +24,11 @@ use selection::{Section, Selection};
 
 mod selection;
 
-/// Show the transports, which of them would be chosen and why, all settings, and the limits of this machine
+/// Show how a program starts here, the transports, which of them would be chosen and why, all settings, and the limits of this machine
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Show only these: a setting or its variable, a transport with its settings, or a section (transports, interfaces,
-    /// chosen, machine, memory, settings)
+    /// Show only these: a setting or its variable, a transport with its settings, or a section (start, transports,
+    /// interfaces, chosen, machine, memory, settings)
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -88,6 +88,8 @@ pub fn rank() -> ExitCode {
 /// Everything that is printed.
 struct Info {
     selection: Selection,
+    /// How a program joins its job: what, and the answer.
+    start: Vec<(&'static str, String)>,
     /// Name, and the reason if it does not work.
     transports: Vec<(String, Option<String>)>,
     /// Name, address, and the reason if tcp does not use it.
@@ -128,13 +130,24 @@ fn gather(arguments: &Arguments, reported: Option<Variable>) -> Result<Info, Str
     let key = JobKey::new([0; 32]); // nobody connects
     sizes.push(("buffers of a udp link, at most".into(), towline_udp::Config::new(0, 0, key).bytes()));
     let machine = machine(&config.sm.directory);
-    let mut info = Info { selection, transports: all, interfaces: shown, chosen, machine, sizes, settings };
+    let start = if selection.wants(Section::Start) { start(&config) } else { Vec::new() };
+    let mut info = Info { selection, start, transports: all, interfaces: shown, chosen, machine, sizes, settings };
     info.select();
     if !info.selection.is_all() && info.is_empty() {
         let text = arguments.filter.as_deref().unwrap_or_default();
         return Err(format!("nothing contains `{text}`: shorten the text of --filter, or leave out names"));
     }
     Ok(info)
+}
+
+/// How a program that is started here joins its job, and the library that PMIx launchers need.
+fn start(config: &Config) -> Vec<(&'static str, String)> {
+    let pmix = match towline_pmix::library_version(&config.pmix_library) {
+        Ok(version) => format!("version {version}"),
+        Err(towline_pmix::Error::Library(why)) => format!("none: {why} (TOWLINE_PMIX_LIBRARY)"),
+        Err(why) => why.to_string(),
+    };
+    vec![("bootstrap", config.chosen_bootstrap().to_string()), ("PMIx library", pmix)]
 }
 
 /// The choice of two ranks on this host, for themselves and for each other.
@@ -233,8 +246,9 @@ fn machine(sm_directory: &str) -> Vec<(&'static str, String, &'static str)> {
 impl Info {
     /// Drops the rows that are not shown.
     fn select(&mut self) {
-        let Self { selection, transports, interfaces, chosen, machine, sizes, settings } = self;
+        let Self { selection, start, transports, interfaces, chosen, machine, sizes, settings } = self;
         let text = |why: &Option<String>| why.clone().unwrap_or_default();
+        start.retain(|(what, answer)| selection.shows(Section::Start, what, &[answer]));
         transports.retain(|(name, why)| selection.shows(Section::Transports, name, &[&text(why)]));
         interfaces.retain(|(name, address, why)| selection.shows(Section::Interfaces, name, &[address, &text(why)]));
         chosen.retain(|(whom, what)| selection.shows(Section::Chosen, whom, &[what]));
@@ -244,8 +258,9 @@ impl Info {
     }
 
     fn is_empty(&self) -> bool {
-        let Self { transports, interfaces, chosen, machine, sizes, settings, .. } = self;
-        [transports.len(), interfaces.len(), chosen.len(), machine.len(), sizes.len(), settings.len()] == [0; 6]
+        let Self { start, transports, interfaces, chosen, machine, sizes, settings, .. } = self;
+        let rows = [start.len(), transports.len(), interfaces.len(), chosen.len(), machine.len(), sizes.len()];
+        rows == [0; 6] && settings.is_empty()
     }
 
     fn json(&self) -> Value {
@@ -262,6 +277,7 @@ impl Info {
             "commit": version::COMMIT,
             "features": version::features(),
             "wire_version": wire::VERSION,
+            "start": self.start.iter().map(|(what, answer)| json!({"name": what, "value": answer})).collect::<Vec<_>>(),
             "transports": self.transports.iter().map(transport).collect::<Vec<_>>(),
             "tcp_interfaces": self.interfaces.iter().map(interface).collect::<Vec<_>>(),
             "chosen": self.chosen.iter().map(|(whom, what)| json!({"for": whom, "choice": what})).collect::<Vec<_>>(),
@@ -283,6 +299,10 @@ impl Info {
         };
         let verdict =
             |why: &Option<String>, good: &str| why.clone().map_or_else(|| good.to_string(), |why| format!("no: {why}"));
+        if !self.start.is_empty() {
+            line("\nStart of a program here".into());
+        }
+        self.start.iter().for_each(|(what, answer)| line(format!("  {what:14} {answer}")));
         if !self.transports.is_empty() {
             line("\nTransports".into());
         }

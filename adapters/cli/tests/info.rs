@@ -49,6 +49,25 @@ fn choices_have_reasons() {
 }
 
 #[test]
+fn the_bootstrap_and_the_pmix_library_have_reasons() {
+    let start = |variables: &[(&str, &str)]| {
+        let output = info(&["--json", "start"], variables);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let value = |name| named(&info["start"], "name", name)["value"].as_str().unwrap().to_string();
+        (value("bootstrap"), value("PMIx library"))
+    };
+    let no_launcher = "a job of its own: no launcher has started this process";
+    assert!(start(&[]).0.starts_with(no_launcher), "{}", start(&[]).0);
+    let pmix = [("PMIX_NAMESPACE", "job"), ("PMIX_RANK", "0"), ("TOWLINE_PMIX_LIBRARY", "/nowhere/libpmix.so")];
+    let (bootstrap, library) = start(&pmix);
+    assert!(bootstrap.starts_with("pmix: PMIX_NAMESPACE and PMIX_RANK are set"), "{bootstrap}");
+    assert!(library.starts_with("none: ") && library.contains("/nowhere/libpmix.so"), "{library}");
+    let own = [&pmix[..], &[("TOWLINE_BOOTSTRAP", "own")]].concat();
+    assert!(start(&own).0.starts_with("a job of its own: TOWLINE_BOOTSTRAP is own"), "{}", start(&own).0);
+}
+
+#[test]
 fn an_unavailable_transport_has_a_reason() {
     let broken = [("TOWLINE_SM_DIRECTORY", "/nowhere/at/all")];
     let info = json(&broken);

@@ -101,6 +101,8 @@ pub use towline_core::rma::{Access, AtomicOp, Denied};
 pub use zerocopy;
 
 pub use towline_net::{Encrypt, JobKey};
+/// Why a job of a PMIx launcher cannot be joined: [`SetupError::Pmix`].
+pub use towline_pmix::Error as PmixError;
 
 pub use collectives::blocks::{blocks, blocks_mut};
 pub use collectives::reduce_op::{Commutative, Max, Min, Plain, Product, ReduceOp, Sum};
@@ -108,6 +110,7 @@ pub use errors::error::{Error, Failed};
 pub use errors::rejoin::RejoinError;
 pub use errors::setup::SetupError;
 pub use errors::worker::WorkerError;
+pub use job::bootstrap::{Bootstrap, ChosenBootstrap};
 pub use operations::buffer::{Buffer, BufferMut};
 pub use operations::communicator::{Communicator, OwnedCommunicator};
 pub use operations::completion::Completion;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use towline::bootstrap::launch::LaunchError;
 use towline::bootstrap::{EnvironmentError, Error as BootstrapError};
 use towline::{
-    Address, Blame, BoundsError, CommError, Denied, Error, Failed, InvalidSetting, LayoutError, RejoinError,
+    Address, Blame, BoundsError, CommError, Denied, Error, Failed, InvalidSetting, LayoutError, PmixError, RejoinError,
     SetupError, Shortage,
 };
 use towline_core::modex::{RecvError, SendError};
@@ -65,6 +65,11 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         BootstrapError::Protocol { what: "a frame at the wrong time".into() },
         BootstrapError::PeerGone { rank, step: "fence" },
         BootstrapError::Finished,
+        BootstrapError::Exchange {
+            step: "start",
+            why: "rank 3 gave nothing: run the same version on all ranks".into(),
+        },
+        BootstrapError::TooLate,
         BootstrapError::Publish(SendError::Lost),
         BootstrapError::System(refused()),
     ];
@@ -84,6 +89,9 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         SetupError::System("map memory", refused()),
         SetupError::World(CommError::Full),
         SetupError::Bootstrap(BootstrapError::Finished),
+        SetupError::Pmix(PmixError::NotStarted("PMIX_RANK")),
+        SetupError::Pmix(PmixError::Library("libpmix.so.2: there is no such file".into())),
+        SetupError::Pmix(PmixError::Call { what: "connect to the launcher", why: "UNREACHABLE (-25)".into() }),
     ];
     let rejoin = [
         RejoinError::NoSuchRank { rank, size: 2 },

@@ -2,23 +2,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-use towline_core::modex::{Change, Component, RecvError, SendError, Set, SetWriter, Stamp, Watch, entry_size};
+use towline_core::modex::{Change, Component, RecvError, SendError, Set, entry_size};
 
-use super::connect::{self, Connection, Joined, word};
+use super::carrier::Carrier;
+use super::connect;
 use super::own_server::OwnServer;
 use super::publication::{Name, Published};
 use super::questions::Questions;
 use crate::error::Error;
-use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE_RANK, reached};
+use crate::protocol::channel::{DIED, Kind, PAYLOAD_MAX, WHOLE_RANK};
 use crate::{Environment, JobKey};
 
 /// Time in which [`Job::from_env`] must join.
 const JOIN_LIMIT: Duration = Duration::from_secs(30);
-/// Time for which [`Job::finish`] and [`Job::abort`] wait for the launcher's answer.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of a text that are sent to the launcher.
 const TEXT_MAX: usize = 4096;
 
@@ -31,30 +29,30 @@ pub struct Job {
     pub(super) environment: Environment,
     /// The server, if this rank runs it.
     own_server: Option<OwnServer>,
-    /// `None` in a job of size 1 without a launcher, and after `finish`.
-    pub(super) connection: Option<Connection>,
-    incarnation: u32,
-    own: Vec<Published>,
+    /// What connects this rank with the others; nothing after `finish`.
+    pub(super) carrier: Carrier,
+    pub(super) incarnation: u32,
+    pub(super) own: Vec<Published>,
     /// Stamp of this rank's publications: 1 before the first one, then one more with each.
-    revision: u32,
-    /// The revision that was sent to the server; 0 before the first exchange.
-    sent: u32,
+    pub(super) revision: u32,
+    /// The revision that was sent to the others; 0 before the first exchange.
+    pub(super) sent: u32,
     /// The latest publications of each rank, already checked.
     pub(super) sets: Vec<Option<Vec<u8>>>,
     pub(super) known: u32,
     /// Ranks that have ended, with the last fence that each reached.
     pub(super) ended: BTreeMap<u32, u32>,
-    fence_entered: u32,
-    fence_open: u32,
+    pub(super) fence_entered: u32,
+    pub(super) fence_open: u32,
     pub(super) watches: Vec<(Name, u32)>,
     pub(super) changes: VecDeque<Change>,
     /// Ranks that were restarted and have published again, with their new incarnation; not yet returned by
     /// `next_restart`.
-    restarts: VecDeque<(u32, u32)>,
-    ends: Ends,
+    pub(super) restarts: VecDeque<(u32, u32)>,
+    pub(super) ends: Ends,
     pub(super) questions: Questions,
     /// The server has acknowledged a finish or an abort.
-    acknowledged: bool,
+    pub(super) acknowledged: bool,
     pub(super) finished: bool,
 }
 
@@ -74,15 +72,15 @@ pub struct End {
     pub left: bool,
 }
 
-/// The ends of other ranks that the server has reported.
+/// The ends of other ranks that this rank has heard of.
 #[derive(Default)]
-struct Ends {
-    /// Reported by the server and not yet returned to the caller.
-    heard: VecDeque<End>,
-    /// The number from which the next question asks.
-    next: u32,
+pub(super) struct Ends {
+    /// Not yet returned to the caller.
+    pub(super) heard: VecDeque<End>,
+    /// The number from which the next question to the server asks.
+    pub(super) next: u32,
     /// A question was sent and has not been answered.
-    asked: bool,
+    pub(super) asked: bool,
 }
 
 impl Job {
@@ -119,7 +117,7 @@ impl Job {
         let size = environment.size as usize;
         Self {
             own_server: None,
-            connection: None,
+            carrier: Carrier::None,
             incarnation: 1,
             own: Vec::new(),
             revision: 1,
@@ -138,12 +136,6 @@ impl Job {
             finished: false,
             environment,
         }
-    }
-
-    pub(crate) fn set_connection(&mut self, joined: Joined) {
-        (self.incarnation, self.fence_entered) = (joined.incarnation, joined.fence);
-        self.fence_open = self.fence_entered;
-        self.connection = Some(joined.connection);
     }
 
     /// This process's rank, from 0.
@@ -217,10 +209,14 @@ impl Job {
     /// a change.
     ///
     /// # Errors
-    /// [`Error::Publish`] if the component or its data are not acceptable, [`Error::Lost`] if the launcher has ended.
+    /// [`Error::Publish`] if the component or its data are not acceptable, [`Error::Lost`] if the launcher has ended,
+    /// [`Error::TooLate`] after the exchange of a job [over](Self::over) another exchange.
     pub fn publish(&mut self, component: &Component<'_>, data: &[u8]) -> Result<(), Error> {
         if self.finished {
             return Err(Error::Finished);
+        }
+        if self.sent != 0 && matches!(self.carrier, Carrier::Exchange { .. }) {
+            return Err(Error::TooLate);
         }
         if !component.is_valid() {
             return Err(Error::Publish(SendError::BadComponent));
@@ -271,23 +267,9 @@ impl Job {
     /// [`Error::Timeout`] with the ranks that are missing, [`Error::PeerGone`] as soon as one of them has ended,
     /// [`Error::Lost`] if the launcher has ended.
     pub fn exchange(&mut self, deadline: Instant) -> Result<(), Error> {
-        let step = "module exchange";
-        let started = Instant::now();
-        loop {
-            self.progress_exchange(step)?;
-            self.report_start(|job| format!("{step}: no publications arrived from {}", list(&job.missing_sets())))?;
-            if self.has_all_sets() {
-                return Ok(());
-            }
-            if let Some(rank) = self.ended.keys().copied().find(|rank| !self.has_set(*rank)) {
-                let _ = self.lost_peer(rank); // the result says the same to the caller
-                return Err(Error::PeerGone { rank, step });
-            }
-            self.wait(deadline, |job| {
-                let waited = started.elapsed();
-                let missing = list(&job.missing_sets());
-                Error::Timeout { step: format!("{step}: no publications arrived from {missing}"), waited }
-            })?;
+        match self.carrier {
+            Carrier::Exchange { .. } => self.gather_sets(deadline),
+            _ => self.exchange_by_server(deadline),
         }
     }
 
@@ -296,31 +278,13 @@ impl Job {
     /// # Errors
     /// As [`exchange`](Self::exchange). After a timeout the next call waits for the same fence again.
     pub fn fence(&mut self, deadline: Instant) -> Result<(), Error> {
-        let step = "fence";
         if self.finished {
             return Err(Error::Finished);
         }
-        let started = Instant::now();
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        if self.fence_entered == self.fence_open {
-            self.fence_entered = self.fence_entered.wrapping_add(1);
-            connection.channel.send(Kind::Fence, &self.fence_entered.to_le_bytes());
-        }
-        loop {
-            self.progress(step)?;
-            self.report_start(|_| format!("{step}: not all ranks have reached it"))?;
-            if self.fence_open == self.fence_entered {
-                return Ok(());
-            }
-            if let Some((rank, _)) = self.ended.iter().find(|(_, fence)| !reached(**fence, self.fence_entered)) {
-                let rank = *rank;
-                let _ = self.lost_peer(rank); // the result says the same to the caller
-                return Err(Error::PeerGone { rank, step });
-            }
-            self.wait(deadline, |_| Error::Timeout {
-                step: format!("{step}: not all ranks have reached it"),
-                waited: started.elapsed(),
-            })?;
+        match self.carrier {
+            Carrier::None => Ok(()),
+            Carrier::Server(_) => self.fence_by_server(deadline),
+            Carrier::Exchange { .. } => self.fence_by_exchange(deadline),
         }
     }
 
@@ -332,8 +296,12 @@ impl Job {
     /// As [`join`](Self::join), if the message did not reach the launcher. The caller should then exit with a failure.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
         let message = &message.as_bytes()[..message.len().min(TEXT_MAX)];
-        let payload = [&code.to_le_bytes(), message].concat();
-        self.request(Kind::Abort, &payload, "abort")
+        match &mut self.carrier {
+            Carrier::Exchange { exchange, .. } => exchange
+                .abort(code, &String::from_utf8_lossy(message))
+                .map_err(|why| Error::exchange("abort", why.to_string())),
+            _ => self.request(Kind::Abort, &[&code.to_le_bytes(), message].concat(), "abort"),
+        }
     }
 
     /// Has the launcher print a warning about this rank (at most 4096 bytes of it). It prints the first warning of a job only,
@@ -343,7 +311,7 @@ impl Job {
     /// [`Error::Lost`] if the launcher cannot be reached.
     pub fn warn(&mut self, text: &str) -> Result<(), Error> {
         let text = &text[..text.floor_char_boundary(4096)];
-        let Some(connection) = self.connection.as_mut() else {
+        let Some(connection) = self.carrier.server() else {
             eprintln!("towline: warning: {text}");
             return Ok(());
         };
@@ -360,16 +328,22 @@ impl Job {
         if self.finished {
             return Ok(());
         }
-        let said = self.end();
+        let said = self.end(false);
         self.own_server.take().into_iter().for_each(OwnServer::wait_until_unused);
         said
     }
 
-    /// Tells the launcher that this rank is done, and disconnects.
-    fn end(&mut self) -> Result<(), Error> {
-        let said = self.request(Kind::Finish, &[], "finish");
+    /// Tells the launcher that this rank is done, and disconnects. `early`: an exchange tells other ranks, too.
+    fn end(&mut self, early: bool) -> Result<(), Error> {
+        let said = match &mut self.carrier {
+            Carrier::Exchange { exchange, .. } => {
+                let said = if early { exchange.leave() } else { exchange.finish() };
+                said.map_err(|why| Error::exchange("finish", why.to_string()))
+            }
+            _ => self.request(Kind::Finish, &[], "finish"),
+        };
         self.finished = true;
-        self.connection = None;
+        self.carrier = Carrier::None;
         self.changes.clear();
         self.watches.clear();
         said
@@ -406,7 +380,7 @@ impl Job {
             return Ok(());
         }
         let told = self.announce_leave(None, false, true);
-        told.and(self.end())
+        told.and(self.end(true))
     }
 
     /// Tells all other ranks that this rank, or a part of it, leaves early, because its program has failed or not. They
@@ -448,7 +422,7 @@ impl Job {
         if self.ends.asked {
             return self.progress("check for ended ranks");
         }
-        self.ends.asked = self.connection.is_some();
+        self.ends.asked = self.carrier.server().is_some();
         self.send_number(Kind::Ends, self.ends.next)
     }
 
@@ -465,219 +439,6 @@ impl Job {
         // The operations that need the launcher report that it is lost.
         let _ = self.progress("check for restarted ranks");
         self.restarts.pop_front()
-    }
-
-    fn send_number(&mut self, kind: Kind, number: u32) -> Result<(), Error> {
-        self.send_payload(kind, &number.to_le_bytes())
-    }
-
-    pub(super) fn send_payload(&mut self, kind: Kind, payload: &[u8]) -> Result<(), Error> {
-        if self.finished {
-            return Err(Error::Finished);
-        }
-        if let Some(connection) = &mut self.connection {
-            connection.channel.send(kind, payload);
-        }
-        self.progress("message to the launcher")
-    }
-
-    fn request(&mut self, kind: Kind, payload: &[u8], step: &'static str) -> Result<(), Error> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        let started = Instant::now();
-        connection.channel.send(kind, payload);
-        self.acknowledged = false;
-        loop {
-            self.progress(step)?;
-            if self.acknowledged {
-                return Ok(());
-            }
-            self.wait(started + ANSWER_LIMIT, |_| Error::Timeout {
-                step: format!("{step}: the launcher did not answer"),
-                waited: started.elapsed(),
-            })?;
-        }
-    }
-
-    pub(super) fn has_set(&self, rank: u32) -> bool {
-        rank == self.rank() || self.sets.get(rank as usize).is_some_and(Option::is_some)
-    }
-
-    fn missing_sets(&self) -> Vec<u32> {
-        (0..self.size()).filter(|rank| !self.has_set(*rank)).collect()
-    }
-
-    pub(super) fn has_all_sets(&self) -> bool {
-        let own = u32::from(self.sets.get(self.rank() as usize).is_some_and(Option::is_none));
-        self.known + own == self.size()
-    }
-
-    /// Sends new publications, and handles messages that have arrived.
-    pub(super) fn progress_exchange(&mut self, step: &'static str) -> Result<(), Error> {
-        if self.finished {
-            return Err(Error::Finished);
-        }
-        if self.sent != self.revision {
-            self.send_set();
-        }
-        self.progress(step)
-    }
-
-    fn send_set(&mut self) {
-        let set = self.encode_own_set();
-        self.sent = self.revision;
-        if let Some(connection) = &mut self.connection {
-            connection.channel.send(Kind::Set, &set);
-        }
-    }
-
-    pub(super) fn encode_own_set(&self) -> Vec<u8> {
-        let entries = self.own.iter().map(|own| entry_size(&own.name.component(), own.data.len()));
-        let mut bytes = vec![0; Set::HEADER + entries.sum::<usize>()];
-        let stamp = Stamp { incarnation: self.incarnation, revision: self.revision };
-        let Some(mut writer) = SetWriter::new(&mut bytes, self.rank(), stamp) else { return Vec::new() };
-        for own in &self.own {
-            // Cannot fail: the buffer was sized for exactly these entries.
-            let _ = writer.entry(&own.name.component(), own.revision, &own.data);
-        }
-        let length = writer.finish();
-        bytes.truncate(length);
-        bytes
-    }
-
-    /// Replaces the stored set of a rank by a newer, checked one, and records the changes that callers watch.
-    pub(super) fn store_set(&mut self, rank: u32, bytes: Vec<u8>) {
-        let Some(place) = self.sets.get_mut(rank as usize) else { return };
-        let old = place.replace(bytes);
-        self.known += u32::from(old.is_none());
-        let old = old.as_deref().and_then(|set| Set::parse(set).ok());
-        let Some(new) = place.as_deref().and_then(|set| Set::parse(set).ok()) else { return };
-        for (index, (name, peer)) in (0..).zip(&self.watches) {
-            let component = name.component();
-            let mark = |set: Option<Set<'_>>| {
-                set.and_then(|set| Some((set.stamp().incarnation, set.find(&component)?.revision)))
-            };
-            let change = Change { watch: Watch::from_bits(index), peer: rank };
-            if *peer == rank && mark(old) != mark(Some(new)) && !self.changes.contains(&change) {
-                self.changes.push_back(change);
-            }
-        }
-    }
-
-    /// Writes and reads as much as possible without waiting.
-    pub(super) fn progress(&mut self, step: &'static str) -> Result<(), Error> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        let lost = |source| Error::Lost { step, source };
-        while !connection.channel.output().is_empty() {
-            match connection.stream.write(connection.channel.output()) {
-                Ok(count) => connection.channel.wrote(count),
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                Err(why) => return Err(lost(why)),
-            }
-        }
-        loop {
-            // This is done before the first read, too, since frames may have arrived together with the welcome.
-            while let Some((kind, payload)) = self.next_frame()? {
-                self.handle_frame(kind, payload)?;
-            }
-            let Some(connection) = &mut self.connection else { return Ok(()) };
-            match connection.stream.read(&mut connection.buffer) {
-                Ok(0) => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
-                Ok(count) => connection.channel.feed(&connection.buffer[..count]),
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(why) if why.kind() == io::ErrorKind::Interrupted => continue,
-                Err(why) => return Err(lost(why)),
-            }
-        }
-    }
-
-    fn next_frame(&mut self) -> Result<Option<(Kind, Vec<u8>)>, Error> {
-        self.connection.as_mut().map_or(Ok(None), |connection| connection.channel.next().map_err(Error::protocol))
-    }
-
-    fn handle_frame(&mut self, kind: Kind, payload: Vec<u8>) -> Result<(), Error> {
-        match kind {
-            Kind::Set => {
-                let mut sets = &payload[..];
-                while !sets.is_empty() {
-                    // The header of each set holds its length.
-                    let length = word(sets, 20)? as usize;
-                    let whole = sets.split_at_checked(length).filter(|_| length != 0);
-                    let (set, rest) = whole.ok_or_else(|| Error::protocol("a set of publications is cut short"))?;
-                    self.accept_set(set)?;
-                    sets = rest;
-                }
-            }
-            Kind::Fence => self.fence_open = word(&payload, 0)?,
-            Kind::Ended => drop(self.ended.insert(word(&payload, 0)?, word(&payload, 4)?)),
-            Kind::Finish | Kind::Abort => self.acknowledged = true,
-            Kind::Ends => self.take_ends(&payload)?,
-            Kind::Report => self.questions.asked = self.questions.asked.max(word(&payload, 0)?),
-            Kind::Left | Kind::Leaving => {
-                let (rank, part) = (word(&payload, 0)?, word(&payload, 4)?);
-                self.hear_of_end(rank, part, kind == Kind::Left)?;
-            }
-            Kind::Welcome
-            | Kind::Refuse
-            | Kind::PartEnded
-            | Kind::Warning
-            | Kind::LostPeer
-            | Kind::Failing
-            | Kind::Unmatched => {
-                return Err(Error::protocol(format!("a frame of kind {kind:?} at the wrong time")));
-            }
-        }
-        Ok(())
-    }
-
-    fn take_ends(&mut self, payload: &[u8]) -> Result<(), Error> {
-        (self.ends.next, self.ends.asked) = (word(payload, 0)?, false);
-        for at in (4..payload.len()).step_by(8) {
-            let (rank, word) = (word(payload, at)?, word(payload, at + 4)?);
-            self.hear_of_end(rank, word, false)?;
-        }
-        Ok(())
-    }
-
-    /// Records the end of a rank or part.
-    fn hear_of_end(&mut self, rank: u32, word: u32, left: bool) -> Result<(), Error> {
-        let (part, died) = (word & !DIED, word & DIED != 0);
-        if rank >= self.size() {
-            return Err(Error::protocol(format!("the end of rank {rank}, which does not exist in this job")));
-        }
-        let incarnation = self.incarnation_of(rank).unwrap_or(0);
-        let part = (part != WHOLE_RANK).then_some(part);
-        self.ends.heard.push_back(End { rank, part, incarnation, died, left });
-        Ok(())
-    }
-
-    /// Stores a set from the server, unless it is older than the stored one or is this rank's own.
-    fn accept_set(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let set = Set::parse(bytes).map_err(Error::set)?;
-        let (rank, stamp) = (set.rank(), set.stamp());
-        if rank >= self.size() {
-            return Err(Error::protocol(format!("publications of rank {rank}, which does not exist in this job")));
-        }
-        let old = self.sets[rank as usize].as_deref().and_then(|set| Set::parse(set).ok());
-        let old = old.map(|old| old.stamp());
-        if rank != self.rank() && old.is_none_or(|old| old < stamp) {
-            self.ended.remove(&rank);
-            if old.is_some_and(|old| old.incarnation < stamp.incarnation) {
-                self.restarts.push_back((rank, stamp.incarnation));
-            }
-            self.store_set(rank, bytes.to_vec());
-        }
-        Ok(())
-    }
-
-    /// Waits until something arrives or can be written. Fails with `timeout` at the deadline.
-    fn wait(&self, deadline: Instant, timeout: impl Fn(&Self) -> Error) -> Result<(), Error> {
-        let Some(connection) = &self.connection else { return Err(timeout(self)) };
-        let write = !connection.channel.output().is_empty();
-        if Instant::now() < deadline && connection.stream.wait(write, deadline).map_err(Error::System)? {
-            return Ok(());
-        }
-        Err(timeout(self))
     }
 }
 
@@ -698,12 +459,4 @@ impl fmt::Debug for Job {
             .field("known", &self.known)
             .finish_non_exhaustive()
     }
-}
-
-/// Names the first eight of some ranks, for an error message.
-fn list(ranks: &[u32]) -> String {
-    let first: Vec<_> = ranks.iter().take(8).map(ToString::to_string).collect();
-    let more = ranks.len().saturating_sub(first.len());
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    format!("rank{} {}{more}", if ranks.len() == 1 { "" } else { "s" }, first.join(", "))
 }

@@ -1,13 +1,16 @@
 //! Implements the core's module exchange for a [`Job`].
 
+use std::time::Duration;
+
 use towline_core::modex::{self, Change, Component, ExchangeError, Modex, RecvError, SendError, Watch, WatchError};
 
+use super::carrier::Carrier;
 use super::job::Job;
 use super::publication::Name;
 use crate::error::Error;
 
-/// The module exchange as the core's components see it. The caller drives it, and no call waits.
-/// [`finalize`](Modex::finalize) is [`finish`](Job::finish).
+/// The module exchange as the core's components see it. The caller drives it, and no call waits, except
+/// [`exchange`](Modex::exchange) of a job [over](Job::over) another exchange, which waits until the deadline. [`finalize`](Modex::finalize) is [`finish`](Job::finish).
 impl Modex for Job {
     fn rank(&self) -> u32 {
         Job::rank(self)
@@ -20,7 +23,7 @@ impl Modex for Job {
     fn send(&mut self, component: &Component<'_>, data: &[u8]) -> Result<(), SendError> {
         self.publish(component, data).map_err(|why| match why {
             Error::Publish(why) => why,
-            Error::Finished => SendError::Closed,
+            Error::Finished | Error::TooLate => SendError::Closed,
             _ => SendError::Lost,
         })
     }
@@ -64,6 +67,9 @@ impl Modex for Job {
         now: towline_core::time::Instant,
         deadline: towline_core::time::Instant,
     ) -> Result<modex::Exchange, ExchangeError> {
+        if matches!(self.carrier, Carrier::Exchange { .. }) {
+            return self.exchange_within(Duration::from_nanos(deadline.since(now).as_nanos()));
+        }
         self.progress_exchange("module exchange").map_err(|why| match why {
             Error::Finished => ExchangeError::Closed,
             _ => ExchangeError::Lost,

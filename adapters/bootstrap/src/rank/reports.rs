@@ -1,15 +1,16 @@
 //! A rank's reports to the launcher.
 
+use super::carrier::Carrier;
 use super::job::Job;
 use crate::error::Error;
 use crate::protocol::channel::Kind;
 use crate::report::{Activity, Report, Unmatched, UnmatchedPolicy};
 
 impl Job {
-    /// Whether a launcher supervises this rank, and prints reports of it. In a job of size 1 without a launcher, and in a
-    /// job whose rank 0 runs the server itself, there is none.
+    /// Whether a launcher supervises this rank, and prints reports of it. In a job of size 1 without a launcher, in a
+    /// job whose rank 0 runs the server itself, and in a job [over](Self::over) another exchange, there is none.
     pub fn has_launcher(&self) -> bool {
-        self.connection.is_some() && self.environment.listen.is_none()
+        matches!(self.carrier, Carrier::Server(_)) && self.environment.listen.is_none()
     }
 
     /// Handles messages that have arrived, without waiting. Returns the number of the launcher's last question for a

@@ -8,6 +8,7 @@ use crate::transports;
 /// A part of what is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Section {
+    Start,
     Transports,
     Interfaces,
     Chosen,
@@ -17,11 +18,12 @@ pub enum Section {
 }
 
 impl Section {
-    const ALL: [Self; 6] =
-        [Self::Transports, Self::Interfaces, Self::Chosen, Self::Machine, Self::Memory, Self::Settings];
+    const ALL: [Self; 7] =
+        [Self::Start, Self::Transports, Self::Interfaces, Self::Chosen, Self::Machine, Self::Memory, Self::Settings];
 
     const fn name(self) -> &'static str {
         match self {
+            Self::Start => "start",
             Self::Transports => "transports",
             Self::Interfaces => "interfaces",
             Self::Chosen => "chosen",

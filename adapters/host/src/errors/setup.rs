@@ -27,6 +27,8 @@ pub(crate) const MAX_ADDRESSES: u32 = 1 << 20;
 pub enum SetupError {
     /// The exchange with the launcher failed.
     Bootstrap(bootstrap::Error),
+    /// The job of a PMIx launcher cannot be joined.
+    Pmix(towline_pmix::Error),
     /// The value of a setting cannot be kept. The user or the program that has set it has to correct it.
     Setting(InvalidSetting),
     /// A transport that was asked for does not work here.
@@ -130,6 +132,7 @@ impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bootstrap(why) => why.fmt(f),
+            Self::Pmix(why) => why.fmt(f),
             Self::Setting(why) => why.fmt(f),
             Self::Forked(why) => why.fmt(f),
             Self::Transport { name, why } => write!(f, "transport {name} does not work here: {why}"),
@@ -208,6 +211,7 @@ impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Bootstrap(why) => Some(why),
+            Self::Pmix(why) => Some(why),
             Self::Setting(why) => Some(why),
             Self::System(_, why) => Some(why),
             Self::Memory(why) => Some(why),
@@ -231,6 +235,12 @@ impl From<pml::SetUpError> for SetupError {
 impl From<bootstrap::Error> for SetupError {
     fn from(why: bootstrap::Error) -> Self {
         Self::Bootstrap(why)
+    }
+}
+
+impl From<towline_pmix::Error> for SetupError {
+    fn from(why: towline_pmix::Error) -> Self {
+        Self::Pmix(why)
     }
 }
 

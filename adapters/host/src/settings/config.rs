@@ -37,6 +37,11 @@ towline_settings::settings! {
         stall_timeout_ms, "TOWLINE_STALL_TIMEOUT_MS": u32 = 0u32, "ms",
             "A rank for which another one waits counts as dead when it has made no progress for this time, over any transport; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit";
 
+        bootstrap, "TOWLINE_BOOTSTRAP": String = "auto", "" in Values::OneOf(&["auto", "own", "pmix"]),
+            "How ranks join their job: `own` by `towline run` or the variables of `TOWLINE_RANK`, `pmix` by a PMIx launcher (mpirun, prterun, srun), `auto` for the one that has started the process";
+        pmix_library, "TOWLINE_PMIX_LIBRARY": String = "", "",
+            "Path of the PMIx library; empty for `libpmix.so.2`, where the system finds it";
+
         requests, "TOWLINE_REQUESTS": u32 = 65_536u32, "" in Values::range(1, MAX_SLOTS),
             "Most operations in progress at a time; entries that were never used take no memory";
         unexpected, "TOWLINE_UNEXPECTED": u32 = 0u32, "" in Values::range(0, MAX_SLOTS),

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use towline_bootstrap::{Environment, Job};
+use towline_bootstrap::Job;
 use towline_core::rail::FullRail;
 use towline_settings::Setting;
 
@@ -173,8 +173,8 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Uses a job that was joined already, instead of the job of the environment. So the threads of a process can be ranks of a
-    /// job, each with a world of its own:
+    /// Uses a job that was joined already, instead of the job of the environment. [`Job::over`] joins one by an exchange of the
+    /// program's own. The threads of a process can be ranks of a job, too, each with a world of its own:
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -258,7 +258,8 @@ impl<L: Threads> Builder<L> {
         self
     }
 
-    /// Joins the job, and returns when all ranks are up. A process that no launcher started is a job of its own.
+    /// Joins the job, and returns when all ranks are up. `towline run` or a PMIx launcher has started the process, as
+    /// [`Config::chosen_bootstrap`] says. A process that no launcher started is a job of its own.
     ///
     /// A restarted process (see [`World::incarnation`]) returns when all running ranks have [accepted it](World::rejoin). It
     /// returns [`SetupError::NotRejoined`] if a rank has not done so within [`Config::startup_timeout_ms`]. Ranks that have ended
@@ -371,7 +372,7 @@ impl<L: Threads> Builder<L> {
         let deadline = Instant::now() + Duration::from_millis(config.startup_timeout_ms.into());
         let mut job = match self.job {
             Some(job) => job,
-            None => joined::join(Environment::read().map_err(towline_bootstrap::Error::from)?, deadline)?,
+            None => joined::join(&config, deadline)?,
         };
         let ranks = job.size();
         if ranks.checked_mul(contexts).is_none_or(|all| all > MAX_ADDRESSES) {
