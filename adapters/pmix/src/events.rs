@@ -77,6 +77,11 @@ pub(crate) fn next_end() -> Option<RankEnd> {
     state().new.pop_front()
 }
 
+/// Whether a rank has ended.
+pub(crate) fn has_ended() -> bool {
+    !state().known.is_empty()
+}
+
 unsafe extern "C" fn registered(status: Status, handler: usize, _: *mut c_void) {
     if status == abi::SUCCESS {
         state().handler = Some(handler);
