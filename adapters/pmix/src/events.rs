@@ -1,4 +1,5 @@
-//! Events: which ranks have failed, as the launcher says, and which have left, as they say themselves. The library reports them in a thread of its own.
+//! Events: which ranks have failed, as the launcher says, and which have left, as they say themselves. The library
+//! reports them in a thread of its own.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{c_char, c_void};
