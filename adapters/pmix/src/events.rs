@@ -37,12 +37,11 @@ fn state() -> MutexGuard<'static, State> {
 /// Begins to listen to the ends of ranks of this namespace.
 pub(crate) fn listen(library: &Library, nspace: [c_char; NAMESPACE]) {
     state().nspace = Some(nspace);
-    let mut codes = [&abi::FAILURES[..], &[abi::LEFT]].concat();
-    // SAFETY: the library copies the codes. The handler and the callback have the types of the standard, and live for ever.
+    // SAFETY: the library reads the codes. They, the handler and the callback have the types of the standard, and live for ever.
     unsafe {
         (library.register)(
-            codes.as_mut_ptr(),
-            codes.len(),
+            abi::EVENTS.as_ptr().cast_mut(),
+            abi::EVENTS.len(),
             ptr::null_mut(),
             0,
             Some(handle),
@@ -69,7 +68,7 @@ pub(crate) fn stop(library: &Library) {
 pub(crate) fn tell_left(library: &Library, own: &Proc) {
     // Without this event, the others may wait for this rank until they have a connection to it.
     let range = if std::env::var_os(ORTE).is_some() { abi::RANGE_LOCAL } else { abi::RANGE_NAMESPACE };
-    // SAFETY: the library copies the process. Without a callback, it is done when the call returns.
+    // SAFETY: the library copies the process before it returns, and no callback is called.
     let _ = unsafe { (library.notify)(abi::LEFT, own, range, ptr::null(), 0, None, ptr::null_mut()) };
 }
 
