@@ -40,7 +40,13 @@
 //! | `TOWLINE_HOST` | name of this host within the job | the system's host name |
 //! | `TOWLINE_LOCAL` | ranks on this host, such as `0-3,8` | unknown |
 //!
-//! Under a launcher that does not support Towline, rank 0 can run the server. Give every rank its number, and give all
+//! # Other exchanges
+//!
+//! The bootstrap has a server of its own. A launcher or runtime that carries bytes between its processes can take its
+//! place: [`Job::over`] joins a job over an [`Exchange`]. The crate `towline-pmix` has that of PMIx launchers, such as mpirun. Where a
+//! caller carries the publications of processes that come one by one, [`Job::carried`] waits for nobody.
+//!
+//! Under a launcher that does neither, rank 0 can run the server. Give every rank its number, and give all
 //! of them `TOWLINE_SIZE`, `TOWLINE_JOB`, `TOWLINE_KEY`, `TOWLINE_ROOT=tcp:node0:4000` and
 //! `TOWLINE_LISTEN=0.0.0.0:4000`, where rank 0 runs on `node0`. Rank 0's [`finish`](Job::finish) then waits until the
 //! other ranks have disconnected.

@@ -3,7 +3,8 @@
  * This file is generated from the crate `towline-c`. Licensed under MIT or Apache-2.0, as you like.
  *
  * A program joins its job with towline_init, gets the communicator of all ranks with towline_world, sends and receives, and ends with
- * towline_finish. It is started with `towline run -n 4 ./program`, or alone as a job of one rank.
+ * towline_finish. It is started with `towline run -n 4 ./program`, by mpirun or another PMIx launcher, or alone as
+ * a job of one rank.
  *
  * Results     Functions return 0, or a negative code. towline_error_text has the text for the calling thread: what happened, whose
  *             fault it is, and what to do. Results are stored through pointers, and only if the function succeeds, unless it says

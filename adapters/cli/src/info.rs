@@ -1,5 +1,5 @@
-//! `towline info`: shows how a program would join its job here, which transports are available and which would be chosen and why, all settings, and the limits
-//! of the machine.
+//! `towline info`: shows how a program would join its job here, which transports are available and which would be chosen
+//! and why, all settings, and the limits of the machine.
 //!
 //! The choice among ranks of this host comes from two real ranks ([`rank`]). The choice for a rank on another host
 //! comes from the rails themselves.

@@ -19,8 +19,9 @@ pub const NO_ACTION_TAKEN: Status = -331;
 /// The time limit of a call has passed.
 pub const ERR_TIMEOUT: Status = -24;
 
-/// The codes of the events by which a launcher says that a process has failed.
-pub const FAILURES: [Status; 8] = [
+/// The codes of the events that this crate listens to: those by which a launcher says that a process has failed, and the own one.
+/// The library may read them at any time.
+pub static EVENTS: [Status; 9] = [
     -7,   // PMIX_ERR_PROC_ABORTED
     -8,   // PMIX_ERR_PROC_REQUESTED_ABORT
     -200, // PMIX_ERR_PROC_TERM_WO_SYNC
@@ -29,6 +30,7 @@ pub const FAILURES: [Status; 8] = [
     -402, // PMIX_ERR_PROC_ABORTED_BY_SIG
     -403, // PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED
     -404, // PMIX_ERR_EXIT_NONZERO_TERM
+    LEFT,
 ];
 
 /// The event of a rank that has left its job early. Numbers below -3000 are for programs.
@@ -236,14 +238,14 @@ mod tests {
             ("PMIX_OPERATION_SUCCEEDED", OPERATION_SUCCEEDED.into()),
             ("PMIX_EVENT_NO_ACTION_TAKEN", NO_ACTION_TAKEN.into()),
             ("PMIX_ERR_TIMEOUT", ERR_TIMEOUT.into()),
-            ("PMIX_ERR_PROC_ABORTED", FAILURES[0].into()),
-            ("PMIX_ERR_PROC_REQUESTED_ABORT", FAILURES[1].into()),
-            ("PMIX_ERR_PROC_TERM_WO_SYNC", FAILURES[2].into()),
-            ("PMIX_ERR_PROC_KILLED_BY_CMD", FAILURES[3].into()),
-            ("PMIX_ERR_PROC_FAILED_TO_START", FAILURES[4].into()),
-            ("PMIX_ERR_PROC_ABORTED_BY_SIG", FAILURES[5].into()),
-            ("PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED", FAILURES[6].into()),
-            ("PMIX_ERR_EXIT_NONZERO_TERM", FAILURES[7].into()),
+            ("PMIX_ERR_PROC_ABORTED", EVENTS[0].into()),
+            ("PMIX_ERR_PROC_REQUESTED_ABORT", EVENTS[1].into()),
+            ("PMIX_ERR_PROC_TERM_WO_SYNC", EVENTS[2].into()),
+            ("PMIX_ERR_PROC_KILLED_BY_CMD", EVENTS[3].into()),
+            ("PMIX_ERR_PROC_FAILED_TO_START", EVENTS[4].into()),
+            ("PMIX_ERR_PROC_ABORTED_BY_SIG", EVENTS[5].into()),
+            ("PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED", EVENTS[6].into()),
+            ("PMIX_ERR_EXIT_NONZERO_TERM", EVENTS[7].into()),
             ("LEFT < PMIX_EXTERNAL_ERR_BASE", 1),
             ("(PMIX_RANK_WILDCARD)", RANK_WILDCARD.into()),
             ("PMIX_GLOBAL", GLOBAL.into()),

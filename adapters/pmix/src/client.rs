@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use towline_bootstrap::{Exchange, ExchangeFailure, RankEnd};
 
@@ -25,6 +25,10 @@ const OPTIONAL: &CStr = c"pmix.optional";
 
 /// How long to wait for a value that all ranks have published before, in seconds.
 const ANSWER_LIMIT_SECS: i32 = 60;
+/// How often a rank that waits for others looks for ended ones.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a rank still waits for others after one has ended.
+const GRACE: Duration = Duration::from_secs(1);
 /// The byte before those that a rank gives.
 const MARK: u8 = 1;
 
@@ -201,12 +205,23 @@ unsafe impl Send for Waiting {}
 unsafe impl Sync for Waiting {}
 
 impl Waiting {
-    /// The status of the fence; `None` if there was none before `deadline`.
-    fn wait_until(&self, deadline: Instant) -> Option<Status> {
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = deadline.saturating_duration_since(Instant::now());
-        let waited = self.done.wait_timeout_while(status, left, |status| status.is_none());
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+    /// The status of the fence; `None` if there was none before `deadline`, or if a rank has ended, which cannot take part any more.
+    fn wait_until(&self, mut deadline: Instant) -> Option<Status> {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).min(LOOK_INTERVAL);
+            let waited = self.done.wait_timeout_while(status, left, |status| status.is_none());
+            status = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if status.is_some() || Instant::now() >= deadline {
+                return *status;
+            }
+            if !ended && events::has_ended() {
+                ended = true;
+                // The rank may have taken part before.
+                deadline = deadline.min(Instant::now() + GRACE);
+            }
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Events: which ranks have failed, as the launcher says, and which have left, as they say themselves. The library reports them in a thread of its own.
+//! Events: which ranks have failed, as the launcher says, and which have left, as they say themselves. The library
+//! reports them in a thread of its own.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::{c_char, c_void};
@@ -36,12 +37,11 @@ fn state() -> MutexGuard<'static, State> {
 /// Begins to listen to the ends of ranks of this namespace.
 pub(crate) fn listen(library: &Library, nspace: [c_char; NAMESPACE]) {
     state().nspace = Some(nspace);
-    let mut codes = [&abi::FAILURES[..], &[abi::LEFT]].concat();
-    // SAFETY: the library copies the codes. The handler and the callback have the types of the standard, and live for ever.
+    // SAFETY: the library reads the codes. They, the handler and the callback have the types of the standard, and live for ever.
     unsafe {
         (library.register)(
-            codes.as_mut_ptr(),
-            codes.len(),
+            abi::EVENTS.as_ptr().cast_mut(),
+            abi::EVENTS.len(),
             ptr::null_mut(),
             0,
             Some(handle),
@@ -68,13 +68,18 @@ pub(crate) fn stop(library: &Library) {
 pub(crate) fn tell_left(library: &Library, own: &Proc) {
     // Without this event, the others may wait for this rank until they have a connection to it.
     let range = if std::env::var_os(ORTE).is_some() { abi::RANGE_LOCAL } else { abi::RANGE_NAMESPACE };
-    // SAFETY: the library copies the process. Without a callback, it is done when the call returns.
+    // SAFETY: the library copies the process before it returns, and no callback is called.
     let _ = unsafe { (library.notify)(abi::LEFT, own, range, ptr::null(), 0, None, ptr::null_mut()) };
 }
 
 /// The end of a rank that was not returned before.
 pub(crate) fn next_end() -> Option<RankEnd> {
     state().new.pop_front()
+}
+
+/// Whether a rank has ended.
+pub(crate) fn has_ended() -> bool {
+    !state().known.is_empty()
 }
 
 unsafe extern "C" fn registered(status: Status, handler: usize, _: *mut c_void) {

@@ -99,7 +99,7 @@ int PMIx_Fence_nb(const proc_t *procs, size_t nprocs, const info_t *infos, size_
     fence->done = done, fence->data = data;
     if (fails("at once")) return free(fence), -157;
     if (fails("refused")) return free(fence), -25;
-    if (fails("stuck")) return 0; /* what it refers to stays */
+    if (fails("stuck") || fails("dead")) return 0; /* what it refers to stays */
     return pthread_create(&thread, NULL, end_fence, fence);
 }
 

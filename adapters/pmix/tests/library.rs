@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use towline_bootstrap::{Exchange, RankEnd};
+use towline_bootstrap::{Exchange, ExchangeFailure, RankEnd};
 use towline_pmix::{Error, Pmix};
 
 /// The variable that has the path of the library, in a process of a case. Without it a case does nothing.
@@ -102,6 +102,8 @@ fn failure_and_abort() {
     let Some(pmix) = start() else { return };
     let mut pmix = pmix.unwrap();
     assert_eq!((pmix.next_end(), pmix.next_end()), (Some(RankEnd { rank: 1, died: true }), None));
+    // The fence will never end, and is given up long before its deadline.
+    assert_eq!(pmix.fence(soon()), Err(ExchangeFailure::Timeout));
     pmix.abort(7, "the input makes\0no sense").unwrap();
 }
 

@@ -10,7 +10,8 @@ use super::publication::Name;
 use crate::error::Error;
 
 /// The module exchange as the core's components see it. The caller drives it, and no call waits, except
-/// [`exchange`](Modex::exchange) of a job [over](Job::over) another exchange, which waits until the deadline. [`finalize`](Modex::finalize) is [`finish`](Job::finish).
+/// [`exchange`](Modex::exchange) of a job [over](Job::over) another exchange, which waits until the deadline.
+/// [`finalize`](Modex::finalize) is [`finish`](Job::finish).
 impl Modex for Job {
     fn rank(&self) -> u32 {
         Job::rank(self)

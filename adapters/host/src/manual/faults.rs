@@ -8,6 +8,9 @@
 //! those that the tests printed, in an unoptimised build on two busy processors. "4.5 of 5 s" means 4.5 s where the setting
 //! was 5 s.
 //!
+//! The launcher is `towline run`. Under [other launchers](super::launchers), ranks without a connection learn of an end only as far as
+//! the launcher tells them.
+//!
 //! # What the program sees
 //!
 //! | error | means |

@@ -78,7 +78,8 @@
 //! towline: ranks 0 (status 1), 2 (status 1) failed as a consequence
 //! ```
 //!
-//! Other launchers can start ranks, too. They set the variables that [`bootstrap`](crate::bootstrap) lists: the rank's
+//! Other launchers can start ranks, too. [mpirun, prterun and srun](super::launchers) need no preparation. Those without PMIx set the
+//! variables that [`bootstrap`](crate::bootstrap) lists: the rank's
 //! number, the size, the job's number and key, and the address of a server. Rank 0 can run that server itself. The threads of
 //! one process can also be ranks of a job: see [`Builder::job`](crate::Builder::job).
 //!

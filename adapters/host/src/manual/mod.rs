@@ -3,6 +3,7 @@
 //! | chapter | it answers |
 //! |---|---|
 //! | [getting started](getting_started) | How do I build, start and end a job? |
+//! | [other launchers](launchers) | How do I start under mpirun, prterun or srun, or by a runtime of my own? |
 //! | [messages and matching](messages) | Which receive gets which message? When may I reuse a buffer? |
 //! | [collective operations](collectives) | How do I combine or exchange data of all ranks? |
 //! | [layouts] | How do I send a column, or fields of a record, without a copy of my own? |
@@ -26,6 +27,7 @@ pub mod collectives;
 pub mod faults;
 pub mod getting_started;
 pub mod glossary;
+pub mod launchers;
 pub mod layouts;
 pub mod measuring;
 pub mod messages;

@@ -12,7 +12,8 @@
 //! All ranks of a job have a secret of 32 bytes, which the launcher makes and passes in the environment (`TOWLINE_KEY`). A
 //! rank proves to the launcher that it knows the key, and so do both ends of a tcp connection, udp session or verbs
 //! connection to each other. Until then, nothing else that the other side sends is used. The proof does not reveal the key.
-//! Never put the key on a command line.
+//! Never put the key on a command line. Under a [PMIx launcher](super::launchers), rank 0 makes the key, and the launcher carries it
+//! to the others: it is trusted, and whoever can read its traffic can learn the key.
 //!
 //! # What protects which traffic
 //!

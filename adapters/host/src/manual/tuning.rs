@@ -58,6 +58,8 @@
 //! | `TOWLINE_FINISH_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to finish |
 //! | `TOWLINE_PEER_TIMEOUT_MS` | `5000` ms | How long a host may be silent before its ranks count as lost; 0 leaves that to the kernel, whose limit is hours. RDMA devices use at most 30 s, also for 0, and may take up to four times the set time. A rank that computes or is stopped is not lost |
 //! | `TOWLINE_STALL_TIMEOUT_MS` | `0` ms | A rank for which another one waits counts as dead when it has made no progress for this time, over any transport; this includes a rank that is stopped, or that computes without a progress thread; 0 for no limit |
+//! | `TOWLINE_BOOTSTRAP` | `auto` | How ranks join their job: `own` by `towline run` or the variables of `TOWLINE_RANK`, `pmix` by a PMIx launcher (mpirun, prterun, srun), `auto` for the one that has started the process |
+//! | `TOWLINE_PMIX_LIBRARY` | empty | Path of the PMIx library; empty for `libpmix.so.2`, where the system finds it |
 //! | `TOWLINE_REQUESTS` | `65536` | Most operations in progress at a time; entries that were never used take no memory |
 //! | `TOWLINE_UNEXPECTED` | `0` | Envelopes for messages that arrive before their receive is posted, for all peers together; 0 for 128 for each peer, and at least 4096 |
 //! | `TOWLINE_UNITS` | `0` | Payload units for messages that arrive before their receive is posted, for all peers together; 0 for 32 for each peer, and at least 1024 |
