@@ -518,8 +518,8 @@ extern "C" {
  * @param count     How many words and operands there are.
  * @param rank      The rank whose part it is.
  * @param offset    The place of the first word in the part, in bytes from its beginning.
- * @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if the offset or the address of the part is not a multiple
- *                  of their size; `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
+ * @return          `TOWLINE_ERR_RANGE` if the words reach beyond the part, or if their addresses are not multiples of their size;
+ *                  `TOWLINE_ERR_ARGUMENT` if such words have no such operation; otherwise as `towline_window_put`.
  *                  After an error, words before the one that has failed may have been changed.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
@@ -785,8 +785,8 @@ int towline_counter_count(struct towline_context_t context,
  *
  * @param context  The context.
  * @param index    The index: 0 to the number of counters - 1.
- * @param name     Gets the name. The text lives as long as the process. May be null.
- * @param what     Gets what is counted, in words. The text lives as long as the process. May be null.
+ * @param name     Gets the name. The text lives as long as the context. May be null.
+ * @param what     Gets what is counted, in words. The text lives as long as the context. May be null.
  * @param value    Gets the number so far. It never decreases, but begins again at 0 after 2^64 - 1. May be null.
  * @return         `TOWLINE_ERR_ARGUMENT` if there is no such index; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
  *
@@ -1305,8 +1305,9 @@ const char *towline_version(void);
  * @param bytes   The length of this rank's part, which may differ from that of other ranks, and may be 0. The memory is zeroed.
  * @param access  What other ranks may do with this part: `TOWLINE_ACCESS_ALL`, or a sum of the others.
  * @param window  Gets the window. The caller ends it with `towline_window_free`; it ends with its context at the latest.
- * @return        `TOWLINE_ERR_OTHER_RANK` or `TOWLINE_ERR_BUSY` if a rank has too little memory, or too many windows or communicators:
- *                no rank has made the window then. `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
+ * @return        `TOWLINE_ERR_NO_MEMORY` or `TOWLINE_ERR_BUSY` if this rank has too little memory, or too many windows or
+ *                communicators, and `TOWLINE_ERR_OTHER_RANK` if another one has: no rank has made the window then.
+ *                `TOWLINE_ERR_PEER_FAILED` if a rank was lost.
  *
  * One thread at a time calls such functions for one communicator. Since ABI version 0.1.
  *

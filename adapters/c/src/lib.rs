@@ -45,6 +45,7 @@ pub mod request;
 pub mod send;
 pub mod sleep;
 mod slots;
+mod table;
 mod tally;
 mod texts;
 pub mod version;
