@@ -20,7 +20,7 @@
         if (code_ != TOWLINE_SUCCESS) return code_;                                                                                     \
     } while (0)
 
-enum { LINES = 3, LENGTH = 16, LINE = 1 };
+enum { LINES = 3, LENGTH = 24, LINE = 1 };
 
 /* Writes lines of a fixed length to the pipe. It uses no function of Towline, so the context may be of one thread. */
 static void *type_lines(void *argument) {

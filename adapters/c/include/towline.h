@@ -1865,8 +1865,8 @@ int towline_counter_count(struct towline_context_t context,
  *
  * @param context  The context.
  * @param index    The index: 0 to the number of counters - 1.
- * @param name     Gets the name. The text lives as long as the process. May be null.
- * @param what     Gets what is counted, in words. The text lives as long as the process. May be null.
+ * @param name     Gets the name. The text lives as long as the context. May be null.
+ * @param what     Gets what is counted, in words. The text lives as long as the context. May be null.
  * @param value    Gets the number so far. It never decreases, but begins again at 0 after 2^64 - 1. May be null.
  * @return         `TOWLINE_ERR_ARGUMENT` if there is no such index; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
  *

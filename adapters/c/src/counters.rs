@@ -1,8 +1,7 @@
 //! Counters by name.
 
-use std::collections::HashSet;
-use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
 
 use towline::raw::Counter;
 use towline_settings::nearest;
@@ -43,8 +42,8 @@ pub unsafe extern "C" fn towline_counter_count(context: ContextHandle, count: *m
 ///
 /// @param context  The context.
 /// @param index    The index: 0 to the number of counters - 1.
-/// @param name     Gets the name. The text lives as long as the process. May be null.
-/// @param what     Gets what is counted, in words. The text lives as long as the process. May be null.
+/// @param name     Gets the name. The text lives as long as the context. May be null.
+/// @param what     Gets what is counted, in words. The text lives as long as the context. May be null.
 /// @param value    Gets the number so far. It never decreases, but begins again at 0 after 2^64 - 1. May be null.
 /// @return         `TOWLINE_ERR_ARGUMENT` if there is no such index; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`.
 ///
@@ -61,15 +60,19 @@ pub unsafe extern "C" fn towline_counter_at(
     value: *mut u64,
 ) -> c_int {
     border(|| {
-        let counters = all(find_context(context.bits)?);
+        let found = find_context(context.bits)?;
+        let counters = all(found);
         let counter = counters.get(index).ok_or_else(|| {
             let count = counters.len();
             Failure::argument(format!("there is no counter {index}: there are {count}, numbered from 0"))
         })?;
+        let text = |text: &str| CString::new(text).unwrap_or_default();
+        let texts = || counters.iter().map(|counter| [text(&counter.name), text(counter.help)]).collect();
+        let texts = found.counter_texts.get_or_init(texts).get(index);
         // SAFETY: the caller's promise.
         unsafe {
-            put_if_wanted(name, lasting(&counter.name).as_ptr());
-            put_if_wanted(what, lasting(counter.help).as_ptr());
+            put_if_wanted(name, texts.map_or(ptr::null(), |[name, _]| name.as_ptr()));
+            put_if_wanted(what, texts.map_or(ptr::null(), |[_, what]| what.as_ptr()));
             put_if_wanted(value, counter.value);
         }
         Ok(())
@@ -131,17 +134,4 @@ fn find<'a>(counters: &'a [Row], name: &str) -> Outcome<&'a Row> {
              `towline_counter_at` lists them all"
         ))
     })
-}
-
-/// A text of the library that lives as long as the process. There are only as many as there are names and explanations.
-fn lasting(text: &str) -> &'static CStr {
-    static TEXTS: LazyLock<Mutex<HashSet<&'static CStr>>> = LazyLock::new(Mutex::default);
-    let text = CString::new(text).unwrap_or_default();
-    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = texts.get(text.as_c_str()) {
-        return known;
-    }
-    let lasts: &'static CStr = Box::leak(text.into_boxed_c_str());
-    texts.insert(lasts);
-    lasts
 }

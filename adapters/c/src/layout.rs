@@ -1,7 +1,7 @@
 //! Layouts: the places of the bytes of a message in memory of the program. They correspond to MPI's datatypes.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use towline::{Layout, Piece};
 
@@ -9,12 +9,12 @@ use crate::border::{border, check_pointer, list, put, put_if_wanted};
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::foreign::{Functions, PackFn, UnpackFn};
 use crate::handles::LayoutHandle;
-use crate::slots::Slots;
+use crate::table::Table;
 
 /// The most layouts of a process at a time.
 const LAYOUTS_MAX: u32 = 1 << 14;
 
-static LAYOUTS: LazyLock<Slots<Arc<Shape>>> = LazyLock::new(|| Slots::new(LAYOUTS_MAX));
+static LAYOUTS: Table<Arc<Shape>> = Table::new(LAYOUTS_MAX);
 
 /// Layouts that keep their addresses while further ones are added.
 #[allow(clippy::vec_box)] // for that reason

@@ -54,6 +54,7 @@ pub mod send;
 pub mod settings;
 pub mod sleep;
 mod slots;
+mod table;
 mod tally;
 mod texts;
 pub mod version;

@@ -1,6 +1,7 @@
 //! The contexts of this process, and how a call finds the one that a handle belongs to.
 
-use std::sync::LazyLock;
+use std::ffi::CString;
+use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use towline::raw::RawMessage;
@@ -9,7 +10,8 @@ use crate::error::{Code, Failure, Fault, Outcome};
 use crate::handles::{CommHandle, ContextHandle, MessageHandle, WindowHandle};
 use crate::kept::Kept;
 use crate::levels::{AnyComm, AnyWindow, AnyWorld, CommRef, with_world};
-use crate::slots::{Reserved, Slots};
+use crate::slots::Reserved;
+use crate::table::Table;
 use crate::tally::Tally;
 
 /// The most contexts of a process at a time.
@@ -21,11 +23,11 @@ const WINDOWS_MAX: u32 = 1 << 14;
 /// The most messages of a process that were taken by matched probes and not received.
 pub(crate) const MESSAGES_MAX: u32 = 1 << 14;
 
-pub(crate) static CONTEXTS: LazyLock<Slots<Context>> = LazyLock::new(|| Slots::new(CONTEXTS_MAX));
+pub(crate) static CONTEXTS: Table<Context> = Table::new(CONTEXTS_MAX);
 /// The communicators of all contexts: a stale handle is refused without a look at any context.
-static COMMS: LazyLock<Slots<Comm>> = LazyLock::new(|| Slots::new(COMMS_MAX));
-static WINDOWS: LazyLock<Slots<Win>> = LazyLock::new(|| Slots::new(WINDOWS_MAX));
-static MESSAGES: LazyLock<Slots<TakenMessage>> = LazyLock::new(|| Slots::new(MESSAGES_MAX));
+static COMMS: Table<Comm> = Table::new(COMMS_MAX);
+static WINDOWS: Table<Win> = Table::new(WINDOWS_MAX);
+static MESSAGES: Table<TakenMessage> = Table::new(MESSAGES_MAX);
 
 /// A context: a world, and what was made in it.
 pub(crate) struct Context {
@@ -36,6 +38,8 @@ pub(crate) struct Context {
     objects: Mutex<Objects>,
     pub kept: Kept,
     pub tally: Tally,
+    /// The name of each counter, and what is counted.
+    pub counter_texts: OnceLock<Vec<[CString; 2]>>,
 }
 
 #[derive(Default)]
@@ -100,7 +104,8 @@ impl Context {
     pub fn new(world: AnyWorld) -> Self {
         let thread = matches!(world, AnyWorld::Single(_) | AnyWorld::SingleWorker(_)).then(this_thread);
         let tally = Tally::new(thread.is_none());
-        Self { world, thread, objects: Mutex::default(), kept: Kept::default(), tally }
+        let (objects, kept, counter_texts) = (Mutex::default(), Kept::default(), OnceLock::new());
+        Self { world, thread, objects, kept, tally, counter_texts }
     }
 
     /// Checks that the calling thread, of the calling process, may use the context.

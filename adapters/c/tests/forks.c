@@ -8,7 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { CHILDREN = 100 };
+/* How many children each context has; an argument changes it. */
+static int children = 100;
 
 #define FORKED(call) IS(call, TOWLINE_ERR_FORKED)
 
@@ -158,7 +159,7 @@ static void one_context(int level) {
     OK(towline_irecv(has.world, &byte, 1, TOWLINE_BYTES, 0, 1, &has.request));
     has_ended = false;
     TRUE(!pthread_create(&thread, NULL, makes_layouts, NULL));
-    for (int which = 0; which < CHILDREN; which++) TRUE(child(&has, which) == 7);
+    for (int which = 0; which < children; which++) TRUE(child(&has, which) == 7);
     has_ended = true;
     TRUE(!pthread_join(thread, NULL));
     /* The parent goes on as if nothing had been. */
@@ -172,7 +173,8 @@ static void one_context(int level) {
     OK(towline_finish(has.context));
 }
 
-int main(void) {
+int main(int count, char **words) {
+    if (count > 1) children = atoi(words[1]);
     one_context(TOWLINE_THREAD_FUNNELED);
     one_context(TOWLINE_THREAD_MULTIPLE);
     puts("done");

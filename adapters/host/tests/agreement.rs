@@ -247,3 +247,24 @@ fn p7_a_rank_that_is_killed_in_the_middle_leaves_nobody_waiting() {
         }
     }
 }
+
+/// As a binding does that has no handle left: it takes part, so no rank waits for it, and no rank makes anything.
+#[test]
+fn a_rank_whose_caller_has_no_room_refuses_for_all() {
+    for transport in transports(&TRANSPORTS) {
+        jobs(3, |rank, job| {
+            let world = Builder::new().transports(transport).job(job).build().unwrap();
+            for _ in 0..3 {
+                let refusal = Error::Communicator(CommError::Full);
+                let made = if rank == 1 { world.refuse_comm_raw() } else { world.dup().unwrap_err() };
+                let lacks = Error::NoRoom { rank: 1, why: Shortage::Communicators };
+                assert_eq!(made, if rank == 1 { refusal } else { lacks });
+                let made = if rank == 1 { world.refuse_window_raw() } else { world.window(8).unwrap_err() };
+                assert_eq!(made, Error::NoWindow { rank: 1, why: Shortage::Windows });
+                world.dup().unwrap().barrier().unwrap();
+                world.window(8).unwrap().close().unwrap();
+            }
+            world.finish().unwrap();
+        });
+    }
+}
