@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | MTL | `--mca pml cm --mca mtl towline` | everything: matching, order, long messages |
 //! | BTL | `--mca pml ob1 --mca btl towline,self` | the moving of bytes; Open MPI matches |
-//! | BTL for windows | also `--mca osc rdma` | puts, gets and atomics of `MPI_Win` |
+//! | BTL for windows | also `--mca osc rdma,sm` | puts, gets and atomics of `MPI_Win`; `sm` serves `MPI_Win_allocate_shared` alone |
 //!
 //! Begin with the MTL: it is the shorter path. Choose the BTL for programs with one-sided communication.
 //!
@@ -52,7 +52,7 @@
 //! All send modes, probes and matched probes, cancelled receives, inter-communicators, `MPI_Comm_spawn`, and all thread levels.
 //! A send can be cancelled while nothing of it has left; other implementations do not cancel sends at all.
 //!
-//! Over the BTL also all kinds of windows with `--mca osc rdma`: puts, gets and atomics of the BTL, with words of 32 and 64 bits.
+//! Over the BTL also all kinds of windows with `--mca osc rdma,sm`: puts, gets and atomics of the BTL, with words of 32 and 64 bits.
 //! Each rail is a module of its own: with several links of tcp, Open MPI divides long messages among them, but it does not replace a
 //! link that is cut. The MTL does.
 //!
