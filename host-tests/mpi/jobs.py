@@ -1,0 +1,108 @@
+"""Runs MPI jobs with a time limit, each with its own processes and shared memory."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from typing import List
+
+here = pathlib.Path(__file__).resolve().parent
+root = here.parent.parent
+cache = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or root / "target") / "mpi"
+# Bytes of a job's output that are kept.
+KEPT = 4_000_000
+
+
+class CannotRun(Exception):
+    """Something is missing on this machine."""
+
+
+class Wrong(Exception):
+    """The caller's mistake."""
+
+
+@dataclass
+class Finished:
+    status: int
+    output: str
+    seconds: float
+    timed_out: bool
+    # Towline's counters, one object for each process that ended regularly.
+    counters: List[dict] = field(default_factory=list)
+    # Names of files that stayed in shared memory.
+    left: List[str] = field(default_factory=list)
+
+
+def prepare(*command):
+    """Runs one of the scripts of this folder that fetch and build. Raises CannotRun with what it says."""
+    ended = subprocess.run([here / command[0], *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(ended.stdout, end="", flush=True)
+    if ended.returncode:
+        raise CannotRun((ended.stdout.strip().splitlines() or [f"{command[0]} failed"])[-1])
+
+
+def inside(version, command, **options):
+    """Runs a command where this Open MPI is, and returns its output."""
+    ended = subprocess.run([here / "inside", version, *map(str, command)], stdout=subprocess.PIPE, text=True,
+                           stderr=subprocess.DEVNULL, **options)
+    return ended.stdout
+
+
+def mpirun(version, side, ranks, command, limit, folder, environment=()):
+    """Runs a command on some ranks, over the side's components, in a folder."""
+    with tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
+        variables = {**side.variables, **dict(word.partition("=")[::2] for word in environment)}
+        if side.towline:
+            variables["TOWLINE_MPI_COUNTERS"] = f"{scratch}/counters"
+        words = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *side.options]
+        for name in variables:
+            words += ["-x", name]
+        finished = _limited([here / "inside", version, *words, *map(str, command)], limit, folder,
+                            {**os.environ, **variables, "TOWLINE_MPI_LEFT": f"{scratch}/left"}, scratch)
+        for file in sorted(pathlib.Path(scratch).glob("counters.*")):
+            finished.counters += [json.loads(line) for line in file.read_text().splitlines()]
+        left = pathlib.Path(scratch, "left")
+        if left.exists():
+            finished.left = left.read_text().split()
+        return finished
+
+
+def _limited(command, limit, folder, environment, scratch):
+    """Runs a command, and ends all its processes at the time limit."""
+    with open(f"{scratch}/output", "w+b") as output:
+        started = os.times().elapsed
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        timed_out = False
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            # The job's first process in its own space of process ids is in this group: all of them end with it.
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        seconds = os.times().elapsed - started
+        output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT))
+        return Finished(process.returncode, output.read().decode(errors="replace"), seconds, timed_out)
+
+
+def _scratch():
+    """The folder for files of running jobs."""
+    folder = cache / "running"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def fresh(path):
+    """An empty folder."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir(parents=True)
+    return path
