@@ -78,20 +78,40 @@ def _limited(command, limit, folder, environment, scratch):
         process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         timed_out = False
+        _running.add(process.pid)
         try:
             process.wait(limit)
         except subprocess.TimeoutExpired:
             timed_out = True
         finally:
-            # The job's first process in its own space of process ids is in this group: all of them end with it.
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+            _end(process.pid)
             process.wait()
+            _running.discard(process.pid)
         seconds = os.times().elapsed - started
         output.seek(max(0, output.seek(0, os.SEEK_END) - KEPT))
         return Finished(process.returncode, output.read().decode(errors="replace"), seconds, timed_out)
+
+
+# The process groups of running jobs.
+_running = set()
+
+
+def _end(group):
+    """Ends a job. The first process in its own space of process ids is in this group: the others end with it."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def end_all_on_signals():
+    """If this program is interrupted, its jobs end, too."""
+    def stop(number, _):
+        for group in list(_running):
+            _end(group)
+        os._exit(128 + number)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
 
 
 def _scratch():
