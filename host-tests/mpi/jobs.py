@@ -14,7 +14,7 @@ here = pathlib.Path(__file__).resolve().parent
 root = here.parent.parent
 cache = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or root / "target") / "mpi"
 # Bytes of a job's output that are kept.
-KEPT = 4_000_000
+KEPT = 200_000
 
 
 class CannotRun(Exception):
@@ -33,6 +33,8 @@ class Finished:
     timed_out: bool
     # Towline's counters, one object for each process that ended regularly.
     counters: List[dict] = field(default_factory=list)
+    # What the ranks wrote about parts of the job, one object for each line.
+    results: List[dict] = field(default_factory=list)
     # Names of files that stayed in shared memory.
     left: List[str] = field(default_factory=list)
 
@@ -56,6 +58,7 @@ def mpirun(version, side, ranks, command, limit, folder, environment=()):
     """Runs a command on some ranks, over the side's components, in a folder."""
     with tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
         variables = {**side.variables, **dict(word.partition("=")[::2] for word in environment)}
+        variables["TOWLINE_MPI_RESULTS"] = f"{scratch}/results"
         if side.towline:
             variables["TOWLINE_MPI_COUNTERS"] = f"{scratch}/counters"
         words = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *side.options]
@@ -63,12 +66,24 @@ def mpirun(version, side, ranks, command, limit, folder, environment=()):
             words += ["-x", name]
         finished = _limited([here / "inside", version, *words, *map(str, command)], limit, folder,
                             {**os.environ, **variables, "TOWLINE_MPI_LEFT": f"{scratch}/left"}, scratch)
-        for file in sorted(pathlib.Path(scratch).glob("counters.*")):
-            finished.counters += [json.loads(line) for line in file.read_text().splitlines()]
+        finished.counters = _lines(scratch, "counters")
+        finished.results = _lines(scratch, "results")
         left = pathlib.Path(scratch, "left")
         if left.exists():
             finished.left = left.read_text().split()
         return finished
+
+
+def _lines(scratch, prefix):
+    """The objects in the files that processes wrote, each into one of its own. A process may end in the middle of a line."""
+    result = []
+    for file in sorted(pathlib.Path(scratch).glob(f"{prefix}.*")):
+        for line in file.read_text().splitlines():
+            try:
+                result.append(json.loads(line))
+            except ValueError:
+                pass
+    return result
 
 
 def _limited(command, limit, folder, environment, scratch):

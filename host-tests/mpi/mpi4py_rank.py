@@ -1,12 +1,13 @@
-"""A rank that runs one module of mpi4py's tests: mpi4py_rank.py FOLDER MODULE MARKER. Prints a line of JSON, after the marker, when
-a test method starts and when it ends."""
+"""A rank that runs one module of mpi4py's tests: mpi4py_rank.py FOLDER MODULE. Writes a line of JSON when a test method starts and
+when it ends, into a file of its own whose name begins with the variable TOWLINE_MPI_RESULTS."""
 
 import json
 import os
 import sys
 import unittest
 
-folder, module, marker = sys.argv[1:]
+folder, module = sys.argv[1:]
+results = open(f"{os.environ['TOWLINE_MPI_RESULTS']}.{os.getpid()}", "a", buffering=1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, folder)
 import main  # noqa: E402  (mpi4py's own test program, from that folder)
@@ -15,9 +16,7 @@ import main  # noqa: E402  (mpi4py's own test program, from that folder)
 class Result(unittest.TextTestResult):
     def tell(self, test, outcome):
         from mpi4py import MPI
-        line = json.dumps({"test": test.id(), "rank": MPI.COMM_WORLD.rank, "outcome": outcome})
-        # One write, so that lines of several ranks do not mix.
-        os.write(1, f"\n{marker}{line}\n".encode())
+        results.write(json.dumps({"test": test.id(), "rank": MPI.COMM_WORLD.rank, "outcome": outcome}) + "\n")
 
     def startTest(self, test):
         super().startTest(test)

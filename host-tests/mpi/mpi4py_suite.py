@@ -1,9 +1,5 @@
 """mpi4py's own tests as cases: one job for each of its modules and number of ranks. The parts of a job are the test methods."""
 
-import json
-import pathlib
-import re
-
 import jobs
 from cases import FAILED, PASSED, SKIPPED, TIMED_OUT, Case
 
@@ -26,24 +22,16 @@ def cases(version, chosen, ranks):
 
 
 def case(built, module, ranks):
-    # Each rank writes a line for each method before and after it.
-    marker = "towline-mpi4py "
-    command = [built / "bin/python3", jobs.here / "mpi4py_rank.py", built / "test", module, marker]
-    return Case("mpi4py", f"{module} {ranks}", ranks, command, built / "test", LIMIT,
-                lambda finished: outcomes(finished, marker), (), module in ONE_SIDED)
+    command = [built / "bin/python3", jobs.here / "mpi4py_rank.py", built / "test", module]
+    return Case("mpi4py", f"{module} {ranks}", ranks, command, built / "test", LIMIT, outcomes, (), module in ONE_SIDED)
 
 
-def outcomes(finished, marker):
-    """The outcome of each method of a job, the worst of any rank."""
+def outcomes(finished):
+    """The outcome of each method of a job, the worst of any rank. Ranks write a line before each method and one after it."""
     known = {}
-    for line in re.findall(re.escape(marker) + r"(\{[^{}]*\})", finished.output):
-        try:
-            line = json.loads(line)
-        except ValueError:
-            continue
-        known.setdefault((line["test"], line["rank"]), TIMED_OUT if finished.timed_out else FAILED)
-        if line["outcome"] != "started":
-            known[line["test"], line["rank"]] = line["outcome"]
+    for line in finished.results:
+        begun = TIMED_OUT if finished.timed_out else FAILED
+        known[line["test"], line["rank"]] = begun if line["outcome"] == "started" else line["outcome"]
     parts = {}
     for (test, _), outcome in known.items():
         parts[test] = min(parts.get(test, SKIPPED), outcome, key=ORDER.index)
