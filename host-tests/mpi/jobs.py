@@ -61,7 +61,9 @@ def mpirun(version, side, ranks, command, limit, folder, environment=()):
         variables["TOWLINE_MPI_RESULTS"] = f"{scratch}/results"
         if side.towline:
             variables["TOWLINE_MPI_COUNTERS"] = f"{scratch}/counters"
-        words = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *side.options]
+        # Ranks that wait let others run: there may be more of them than processors, and other work on the machine.
+        words = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        words += ["-n", str(ranks), *side.options]
         for name in variables:
             words += ["-x", name]
         finished = _limited([here / "inside", version, *words, *map(str, command)], limit, folder,

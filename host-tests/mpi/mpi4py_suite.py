@@ -4,7 +4,7 @@ import jobs
 from cases import FAILED, PASSED, SKIPPED, TIMED_OUT, Case
 
 # Seconds for a module.
-LIMIT = 300
+LIMIT = 180
 RANKS = [1, 2, 3]
 # Modules with tests of one-sided operations.
 ONE_SIDED = ("rma", "rma_nb", "win")

@@ -8,8 +8,10 @@ import testlists
 from cases import FAILED, PASSED, SKIPPED, TIMED_OUT, Case
 
 FOLDERS = ["attr", "coll", "comm", "datatype", "errhan", "group", "info", "init", "pt2pt", "rma", "spawn", "threads", "topo"]
+# The list of a folder that runs programs with many types and sizes, for hours: each program runs once for each type.
+TYPES = "testlist.dtp"
 # The lists of a folder. Those with other names vary MPICH's own settings, or need a graphics processor.
-LISTS = ["testlist", "testlist.dtp"]
+LISTS = ["testlist", TYPES]
 # Seconds for a program whose entry has no limit, and the least limit. MPICH's own limit is that of a quiet machine.
 LIMIT = 180
 # GiB that a program may need, as its entry says.
@@ -37,7 +39,8 @@ def entries(built, sources, folder):
     for name in LISTS:
         # The configuration writes some lists.
         file = next((path for path in (built / folder / name, sources / folder / name) if path.exists()), None)
-        for entry in testlists.parse(file.read_text()) if file else []:
+        found = testlists.parse(file.read_text()) if file else []
+        for entry in testlists.once_for_each_type(found) if name == TYPES else found:
             if (sources / folder / entry.program).is_dir():
                 yield from entries(built, sources, f"{folder}/{entry.program}")
             else:

@@ -73,6 +73,14 @@ def _entry(words):
     return Entry(words[0], ranks, tuple(arguments), tuple(environment), **others)
 
 
+def once_for_each_type(entries):
+    """The first entry of each program and type."""
+    first = {}
+    for entry in entries:
+        first.setdefault((entry.program, next((word for word in entry.arguments if word.startswith("-type=")), "")), entry)
+    return list(first.values())
+
+
 def passed(check: str, status: int, output: str) -> bool:
     """Whether a program did what its entry expects, by the job's exit status and its output."""
     said = any(re.fullmatch(r"\s*No [Ee]rrors\s*", line) for line in output.splitlines())

@@ -50,6 +50,11 @@ class Lists(unittest.TestCase):
         self.assertEqual(entry.most(4), testlists.Entry("a", 4, ("x",), limit=9))
         self.assertEqual(entry.most(16), entry)
 
+    def test_a_list_of_types_runs_each_type_once(self):
+        entries = testlists.parse("a 2 arg=-type=X arg=-n=1\na 2 arg=-type=X arg=-n=2\na 2 arg=-type=Y arg=-n=2\nb 2\n")
+        labels = [entry.label for entry in testlists.once_for_each_type(entries)]
+        self.assertEqual(labels, ["a 2 -type=X -n=1", "a 2 -type=Y -n=2", "b 2"])
+
 
 class Outcomes(unittest.TestCase):
     def test_a_program_passes_by_its_line_and_its_status(self):
