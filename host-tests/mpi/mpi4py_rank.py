@@ -1,5 +1,5 @@
-"""A rank that runs one module of mpi4py's tests: mpi4py_rank.py FOLDER MODULE. Writes a line of JSON when a test method starts and
-when it ends, into a file of its own whose name begins with the variable TOWLINE_MPI_RESULTS."""
+"""A rank that runs one module of mpi4py's tests: mpi4py_rank.py FOLDER MODULE. Writes a line of JSON when a test method starts
+and when it ends, into a file of its own whose name begins with the variable TOWLINE_MPI_RESULTS."""
 
 import json
 import os

@@ -5,7 +5,7 @@ import subprocess
 
 import jobs
 import testlists
-from cases import FAILED, PASSED, SKIPPED, TIMED_OUT, Case
+from cases import FAILED, PASSED, TIMED_OUT, Case
 
 FOLDERS = ["attr", "coll", "comm", "datatype", "errhan", "group", "info", "init", "pt2pt", "rma", "spawn", "threads", "topo"]
 # The list of a folder that runs programs with many types and sizes, for hours: each program runs once for each type.
@@ -97,9 +97,8 @@ def why_not_compiled(program, said):
 
 def mpi_version(version):
     """The version of the standard that this Open MPI declares."""
-    said = jobs.inside(version, ["ompi_info", "--parsable", "--version", "all"])
     header = jobs.inside(version, ["sh", "-c", "cat $(mpicc.openmpi --showme:incdirs | cut -d ' ' -f 1)/mpi.h"])
     numbers = [re.search(rf"#define {name} +(\d+)", header) for name in ("MPI_VERSION", "MPI_SUBVERSION")]
     if not all(numbers):
-        raise jobs.CannotRun(f"mpi.h of Open MPI {version} has no version ({said[:80]})")
+        raise jobs.CannotRun(f"mpi.h of Open MPI {version} has no version")
     return tuple(int(number.group(1)) for number in numbers)

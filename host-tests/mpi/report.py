@@ -64,7 +64,8 @@ def lists(results, sides):
     for side in sides:
         silent = [result.case.label for result in results if result.silent(side)]
         if silent:
-            lines += ["", f"Passed over {side} without a message between ranks: {len(silent)}", *(f"  {name}" for name in silent)]
+            lines += ["", f"Passed over {side} without a message between ranks: {len(silent)}"]
+            lines += [f"  {name}" for name in silent]
     for side in ["stock", *sides]:
         left = [f"  {result.case.label}: {' '.join(attempt.finished.left[:4])}" for result in results
                 for attempt in result.attempts[side][:1] if attempt.finished.left]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the scripts of this folder: how they read lists and outcomes, and what they conclude. They need nothing but Python."""
+"""Tests of the scripts of this folder: how they read lists and outcomes, and what they conclude. They need
+nothing but Python."""
 
 import importlib.machinery
 import importlib.util
@@ -31,8 +32,8 @@ def finished(output="", status=0, timed_out=False, counters=(), results=()):
 
 class Lists(unittest.TestCase):
     def test_all_keys_of_an_entry_are_read(self):
-        [entry] = testlists.parse("send 4 arg=-a arg=b=c env=A=1 timeLimit=600 resultTest=TestStatus mpiversion=3.1 strict=false "
-                                  "mem=6.5 xfail=ticket1\n")
+        [entry] = testlists.parse("send 4 arg=-a arg=b=c env=A=1 timeLimit=600 resultTest=TestStatus mpiversion=3.1 "
+                                  "strict=false mem=6.5 xfail=ticket1\n")
         self.assertEqual(entry, testlists.Entry("send", 4, ("-a", "b=c"), ("A=1",), "TestStatus", 600, (3, 1), False, 6.5))
 
     def test_comments_commands_and_unset_programs_are_no_entries(self):
