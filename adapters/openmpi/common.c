@@ -119,6 +119,66 @@ int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towlin
     return OPAL_SUCCESS;
 }
 
+int towline_register_settings(const mca_base_component_t *component, towline_settings_t *settings)
+{
+    towline_setting_t setting;
+    size_t index;
+    if (NULL == settings->values) {
+        while (TOWLINE_SUCCESS == towline_setting(settings->count, &setting)) {
+            settings->count++;
+        }
+        settings->values = calloc(settings->count, sizeof *settings->values);
+        if (NULL == settings->values) {
+            return OPAL_ERR_OUT_OF_RESOURCE;
+        }
+    }
+    for (index = 0; index < settings->count; index++) {
+        char name[128], help[2048], *dot;
+        (void) towline_setting(index, &setting);
+        snprintf(name, sizeof name, "%s", setting.name);
+        while (NULL != (dot = strchr(name, '.'))) {
+            *dot = '_';
+        }
+        snprintf(help, sizeof help, "%s (default: %s%s%s; %s in the environment overrides it)", setting.help,
+                 '\0' != setting.default_value[0] ? setting.default_value : "none", '\0' != setting.unit[0] ? " " : "", setting.unit,
+                 setting.variable);
+        settings->values[index] = NULL;
+        if (mca_base_component_var_register(component, name, help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0, OPAL_INFO_LVL_5,
+                                            MCA_BASE_VAR_SCOPE_READONLY, &settings->values[index])
+            < 0) {
+            return OPAL_ERROR;
+        }
+    }
+    return OPAL_SUCCESS;
+}
+
+char **towline_given_settings(const towline_settings_t *settings, const char *const *of_component, size_t count)
+{
+    char **given = calloc(count + settings->count + 1, sizeof *given);
+    size_t index, used = 0;
+    for (index = 0; NULL != given && index < count; index++) {
+        given[used] = strdup(of_component[index]);
+        used += NULL != given[used];
+    }
+    for (index = 0; NULL != given && index < settings->count; index++) {
+        towline_setting_t setting;
+        if (NULL != settings->values[index] && TOWLINE_SUCCESS == towline_setting(index, &setting)
+            && 0 <= asprintf(&given[used], "%s=%s", setting.name, settings->values[index])) {
+            used++;
+        }
+    }
+    return given;
+}
+
+void towline_free_settings(char **given)
+{
+    char **setting;
+    for (setting = given; NULL != given && NULL != *setting; setting++) {
+        free(*setting);
+    }
+    free(given);
+}
+
 void towline_print_error(const char *component, const char *what)
 {
     char text[1024] = "";

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "opal/mca/base/mca_base_var.h"
 #include "opal/util/output.h"
 #include "opal/util/proc.h"
 #if OMPI_MAJOR_VERSION >= 5
@@ -35,6 +36,21 @@ static inline uint32_t towline_number_of(opal_process_name_t name, uint32_t numb
 
 /* The place of this process. `name`: the component's, "mtl" or "btl". Returns an Open MPI code; what is wrong was printed then. */
 int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towline_place_t *place);
+
+/* The values of the settings of Towline, in the order of `towline_setting`; null where the user has given none. */
+typedef struct towline_settings_t {
+    char **values;
+    size_t count;
+} towline_settings_t;
+
+/* Makes a variable of a component of each setting of Towline: `tcp.include` becomes `mtl_towline_tcp_include`. */
+int towline_register_settings(const mca_base_component_t *component, towline_settings_t *settings);
+
+/* The settings that the user has given, as texts, in an array that ends with null, after those of the component. The caller frees
+ * it. */
+char **towline_given_settings(const towline_settings_t *settings, const char *const *of_component, size_t count);
+
+void towline_free_settings(char **given);
 
 /* Prints the text of the last error, which says whose fault it is and what to do. */
 void towline_print_error(const char *component, const char *what);

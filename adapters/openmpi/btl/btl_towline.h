@@ -90,9 +90,7 @@ typedef struct btl_towline_component_t {
     opal_free_list_t frags;
     opal_free_list_t operations;
     bool has_lists;
-    /* The values of the settings of Towline, in the order of `towline_setting`; null where the user has given none. */
-    char **settings;
-    size_t settings_count;
+    towline_settings_t settings;
     /* The sums of the counts of modules that were closed. */
     towline_btl_counters_t counters;
 } btl_towline_component_t;

@@ -24,41 +24,6 @@ btl_towline_component_t mca_btl_towline_component = {
 OBJ_CLASS_INSTANCE(btl_towline_frag_t, mca_btl_base_descriptor_t, NULL, NULL);
 OBJ_CLASS_INSTANCE(btl_towline_operation_t, opal_free_list_item_t, NULL, NULL);
 
-/* Makes a variable of each setting of Towline: `tcp.include` becomes `btl_towline_tcp_include`. */
-static int register_settings(void)
-{
-    btl_towline_component_t *component = &mca_btl_towline_component;
-    towline_setting_t setting;
-    size_t index;
-    if (NULL == component->settings) {
-        while (TOWLINE_SUCCESS == towline_setting(component->settings_count, &setting)) {
-            component->settings_count++;
-        }
-        component->settings = calloc(component->settings_count, sizeof *component->settings);
-        if (NULL == component->settings) {
-            return OPAL_ERR_OUT_OF_RESOURCE;
-        }
-    }
-    for (index = 0; index < component->settings_count; index++) {
-        char name[128], help[2048], *dot;
-        (void) towline_setting(index, &setting);
-        snprintf(name, sizeof name, "%s", setting.name);
-        while (NULL != (dot = strchr(name, '.'))) {
-            *dot = '_';
-        }
-        snprintf(help, sizeof help, "%s (default: %s%s%s; %s in the environment overrides it)", setting.help,
-                 '\0' != setting.default_value[0] ? setting.default_value : "none", '\0' != setting.unit[0] ? " " : "", setting.unit,
-                 setting.variable);
-        component->settings[index] = NULL;
-        if (mca_base_component_var_register(&component->super.btl_version, name, help, MCA_BASE_VAR_TYPE_STRING, NULL, 0, 0,
-                                            OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY, &component->settings[index])
-            < 0) {
-            return OPAL_ERROR;
-        }
-    }
-    return OPAL_SUCCESS;
-}
-
 static int component_register(void)
 {
     btl_towline_component_t *component = &mca_btl_towline_component;
@@ -73,7 +38,7 @@ static int component_register(void)
                                            MCA_BASE_VAR_TYPE_UNSIGNED_INT, NULL, 0, 0, OPAL_INFO_LVL_5, MCA_BASE_VAR_SCOPE_READONLY,
                                            &component->peers)
                < 0
-        || OPAL_SUCCESS != register_settings()) {
+        || OPAL_SUCCESS != towline_register_settings(version, &component->settings)) {
         return OPAL_ERROR;
     }
     return mca_btl_base_param_register(version, &btl_towline_template);
@@ -111,22 +76,6 @@ static int make_lists(void)
     return rc;
 }
 
-/* The settings that the user has given, as texts, in an array that ends with null. */
-static char **given_settings(void)
-{
-    btl_towline_component_t *component = &mca_btl_towline_component;
-    char **given = calloc(component->settings_count + 1, sizeof *given);
-    size_t index, count = 0;
-    for (index = 0; NULL != given && index < component->settings_count; index++) {
-        towline_setting_t setting;
-        if (NULL != component->settings[index] && TOWLINE_SUCCESS == towline_setting(index, &setting)
-            && 0 <= asprintf(&given[count], "%s=%s", setting.name, component->settings[index])) {
-            count++;
-        }
-    }
-    return given;
-}
-
 /* How many processes the job of this process has. */
 static uint32_t job_size(void)
 {
@@ -148,7 +97,7 @@ static int open_modules(bool enable_mpi_threads, towline_btl_t *opened, size_t *
     /* With MPI_THREAD_SERIALIZED several threads use the modules, too, one at a time. */
     int level = enable_mpi_threads ? TOWLINE_THREAD_MULTIPLE : TOWLINE_THREAD_SERIALIZED;
     towline_place_t place;
-    char **settings, **setting;
+    char **settings;
     int code;
     if (component->numbers < 2 * size) {
         component->numbers = 2 * size;
@@ -157,12 +106,9 @@ static int open_modules(bool enable_mpi_threads, towline_btl_t *opened, size_t *
         return OPAL_ERROR;
     }
     place.job ^= 0x62746c; /* the component mtl has the job itself, and may be open at the same time */
-    settings = given_settings();
+    settings = towline_given_settings(&component->settings, NULL, 0);
     code = towline_btl_open(level, (const char *const *) settings, &place, opened, BTL_TOWLINE_MODULES, count);
-    for (setting = settings; NULL != settings && NULL != *setting; setting++) {
-        free(*setting);
-    }
-    free(settings);
+    towline_free_settings(settings);
     if (TOWLINE_SUCCESS != code) {
         towline_print_error("btl", "the transports cannot be opened, so this component is not used");
         return OPAL_ERROR;

@@ -49,8 +49,6 @@ mtl_towline_module_t ompi_mtl_towline = {
         .mtl_del_comm = mtl_towline_del_comm,
     },
     .numbers = 4096,
-    .requests = 65536,
-    .communicators = 8192,
     .priority = 10,
 };
 
@@ -64,14 +62,11 @@ static int component_register(void)
 {
     mtl_towline_module_t *module = &ompi_mtl_towline;
     if (add_variable("priority", "Priority of the component", MCA_BASE_VAR_TYPE_INT, &module->priority) < 0
-        || add_variable("transports", "Transports, such as sm,tcp: sm, tcp, udp and verbs. Empty: sm and tcp, as far as they work",
-                        MCA_BASE_VAR_TYPE_STRING, &module->transports) < 0
         || add_variable("numbers", "How many processes one mpirun may have, with all that it spawns; the same in all of them",
                         MCA_BASE_VAR_TYPE_UNSIGNED_INT, &module->numbers) < 0
         || add_variable("peers", "How many processes this one may talk to; 0: those of its job, and 64 that are spawned",
                         MCA_BASE_VAR_TYPE_UNSIGNED_INT, &module->peers) < 0
-        || add_variable("requests", "How many sends and receives may be in progress", MCA_BASE_VAR_TYPE_INT, &module->requests) < 0
-        || add_variable("communicators", "How many communicators there may be", MCA_BASE_VAR_TYPE_INT, &module->communicators) < 0) {
+        || OPAL_SUCCESS != towline_register_settings(&mca_mtl_towline_component.mtl_version, &module->settings)) {
         return OMPI_ERROR;
     }
     return OMPI_SUCCESS;
@@ -110,9 +105,11 @@ static mca_mtl_base_module_t *component_init(bool enable_progress_threads, bool 
 static mca_mtl_base_module_t *start(bool enable_mpi_threads)
 {
     mtl_towline_module_t *module = &ompi_mtl_towline;
-    char requests[32], communicators[32], transports[256];
-    const char *settings[] = { requests, communicators, "unmatched=ignore", NULL, NULL };
+    /* MPI programs may have many more of both than Towline's own by default. It is the program's affair what it leaves unreceived. */
+    static const char *const defaults[] = { "requests=65536", "communicators=8192", "unmatched=ignore" };
     towline_place_t place;
+    char **settings;
+    int code;
     uint32_t size = TOWLINE_JOB_SIZE();
     /* With MPI_THREAD_SERIALIZED several threads use the context, too, one at a time. */
     int level = ompi_mpi_thread_provided >= MPI_THREAD_SERIALIZED || enable_mpi_threads ? TOWLINE_THREAD_MULTIPLE
@@ -124,13 +121,10 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
     if (OMPI_SUCCESS != towline_own_place("mtl", module->numbers, module->peers ? module->peers : size + 64, &place)) {
         return NULL;
     }
-    snprintf(requests, sizeof requests, "requests=%d", module->requests);
-    snprintf(communicators, sizeof communicators, "communicators=%d", module->communicators);
-    if (NULL != module->transports && '\0' != module->transports[0]) {
-        snprintf(transports, sizeof transports, "transports=%s", module->transports);
-        settings[3] = transports;
-    }
-    if (TOWLINE_SUCCESS != towline_worker_open(level, settings, &place, &module->context)) {
+    settings = towline_given_settings(&module->settings, defaults, sizeof defaults / sizeof *defaults);
+    code = towline_worker_open(level, (const char *const *) settings, &place, &module->context);
+    towline_free_settings(settings);
+    if (TOWLINE_SUCCESS != code) {
         towline_print_error("mtl", "the transports cannot be opened, so this component is not used");
         return NULL;
     }
@@ -147,17 +141,23 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
 static int module_finalize(mca_mtl_base_module_t *mtl)
 {
     mtl_towline_module_t *module = (mtl_towline_module_t *) mtl;
-    char json[256];
+    static const char *const counters[] = { "messages_sent", "messages_received", "bytes_sent", "puts", "gets", "atomics" };
+    char json[512];
+    size_t length, index;
     if (!module->is_open) {
         return OMPI_SUCCESS;
     }
     module->is_open = false;
     opal_progress_unregister(mtl_towline_progress);
-    snprintf(json, sizeof json,
-             "{\"component\":\"mtl\",\"messages_sent\":%llu,\"messages_received\":%llu,\"bytes_sent\":%llu,\"puts\":0,\"gets\":0,"
-             "\"atomics\":0}",
-             (unsigned long long) module->messages_sent, (unsigned long long) module->messages_received,
-             (unsigned long long) module->bytes_sent);
+    length = (size_t) snprintf(json, sizeof json, "{\"component\":\"mtl\"");
+    for (index = 0; index < sizeof counters / sizeof *counters; index++) {
+        char name[64];
+        uint64_t value = 0;
+        snprintf(name, sizeof name, "program.%s", counters[index]);
+        (void) towline_counter(module->context, name, &value);
+        length += (size_t) snprintf(json + length, sizeof json - length, ",\"%s\":%llu", counters[index], (unsigned long long) value);
+    }
+    snprintf(json + length, sizeof json - length, "}");
     towline_write_counters(json);
     if (TOWLINE_SUCCESS != towline_finish(module->context)) {
         towline_print_error("mtl", "at the end");

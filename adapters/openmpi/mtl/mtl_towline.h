@@ -30,14 +30,8 @@ typedef struct mtl_towline_module_t {
     bool is_open;
     uint32_t numbers;
     uint32_t peers;
-    int requests;
-    int communicators;
     int priority;
-    char *transports;
-    /* What was carried. Several threads may count at once, so some counts may be missing. */
-    uint64_t messages_sent;
-    uint64_t messages_received;
-    uint64_t bytes_sent;
+    towline_settings_t settings;
 } mtl_towline_module_t;
 
 /* A request, in the room that pml/cm reserves. It is not zeroed, and may be on the stack. */

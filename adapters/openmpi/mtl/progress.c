@@ -59,7 +59,6 @@ static void complete_receive(mtl_towline_request_t *request, const towline_statu
     } else {
         ompi_mtl_datatype_unpack(request->convertor, request->buffer, bytes);
     }
-    ompi_mtl_towline.messages_received += TOWLINE_ERR_CANCELLED != status->error;
 }
 
 static void complete(mtl_towline_request_t *request, const towline_status_t *status)

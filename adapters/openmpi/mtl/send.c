@@ -65,8 +65,6 @@ static int begin(mtl_towline_request_t *request, struct ompi_communicator_t *com
         towline_print_error("mtl", "a send");
         return mtl_towline_error(code);
     }
-    ompi_mtl_towline.messages_sent++;
-    ompi_mtl_towline.bytes_sent += request->length;
     return OMPI_SUCCESS;
 }
 

@@ -28,19 +28,18 @@
 //!
 //! `TOWLINE_TRANSPORTS=sm,tcp`, or `--mca mtl_towline_transports sm,tcp`, chooses the transports: `sm`, `tcp`, `udp` and `verbs`. By
 //! default they are `sm` and `tcp`, as far as they work: processes of one host use shared memory, and others use tcp. All other
-//! [settings](super::tuning) are taken from their variables, too. `mpirun -x TOWLINE_TRANSPORTS` passes a variable on to other hosts.
-//! `ompi_info --param mtl towline --level 9` lists the variables of the component.
+//! [settings](super::tuning) can be given in both ways. `mpirun -x TOWLINE_TRANSPORTS` passes a variable on to other hosts, which
+//! Open MPI does by itself with its own. `ompi_info --param mtl towline --level 9` lists the variables of the component.
 //!
 //! | variable of Open MPI | meaning |
 //! |---|---|
 //! | `mtl_towline_priority` | above 25 and with `--mca pml cm`, the component is taken without `--mca mtl towline` |
-//! | `mtl_towline_transports` | the transports |
 //! | `mtl_towline_peers` | how many processes a process may talk to; by default those of its job, and 64 that are spawned |
 //! | `mtl_towline_numbers` | how many processes one `mpirun` may have, with all that it spawns; the same for all |
 //! | `btl_towline_peers`, `btl_towline_numbers` | the same for the BTL |
 //! | `btl_towline_tcp_include` and so on | each setting of Towline for the BTL: `tcp.include` here |
 //! | `btl_towline_eager_limit`, `btl_towline_max_send_size`, `btl_towline_flags`, ... | what Open MPI has for each BTL; 0 stands for the value of the transport |
-//! | `mtl_towline_requests`, `mtl_towline_communicators` | limits |
+//! | `mtl_towline_transports`, `btl_towline_tcp_include`, ... | each [setting](super::tuning) of Towline, with `_` in place of `.` |
 //!
 //! # Is it used?
 //!
