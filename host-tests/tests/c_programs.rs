@@ -97,8 +97,18 @@ fn calls_in_forked_children_are_refused_or_work_and_none_hangs() {
 }
 
 #[test]
+fn workers_do_what_their_comments_say_and_wrong_calls_are_refused() {
+    check_pair("workers");
+}
+
+#[test]
 fn the_btl_face_does_what_its_comments_say_and_wrong_calls_are_refused() {
-    let program = compile("cc", "c11", "tests/btl_calls.c", &[]);
+    check_pair("btl_calls");
+}
+
+/// Runs a program that makes a second process itself, over each transport.
+fn check_pair(name: &str) {
+    let program = compile("cc", "c11", &format!("tests/{name}.c"), &[]);
     for transport in ["sm", "tcp", "udp"] {
         let output = Command::new(&program).arg(transport).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{transport}: {}", String::from_utf8_lossy(&output.stderr));
