@@ -42,6 +42,8 @@ typedef struct btl_towline_module_t {
     char name[16];
     /* Which one it is among modules of this name. */
     unsigned ordinal;
+    /* For the lists below. */
+    opal_mutex_t lock;
     struct mca_btl_base_endpoint_t *endpoints;
     /* The process itself, for one-sided operations. */
     struct mca_btl_base_endpoint_t own;

@@ -13,6 +13,21 @@
 #define PUT_AM 0x100000
 #define GET_AM 0x200000
 
+#if BTL_VERSION != 310 && BTL_VERSION != 330
+#error "this interface of BTLs is not known: Open MPI 4.1 has 3.1.0, and 5.0 has 3.3.0"
+#endif
+/* What Towline and Open MPI must agree about, and the room that later interfaces have for more. */
+_Static_assert(TOWLINE_BTL_LOCAL_WRITE == MCA_BTL_REG_FLAG_LOCAL_WRITE && TOWLINE_BTL_REMOTE_READ == MCA_BTL_REG_FLAG_REMOTE_READ
+                   && TOWLINE_BTL_REMOTE_WRITE == MCA_BTL_REG_FLAG_REMOTE_WRITE
+                   && TOWLINE_BTL_REMOTE_ATOMIC == MCA_BTL_REG_FLAG_REMOTE_ATOMIC
+                   && TOWLINE_BTL_ACCESS_ANY == MCA_BTL_REG_FLAG_ACCESS_ANY && TOWLINE_BTL_KEY_MAX == MCA_BTL_REG_HANDLE_MAX_SIZE,
+               "rights and lengths of registered memory");
+_Static_assert(sizeof(mca_btl_base_segment_t) == 16 && sizeof(mca_btl_base_header_t) == 1 && MCA_BTL_NO_ORDER == 255, "segments");
+_Static_assert(sizeof ((mca_btl_base_module_t *) NULL)->padding == 256, "the padding of a module");
+#if BTL_VERSION >= 330
+_Static_assert(offsetof(mca_btl_base_module_t, btl_am_data) == offsetof(mca_btl_base_module_t, padding), "it is in the padding");
+#endif
+
 static void dump(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, int verbose)
 {
     btl_towline_module_t *module = (btl_towline_module_t *) btl;
@@ -121,6 +136,7 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
         return NULL;
     }
     module->super = btl_towline_template;
+    OBJ_CONSTRUCT(&module->lock, opal_mutex_t);
     module->btl = btl;
     memcpy(module->name, own.name, sizeof module->name);
     for (other = 0; other < mca_btl_towline_component.count; other++) {
@@ -129,6 +145,7 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
     set_attributes(&module->super, &own);
     if (OPAL_SUCCESS != btl_towline_listen(module) || OPAL_SUCCESS != btl_towline_add_own(module)
         || TOWLINE_SUCCESS != towline_btl_on_error(btl, btl_towline_on_error, module)) {
+        OBJ_DESTRUCT(&module->lock);
         free(module);
         return NULL;
     }
@@ -199,6 +216,7 @@ int btl_towline_finalize(mca_btl_base_module_t *btl)
         module->retired = handle->next;
         free(handle);
     }
+    OBJ_DESTRUCT(&module->lock);
     free(module);
     if (0 == --component->open) {
         write_counters();

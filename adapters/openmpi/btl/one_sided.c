@@ -33,8 +33,10 @@ int btl_towline_deregister_mem(mca_btl_base_module_t *btl, mca_btl_base_registra
     int code = towline_btl_deregister(handle->registration);
     if (TOWLINE_ERR_BUSY == code) {
         /* Bytes of a peer are arriving there. */
+        opal_mutex_lock(&module->lock);
         handle->next = module->retired;
         module->retired = handle;
+        opal_mutex_unlock(&module->lock);
         return OPAL_SUCCESS;
     }
     free(handle);
@@ -43,8 +45,11 @@ int btl_towline_deregister_mem(mca_btl_base_module_t *btl, mca_btl_base_registra
 
 void btl_towline_deregister_retired(btl_towline_module_t *module)
 {
-    mca_btl_base_registration_handle_t *handle = module->retired;
+    mca_btl_base_registration_handle_t *handle;
+    opal_mutex_lock(&module->lock);
+    handle = module->retired;
     module->retired = NULL;
+    opal_mutex_unlock(&module->lock);
     while (NULL != handle) {
         mca_btl_base_registration_handle_t *next = handle->next;
         btl_towline_deregister_mem(&module->super, handle);

@@ -63,6 +63,19 @@ static const unsigned char *find_card(const btl_towline_module_t *module, const 
     return NULL;
 }
 
+/* The endpoint of a process, or where it is NULL, of the process with a number. */
+static struct mca_btl_base_endpoint_t *find_endpoint(btl_towline_module_t *module, const struct opal_proc_t *proc, uint32_t number)
+{
+    struct mca_btl_base_endpoint_t *endpoint;
+    opal_mutex_lock(&module->lock);
+    endpoint = module->endpoints;
+    while (NULL != endpoint && (NULL != proc ? endpoint->proc != proc : endpoint->number != number)) {
+        endpoint = endpoint->next;
+    }
+    opal_mutex_unlock(&module->lock);
+    return endpoint;
+}
+
 int btl_towline_add_own(btl_towline_module_t *module)
 {
     size_t length = 0;
@@ -88,10 +101,9 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     const unsigned char *card;
     size_t size = 0, length = 0;
     int rc;
-    for (endpoint = module->endpoints; NULL != endpoint; endpoint = endpoint->next) {
-        if (endpoint->proc == proc) {
-            return endpoint;
-        }
+    endpoint = find_endpoint(module, proc, 0);
+    if (NULL != endpoint) {
+        return endpoint;
     }
     OPAL_MODEX_RECV(rc, &mca_btl_towline_component.super.btl_version, &proc->proc_name, &all, &size);
     if (OPAL_SUCCESS != rc || NULL == all) {
@@ -113,8 +125,10 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     if (NULL != endpoint) {
         endpoint->proc = proc;
         endpoint->number = towline_number_of(proc->proc_name, mca_btl_towline_component.numbers);
+        opal_mutex_lock(&module->lock);
         endpoint->next = module->endpoints;
         module->endpoints = endpoint;
+        opal_mutex_unlock(&module->lock);
     }
     return endpoint;
 }
@@ -151,13 +165,19 @@ int btl_towline_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_
     size_t index;
     for (index = 0; index < count; index++) {
         struct mca_btl_base_endpoint_t **place = &module->endpoints, *endpoint = endpoints[index];
+        bool is_known;
+        opal_mutex_lock(&module->lock);
         while (NULL != *place && *place != endpoint) {
             place = &(*place)->next;
         }
-        if (NULL == endpoint || NULL == *place) {
+        is_known = NULL != endpoint && NULL != *place;
+        if (is_known) {
+            *place = endpoint->next;
+        }
+        opal_mutex_unlock(&module->lock);
+        if (!is_known) {
             continue;
         }
-        *place = endpoint->next;
         (void) towline_btl_remove_peer(endpoint->handle);
         free(endpoint);
         endpoints[index] = NULL;
@@ -174,11 +194,8 @@ int btl_towline_register_error(mca_btl_base_module_t *btl, mca_btl_base_module_e
 void btl_towline_on_error(const towline_btl_loss_t *loss, void *state)
 {
     btl_towline_module_t *module = state;
-    struct mca_btl_base_endpoint_t *endpoint = module->endpoints;
+    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, NULL, loss->number);
     char text[512];
-    while (NULL != endpoint && endpoint->number != loss->number) {
-        endpoint = endpoint->next;
-    }
     /* A process that ends normally closes its connections while others may still be on their way to the end. */
     if (loss->closed || NULL == module->on_error) {
         return;

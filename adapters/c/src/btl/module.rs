@@ -66,13 +66,13 @@ pub unsafe extern "C" fn towline_btl_open(
         }
         let kept: Outcome<Vec<_>> =
             opened.into_iter().map(|(module, directory)| State::insert(module, directory, several)).collect();
-        for (index, module) in kept?.into_iter().enumerate() {
+        let kept = kept?;
+        for (index, module) in kept.iter().enumerate() {
             // SAFETY: the caller's promise; there is room.
-            unsafe { modules.add(index).write(module) };
-            // SAFETY: the caller's promise.
-            unsafe { put("count", count, index + 1) }?;
+            unsafe { modules.add(index).write(*module) };
         }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { put("count", count, kept.len()) }
     })
 }
 

@@ -78,17 +78,19 @@ pub unsafe extern "C" fn towline_btl_add_peer(
         check_pointer("endpoint", endpoint)?;
         // SAFETY: the caller's promise.
         let card = unsafe { list("card", card.cast::<u8>(), length) }?;
-        let added = state::with(btl, |own, btl| {
-            if *card == *own.directory.borrow().card() {
+        state::with(btl, |own, btl| {
+            let added = if *card == *own.directory.borrow().card() {
                 own.set_own(peer);
-                return Ok(EndpointHandle::own(own.handle()));
-            }
-            let (added, _) = own.directory.borrow_mut().add(btl, card)?;
-            own.set_peer(added, peer);
-            Ok(own.endpoint(added))
-        })?;
-        // SAFETY: the caller's promise.
-        unsafe { put("endpoint", endpoint, added) }
+                EndpointHandle::own(own.handle())
+            } else {
+                let (added, _) = own.directory.borrow_mut().add(btl, card)?;
+                own.set_peer(added, peer);
+                own.endpoint(added)
+            };
+            // Before another thread can call a function for a frame of the peer.
+            // SAFETY: the caller's promise.
+            unsafe { put("endpoint", endpoint, added) }
+        })
     })
 }
 
