@@ -1,4 +1,5 @@
-"""Ranks add to NumPy arrays of each other through mpi4py's windows, and read them. Each rank prints a checksum of what it read."""
+"""Ranks add to NumPy arrays of each other through mpi4py's windows, and read them. Each rank prints a checksum of what it
+read."""
 
 import hashlib
 
