@@ -58,7 +58,7 @@ def mpirun(version, side, ranks, command, limit, folder, environment=()):
     """Runs a command on some ranks, over the side's components, in a folder."""
     with tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
         variables = {**side.variables, **dict(word.partition("=")[::2] for word in environment)}
-        variables["TOWLINE_MPI_RESULTS"] = f"{scratch}/results"
+        variables["MPI_TEST_RESULTS"] = f"{scratch}/results"
         if side.towline:
             variables["TOWLINE_MPI_COUNTERS"] = f"{scratch}/counters"
         # Ranks that wait let others run: there may be more of them than processors, and other work on the machine.
@@ -67,7 +67,7 @@ def mpirun(version, side, ranks, command, limit, folder, environment=()):
         for name in variables:
             words += ["-x", name]
         finished = _limited([here / "inside", version, *words, *map(str, command)], limit, folder,
-                            {**os.environ, **variables, "TOWLINE_MPI_LEFT": f"{scratch}/left"}, scratch)
+                            {**os.environ, **variables, "MPI_TEST_LEFT": f"{scratch}/left"}, scratch)
         finished.counters = _lines(scratch, "counters")
         finished.results = _lines(scratch, "results")
         left = pathlib.Path(scratch, "left")

@@ -1,5 +1,5 @@
 """A rank that runs one module of mpi4py's tests: mpi4py_rank.py FOLDER MODULE. Writes a line of JSON when a test method starts
-and when it ends, into a file of its own whose name begins with the variable TOWLINE_MPI_RESULTS."""
+and when it ends, into a file of its own whose name begins with the variable MPI_TEST_RESULTS."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 import unittest
 
 folder, module = sys.argv[1:]
-results = open(f"{os.environ['TOWLINE_MPI_RESULTS']}.{os.getpid()}", "a", buffering=1)
+results = open(f"{os.environ['MPI_TEST_RESULTS']}.{os.getpid()}", "a", buffering=1)
 sys.dont_write_bytecode = True
 sys.path.insert(0, folder)
 import main  # noqa: E402  (mpi4py's own test program, from that folder)

@@ -62,6 +62,9 @@ def lists(results, sides):
         lines += ["", "Skipped on all sides"]
         lines += [f"  {count:3} of {folder}: {reason}" for (reason, folder), count in sorted(reasons.items())]
     for side in sides:
+        excluded = [f"  {result.case.label}: {result.excluded(side)}" for result in results if result.excluded(side)]
+        if excluded:
+            lines += ["", f"Skipped over {side}: {len(excluded)}", *excluded]
         silent = [result.case.label for result in results if result.silent(side)]
         if silent:
             lines += ["", f"Passed over {side} without a message between ranks: {len(silent)}"]

@@ -16,10 +16,11 @@ class Side:
 
 
 def stock(version, transport, name="stock"):
-    """Open MPI's own component: shared memory, or tcp for all that is not shared memory."""
+    """Open MPI's own components: shared memory, or tcp for all that is not shared memory. Its shared memory does not reach
+    processes that were spawned: tcp connects them."""
     shared_memory = {"4.1": "vader", "5.0": "sm"}[version]
-    transport_of_btl = shared_memory if transport == "sm" else "tcp"
-    return Side(name, ["--mca", "pml", "ob1", "--mca", "btl", f"{transport_of_btl},self"])
+    components = f"{shared_memory},tcp,self" if transport == "sm" else "tcp,self"
+    return Side(name, ["--mca", "pml", "ob1", "--mca", "btl", components])
 
 
 def towline(component, version, transport, folder):
@@ -28,9 +29,10 @@ def towline(component, version, transport, folder):
     file = folder / f"mca_{component}_towline.so"
     if not file.exists():
         raise jobs.Wrong(f"{file} does not exist: build Towline's components first, or name their folder by --components")
+    # osc/rdma uses the BTL for all windows but those of MPI_Win_allocate_shared, which are osc/sm's.
     options = {
         "mtl": ["--mca", "pml", "cm", "--mca", "mtl", "towline"],
-        "btl": ["--mca", "pml", "ob1", "--mca", "btl", "towline,self", "--mca", "osc", "rdma"],
+        "btl": ["--mca", "pml", "ob1", "--mca", "btl", "towline,self", "--mca", "osc", "rdma,sm"],
     }[component]
     system = jobs.inside(version, ["ompi_info", "--path", "pkglibdir", "--parsable"]).strip().rpartition(":")[2]
     variables = {"OMPI_MCA_mca_base_component_path": f"{folder}:{system}", "TOWLINE_TRANSPORTS": transport}

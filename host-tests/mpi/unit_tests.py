@@ -153,6 +153,9 @@ class Reports(unittest.TestCase):
     def test_failures_have_names_and_counts(self):
         text = report.lists([self.result(["passed"] * 2, ["failed", "passed"])], ["mtl"])
         self.assertIn("only mtl has: 1\n  pt2pt/send 2  (stock passes; mtl failed 1 of 2)", text)
+        skipped = self.result(["passed"], [])
+        skipped.known.append(suites.Exclusion("mtl", "skip", "pt2pt/send", "why"))
+        self.assertIn("Skipped over mtl: 1\n  pt2pt/send 2: why", report.lists([skipped], ["mtl"]))
         self.assertIn("only mtl has: none", report.lists([self.result(["passed"], ["passed"])], ["mtl"]))
 
 
@@ -166,6 +169,8 @@ class Files(unittest.TestCase):
         self.assertTrue(two.names("pt2pt/all 2"))
         self.assertFalse(two.names("pt2pt/all 3"))
         self.assertEqual(suites.exclusions(text, "5.0"), [two])
+        [three] = suites.exclusions("5.0/mtl skip init/session*: needs ob1\n", "5.0")
+        self.assertEqual((one.component, three.component), ("", "mtl"))
         for bad in ("4.1 skip rma/put", "4.2 skip rma/put: slow", "4.1 rma/put: slow"):
             self.assertRaises(ValueError, suites.exclusions, bad, "4.1")
 
@@ -177,8 +182,8 @@ class Files(unittest.TestCase):
 
 class Sides(unittest.TestCase):
     def test_stock_takes_the_transport(self):
-        self.assertIn("vader,self", sides.stock("4.1", "sm").options)
-        self.assertIn("sm,self", sides.stock("5.0", "sm").options)
+        self.assertIn("vader,tcp,self", sides.stock("4.1", "sm").options)
+        self.assertIn("sm,tcp,self", sides.stock("5.0", "sm").options)
         self.assertIn("tcp,self", sides.stock("5.0", "udp").options)
 
     def test_a_missing_component_is_the_callers_mistake(self):

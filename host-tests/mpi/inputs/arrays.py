@@ -55,18 +55,5 @@ for root in range(size):
     if rank == root:
         take(numpy.array(gathered))
 
-# One-sided: each rank adds to the memory of the others, and reads it.
-memory = numpy.zeros(1000, numpy.int64)
-window = MPI.Win.Create(memory, memory.itemsize, comm=world)
-window.Fence()
-for target in range(size):
-    window.Accumulate(numpy.arange(1000) * (rank + 1), target)
-window.Fence()
-copy = numpy.empty_like(memory)
-window.Get(copy, (rank + 1) % size)
-window.Fence()
-take(copy)
-window.Free()
-
 for line in world.gather(f"rank {rank}: {received.hexdigest()}") or []:
     print(line)
