@@ -320,3 +320,27 @@ fn m10_the_ends_of_queued_operations_come_once_with_their_words() {
         assert_eq!(worker.poll_queue(9, |_| {}), 0);
     });
 }
+
+/// MPI programs expect that one test completes what they sent to themselves.
+#[test]
+fn m10_one_poll_completes_messages_of_a_process_to_itself() {
+    let exchange = Exchange::new(1);
+    let worker = exchange.open(0, "sm");
+    let own = worker.communicator(1, &[0], Some(0)).unwrap();
+    for len in [0, 229, 20_000, 400_000] {
+        let (out, mut into) = (pattern(len, 3), vec![0; len]);
+        // SAFETY: both buffers stay until the completions were taken.
+        let complete = unsafe {
+            let view = View::contiguous(out.as_ptr(), len);
+            let complete = own.isend_queued(0, 1, Mode::Synchronous, view, 1, |_| {}).unwrap();
+            own.irecv_queued(0, 1, ViewMut::contiguous(into.as_mut_ptr(), len), 2, |_| {}).unwrap();
+            complete
+        };
+        let mut ended = Vec::new();
+        worker.poll_queue(9, |completion| ended.push((completion.user, completion.outcome.map(|_| ()))));
+        ended.sort_by_key(|(user, _)| *user);
+        let expected = [(1, Ok(())), (2, Ok(()))];
+        assert_eq!(ended, expected[usize::from(complete)..], "{len} bytes");
+        assert_eq!(into, out);
+    }
+}

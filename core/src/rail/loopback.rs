@@ -119,6 +119,11 @@ impl<'m> Hub<'m> {
         (end < self.ends).then_some(Rail { hub: self, me: end, card: end.to_le_bytes(), held: None, turn: 0 })
     }
 
+    /// Whether no frame waits in the mesh.
+    pub fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.head.get() == queue.tail.get())
+    }
+
     fn pair(&self, from: u32, to: u32) -> usize {
         from as usize * self.ends as usize + to as usize
     }

@@ -65,6 +65,7 @@ fn cache(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
 fn over_loopback(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
     let mut queues = [0; 1024];
     let hub = Hub::new(&mut Arena::new(&mut queues), any(0), any(0), any(0))?;
+    let _ = any(hub.is_empty());
     let (Some(one), Some(other)) = (hub.rail(any(0)), hub.rail(any(0))) else { return Ok(()) };
     transport(Mtl::new(config(), any(0), arena, [one, other])?);
     Ok(())

@@ -28,6 +28,13 @@ impl LoopbackHub {
         Ok(Self(NonNull::from(Box::leak(Box::new(hub)))))
     }
 
+    /// Whether no frame of this context to itself waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: a live box of this hub's, freed in `drop` only.
+        unsafe { self.0.as_ref() }.is_empty()
+    }
+
     /// The hub, with an unbounded lifetime.
     ///
     /// # Safety

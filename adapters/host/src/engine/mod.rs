@@ -88,7 +88,7 @@ pub(crate) struct Engine {
     pub kept_requests: KeptRequests,
     /// It is the engine of a forked child, and refuses everything.
     pub is_of_child: bool,
-    pub _loopback_hub: LoopbackHub,
+    pub loopback_hub: LoopbackHub,
     pub _memory: Mapping,
 }
 
@@ -133,7 +133,7 @@ impl Engine {
             reserved_comms: 0,
             kept_requests: KeptRequests::default(),
             is_of_child: false,
-            _loopback_hub: loopback_hub,
+            loopback_hub,
             _memory: memory,
         }
     }

@@ -15,6 +15,9 @@ use crate::threads::lock::EngineLock;
 use crate::values::message::{Source, Status, TAG_MAX, Tag};
 use crate::waiting::no_unwind::no_unwind;
 
+/// The most turns of progress in one poll, which messages of a process to itself may need.
+const OWN_TURNS: u32 = 64;
+
 /// An operation that has ended: see [`Communicator::poll_queue`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -148,8 +151,9 @@ fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64, is_rec
 
 impl<L: Threads> Communicator<L> {
     /// Makes progress once, and passes at most `most` completions of [queued](Self::isend_queued) operations of this context, in
-    /// any communicator, to `take`, the oldest first. Returns how many. `take` is called while the context is in use: it must not use the
-    /// context.
+    /// any communicator, to `take`, the oldest first. Returns how many. `take` is called while the context is in use: it must not
+    /// use the context. Messages of this process to itself make all the progress that they can: a program may count on them, since
+    /// they wait for nobody.
     ///
     /// ```
     /// use towline::ViewMut;
@@ -170,24 +174,36 @@ impl<L: Threads> Communicator<L> {
     pub fn poll_queue(&self, most: usize, mut take: impl FnMut(Completion)) -> usize {
         let context = &self.handle.context;
         let mut engine = context.engine.lock();
-        engine.poll_and_look();
-        let mut taken = 0;
-        while taken < most
-            && let Some(Completed { entry: Entry { request, comm, user, is_receive }, outcome }) = engine.next_queued()
-        {
-            let outcome = match outcome {
-                Ok(status) => {
-                    let source = engine.mtl.rank_of(comm, status.peer).unwrap_or(status.peer.0);
-                    Ok(Status { source, tag: status.tag, bytes: status.delivered })
-                }
-                Err(failure) => Err(self.queued_failure(&engine, comm, failure)),
-            };
-            take(Completion { user, is_receive, request: RawRequest(request), outcome });
-            taken += 1;
+        let (mut taken, mut turns) = (0, 0);
+        loop {
+            engine.poll_and_look();
+            while taken < most
+                && let Some(completed) = engine.next_queued()
+            {
+                take(self.completion(&engine, completed));
+                taken += 1;
+            }
+            turns += 1;
+            if taken == most || turns == OWN_TURNS || engine.loopback_hub.is_empty() {
+                break;
+            }
         }
         drop(engine);
         context.run_callbacks();
         taken
+    }
+
+    #[inline]
+    fn completion(&self, engine: &Engine, completed: Completed) -> Completion {
+        let Completed { entry: Entry { request, comm, user, is_receive }, outcome } = completed;
+        let outcome = match outcome {
+            Ok(status) => {
+                let source = engine.mtl.rank_of(comm, status.peer).unwrap_or(status.peer.0);
+                Ok(Status { source, tag: status.tag, bytes: status.delivered })
+            }
+            Err(failure) => Err(self.queued_failure(engine, comm, failure)),
+        };
+        Completion { user, is_receive, request: RawRequest(request), outcome }
     }
 
     /// The error of an operation in some communicator of this context.
