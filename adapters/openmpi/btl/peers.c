@@ -200,7 +200,7 @@ void btl_towline_on_error(const towline_btl_loss_t *loss, void *state)
     if (loss->closed || NULL == module->on_error) {
         return;
     }
+    /* Open MPI prints it, and ends the job. */
     snprintf(text, sizeof text, "btl towline: process %u was lost: %s", (unsigned) loss->number, loss->text);
-    opal_output(0, "%s", text);
     module->on_error(&module->super, (int32_t) loss->flags, NULL == endpoint ? NULL : endpoint->proc, text);
 }
