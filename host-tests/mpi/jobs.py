@@ -62,7 +62,8 @@ def mpirun(version, side, ranks, command, limit, folder, environment=()):
         if side.towline:
             variables["TOWLINE_MPI_COUNTERS"] = f"{scratch}/counters"
         # Ranks that wait let others run: there may be more of them than processors, and other work on the machine.
-        words = ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        # Tests that spawn processes look first whether there are slots for them.
+        words = ["mpirun.openmpi", "--host", "localhost:64", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
         words += ["-n", str(ranks), *side.options]
         for name in variables:
             words += ["-x", name]

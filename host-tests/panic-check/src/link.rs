@@ -19,7 +19,13 @@ fn link(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     let config = any(Config::new(any(0), any(0), raw.attributes()));
     keep(config.bytes(&raw));
     let mut link = Link::new(raw, Crc32c, config, arena)?;
-    keep((link.counters().list(), link.used(), link.has_answered(any(Peer(0))), link.raw().poll_at(), link.raw_mut().arm()));
+    keep((
+        link.counters().list(),
+        link.used(),
+        link.has_answered(any(Peer(0))),
+        link.raw().poll_at(),
+        link.raw_mut().arm(),
+    ));
     loopback::rail(&mut link);
     keep(link.into_raw());
     Ok(())
