@@ -150,7 +150,7 @@ fn m2_a_process_that_comes_later_is_added_later() {
 }
 
 #[test]
-fn m12_a_process_outside_of_a_group_sends_to_its_members_and_receives_from_them() {
+fn m10_a_process_outside_of_a_group_sends_to_its_members_and_receives_from_them() {
     processes(3, |number, exchange| {
         let worker = exchange.join(number, "sm");
         // An inter-communicator: group {0} and group {2, 1}.
@@ -174,7 +174,7 @@ fn m12_a_process_outside_of_a_group_sends_to_its_members_and_receives_from_them(
 }
 
 #[test]
-fn m6_tags_of_the_runtime_are_matched_by_name_only() {
+fn m10_tags_of_the_runtime_are_matched_by_name_only() {
     const OWN: u32 = u32::MAX - 1;
     processes(2, |number, exchange| {
         let worker = exchange.join(number, "sm");
@@ -203,7 +203,7 @@ fn m6_tags_of_the_runtime_are_matched_by_name_only() {
 }
 
 #[test]
-fn p7_a_number_belongs_to_a_new_process_once_the_former_one_was_removed() {
+fn m6_p7_a_number_belongs_to_a_new_process_once_the_former_one_was_removed() {
     processes(2, |number, exchange| {
         let mut worker = exchange.join(number, "sm,tcp");
         let pair = |worker: &Worker, id| worker.communicator(id, &[0, 1], Some(number)).unwrap();
@@ -274,7 +274,7 @@ fn impossible_cards_members_and_ids_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn m10_the_ends_of_queued_operations_come_once_with_their_words() {
+fn m11_the_ends_of_queued_operations_come_once_with_their_words() {
     processes(3, |number, exchange| {
         let worker = exchange.join(number, "sm");
         // A communicator whose ranks are not the engine's numbers.
@@ -323,7 +323,7 @@ fn m10_the_ends_of_queued_operations_come_once_with_their_words() {
 
 /// MPI programs expect that one test completes what they sent to themselves.
 #[test]
-fn m10_one_poll_completes_messages_of_a_process_to_itself() {
+fn one_poll_completes_messages_of_a_process_to_itself() {
     let exchange = Exchange::new(1);
     let worker = exchange.open(0, "sm");
     let own = worker.communicator(1, &[0], Some(0)).unwrap();
