@@ -3,6 +3,9 @@
 
 #include "ompi/runtime/mpiruntime.h"
 
+/* Up to how many peers each has room for many unexpected messages. */
+#define TOWLINE_FEW_PEERS 256
+
 static int component_register(void);
 static int component_open(void);
 static int component_close(void);
@@ -106,7 +109,9 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
 {
     mtl_towline_module_t *module = &ompi_mtl_towline;
     /* MPI programs may have many more of both than Towline's own by default. It is the program's affair what it leaves unreceived. */
-    static const char *const defaults[] = { "requests=65536", "communicators=8192", "unmatched=ignore" };
+    const char *defaults[] = { "requests=65536", "communicators=8192", "unmatched=ignore", NULL, NULL };
+    char units[32], unexpected[32];
+    size_t defaults_count = 3;
     towline_place_t place;
     char **settings;
     int code;
@@ -121,7 +126,15 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
     if (OMPI_SUCCESS != towline_own_place("mtl", module->numbers, module->peers ? module->peers : size + 64, &place)) {
         return NULL;
     }
-    settings = towline_given_settings(&module->settings, defaults, sizeof defaults / sizeof *defaults);
+    if (place.peers <= TOWLINE_FEW_PEERS) {
+        /* Each peer has a share of the memory for unexpected messages, also those that may be spawned. Memory that was never used
+         * costs address space only. */
+        snprintf(units, sizeof units, "units=%u", 256 * place.peers);
+        snprintf(unexpected, sizeof unexpected, "unexpected=%u", 512 * place.peers);
+        defaults[defaults_count++] = units;
+        defaults[defaults_count++] = unexpected;
+    }
+    settings = towline_given_settings(&module->settings, defaults, defaults_count);
     code = towline_worker_open(level, (const char *const *) settings, &place, &module->context);
     towline_free_settings(settings);
     if (TOWLINE_SUCCESS != code) {
