@@ -2,6 +2,9 @@
 #include "btl_towline.h"
 
 /* Gives a frag to a descriptor of Towline. */
+/* No frame is sent with an order. ob1 passes 0, which would mean an order, for frames that it sends only when the operations before
+ * them are complete. An ordered frame may wait for an answer of the peer, and the program may leave MPI meanwhile. */
+
 static btl_towline_frag_t *new_frag(btl_towline_module_t *module, struct mca_btl_base_endpoint_t *endpoint, uint8_t order,
                                     uint32_t flags)
 {
@@ -38,7 +41,7 @@ mca_btl_base_descriptor_t *btl_towline_alloc(mca_btl_base_module_t *btl, struct 
         return NULL;
     }
     if (OPAL_UNLIKELY(TOWLINE_SUCCESS
-                      != towline_btl_alloc(endpoint->handle, order, flags, size, &frag->descriptor, &segment))) {
+                      != towline_btl_alloc(endpoint->handle, MCA_BTL_NO_ORDER, flags, size, &frag->descriptor, &segment))) {
         return_frag(frag);
         return NULL;
     }
@@ -109,7 +112,7 @@ mca_btl_base_descriptor_t *btl_towline_prepare_src(mca_btl_base_module_t *btl, s
     part.iov_len = *size;
     (void) opal_convertor_pack(convertor, &part, &parts, size);
     if (OPAL_UNLIKELY(TOWLINE_SUCCESS
-                      != towline_btl_prepare_src(endpoint->handle, order, flags, reserve, part.iov_base, size, &frag->descriptor,
+                      != towline_btl_prepare_src(endpoint->handle, MCA_BTL_NO_ORDER, flags, reserve, part.iov_base, size, &frag->descriptor,
                                                  &segment))) {
         return_frag(frag);
         return NULL;
@@ -184,7 +187,7 @@ int btl_towline_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t
         if (0 != payload_size) {
             opal_convertor_get_current_pointer(convertor, &payload);
         }
-        code = towline_btl_sendi(endpoint->handle, order, flags, tag_of(tag), header, header_size, payload, payload_size, NULL, NULL);
+        code = towline_btl_sendi(endpoint->handle, MCA_BTL_NO_ORDER, flags, tag_of(tag), header, header_size, payload, payload_size, NULL, NULL);
         if (OPAL_LIKELY(TOWLINE_SUCCESS == code)) {
             return OPAL_SUCCESS;
         }
