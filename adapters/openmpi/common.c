@@ -10,8 +10,10 @@
 
 #include "common.h"
 
-/* Bytes of the secret that the processes of an mpirun share. */
+/* Bytes of the secret that is drawn for the processes of an mpirun. */
 #define SECRET_BYTES 32
+/* Most bytes of any such secret. */
+#define SECRET_MOST 64
 
 #if OMPI_MAJOR_VERSION >= 5
 /* Reads the secret of a process that has published it, or will do so soon. */
@@ -48,7 +50,7 @@ static bool find_parent(pmix_proc_t *parent)
 
 /* Rank 0 of the first job draws the secret. The other processes of a job have it from its rank 0, and rank 0 of a spawned job has it
  * from the process that has spawned the job. So all publish it before the transports are opened. */
-static int get_secret(const char *name, uint8_t *secret)
+static int get_secret(const char *name, uint8_t *secret, size_t *length)
 {
     pmix_proc_t source = opal_process_info.myprocid;
     pmix_value_t value;
@@ -76,35 +78,36 @@ static int get_secret(const char *name, uint8_t *secret)
         opal_output(0, "%s towline: the secret of the job cannot be exchanged by PMIx: %s", name, PMIx_Error_string(rc));
         return OPAL_ERROR;
     }
+    *length = SECRET_BYTES;
     return OPAL_SUCCESS;
 }
 #else
-/* All jobs of one mpirun have a secret in their environment, which Open MPI draws for transports. */
-static int get_secret(const char *name, uint8_t *secret)
+/* All jobs of one mpirun have a secret in their environment, which Open MPI draws for transports: 32 hexadecimal digits. */
+static int get_secret(const char *name, uint8_t *secret, size_t *length)
 {
     const char *text = getenv("OMPI_MCA_orte_precondition_transports");
-    memset(secret, 0, SECRET_BYTES);
-    if (NULL == text || strlen(text) < 16) {
-        opal_output(0, "%s towline: OMPI_MCA_orte_precondition_transports is not set: start the program with mpirun", name);
+    *length = NULL != text ? strlen(text) : 0;
+    if (*length < SECRET_BYTES || *length > SECRET_MOST) {
+        opal_output(0, "%s towline: OMPI_MCA_orte_precondition_transports has no secret: start the program with mpirun, and leave this "
+                       "variable to Open MPI",
+                    name);
         return OPAL_ERROR;
     }
-    /* 32 hexadecimal digits and a hyphen: all of their 128 random bits are in the last 32 characters or just before. */
-    for (size_t i = 0; '\0' != text[i]; i++) {
-        secret[i % SECRET_BYTES] ^= (uint8_t) text[i];
-    }
+    memcpy(secret, text, *length);
     return OPAL_SUCCESS;
 }
 #endif
 
 int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towline_place_t *place)
 {
-    uint8_t secret[SECRET_BYTES];
-    int rc = get_secret(name, secret);
+    uint8_t secret[SECRET_MOST];
+    size_t length = 0;
+    int rc = get_secret(name, secret, &length);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }
     if (TOWLINE_SUCCESS
-        != towline_place_from_secret(secret, sizeof secret, towline_number_of(OPAL_PROC_MY_NAME, numbers), place)) {
+        != towline_place_from_secret(secret, length, towline_number_of(OPAL_PROC_MY_NAME, numbers), place)) {
         towline_print_error(name, "the place of this process");
         return OPAL_ERROR;
     }

@@ -1,10 +1,10 @@
 /* Descriptors and sends. */
 #include "btl_towline.h"
 
-/* Gives a frag to a descriptor of Towline. */
 /* No frame is sent with an order. ob1 passes 0, which would mean an order, for frames that it sends only when the operations before
  * them are complete. An ordered frame may wait for an answer of the peer, and the program may leave MPI meanwhile. */
 
+/* Gives a frag to a descriptor of Towline. */
 static btl_towline_frag_t *new_frag(btl_towline_module_t *module, struct mca_btl_base_endpoint_t *endpoint, uint8_t order,
                                     uint32_t flags)
 {

@@ -33,7 +33,7 @@
 //!
 //! | variable of Open MPI | meaning |
 //! |---|---|
-//! | `mtl_towline_priority` | above 25 and with `--mca pml cm`, the component is taken without `--mca mtl towline` |
+//! | `mtl_towline_priority` | priority among MTLs: with `--mca pml cm`, the one with the highest is taken |
 //! | `mtl_towline_peers` | how many processes a process may talk to; by default those of its job, and 64 that are spawned |
 //! | `mtl_towline_numbers` | how many processes one `mpirun` may have, with all that it spawns; the same for all |
 //! | `btl_towline_peers`, `btl_towline_numbers` | the same for the BTL |
@@ -49,7 +49,7 @@
 //! # What works
 //!
 //! All send modes, probes and matched probes, cancelled receives, inter-communicators, `MPI_Comm_spawn`, and all thread levels.
-//! A send can be cancelled while nothing of it has left; other implementations do not cancel sends at all.
+//! A send can be cancelled only while nothing of it has left, as the standard allows.
 //!
 //! Over the BTL also all kinds of windows with `--mca osc rdma,sm`: puts, gets and atomics of the BTL, with words of 32 and 64 bits.
 //! Each rail is a module of its own: with several links of tcp, Open MPI divides long messages among them, but it does not replace a
@@ -57,9 +57,9 @@
 //!
 //! # When a process dies
 //!
-//! `mpirun` notices it and ends the job. Operations with it fail in Towline, too, and the process that waits prints
-//! `mtl towline: a receive has failed: a rank was lost` before Open MPI aborts. With several tcp links (`TOWLINE_LINKS=2`), a link
-//! that is cut is replaced by the others: the program goes on.
+//! `mpirun` notices it and ends the job. Operations with it fail in Towline, too: a process that waits prints `mtl towline: a receive
+//! has failed`, with the reason, before Open MPI aborts. If a process is killed or aborts, files `towline.*` may stay in `/dev/shm`;
+//! the next program that opens shared memory over Towline removes them.
 //!
 //! # Security
 //!

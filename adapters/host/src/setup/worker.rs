@@ -227,7 +227,7 @@ impl<L: Threads> Worker<L> {
     ///
     /// Operations on memory of the caller ([`raw`](crate::raw)), of [views](crate::View), and probes also take tags from 2^31 to
     /// 2^32 - 2 in such a communicator, for protocols of the runtime. A receive of any tag does not match them. The library's own
-    /// collective operations use some of them (2^31 + 255 to 2^31 + 2815), so a runtime uses either those or its own.
+    /// collective operations use some of them (2^31 + 255 to 2^31 + 2814), so a runtime uses either those or its own.
     ///
     /// # Errors
     /// [`WorkerError::NoSuchPeer`] for a member that was not added; [`WorkerError::Id`]; [`WorkerError::Rank`];
