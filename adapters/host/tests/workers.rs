@@ -4,11 +4,14 @@
 #[path = "common/pattern.rs"]
 mod pattern;
 
-use std::sync::{Barrier, Mutex};
+use std::future::{Future, IntoFuture};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
 
 use pattern::pattern;
 use towline::raw::Mode;
-use towline::{Any, Builder, Error, JobKey, Place, SetupError, View, ViewMut, Worker, WorkerError};
+use towline::{Any, Builder, Error, JobKey, Multiple, Place, SetupError, View, ViewMut, Worker, WorkerError};
 
 /// The exchange of a test's runtime.
 struct Exchange {
@@ -343,4 +346,32 @@ fn one_poll_completes_messages_of_a_process_to_itself() {
         assert_eq!(ended, expected[usize::from(complete)..], "{len} bytes");
         assert_eq!(into, out);
     }
+}
+
+/// Wakes a task by a call of the worker that the task waits in.
+struct CallsTheWorker(Arc<Worker<Multiple>>, mpsc::Sender<u32>);
+
+impl Wake for CallsTheWorker {
+    fn wake(self: Arc<Self>) {
+        self.1.send(self.0.add_peer(&self.0.card()).unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn code_of_the_program_that_the_removal_of_a_peer_runs_may_use_the_worker() {
+    let exchange = Exchange::new(2);
+    let open = |number| Builder::new().transports("tcp").threads(Multiple).open(exchange.place(number)).unwrap();
+    let (worker, other) = (Arc::new(open(0)), open(1));
+    worker.add_peer(&other.card()).unwrap();
+    let (called, calls) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let pair = worker.communicator(1, &[0, 1], Some(0)).unwrap();
+        let mut receive = Box::pin(pair.irecv(1, 1, vec![0u8; 4]).unwrap().into_future());
+        let waker = Waker::from(Arc::new(CallsTheWorker(Arc::clone(&worker), called)));
+        assert!(receive.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        worker.remove_peer(1).unwrap();
+        assert!(receive.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+    });
+    assert_eq!(calls.recv_timeout(Duration::from_secs(60)), Ok(0), "the call waits for itself");
+    thread.join().unwrap();
 }

@@ -1,9 +1,11 @@
 //! Workers: contexts whose peers the program adds one by one, by cards that it carries itself.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
+use parking_lot::ReentrantMutex;
 use towline_core::mtl::Group;
 use towline_core::rail::{Lost, Peer};
 
@@ -68,7 +70,9 @@ const PROGRAM_ID: u32 = 1 << 31;
 pub struct Worker<L: Threads = Single> {
     world: World<L>,
     number: u32,
-    peers: Mutex<PeerTable>,
+    /// A thread that changes a peer may run code of the program, which may use the worker. So the thread may take the lock again, and
+    /// the table is borrowed for single steps.
+    peers: ReentrantMutex<RefCell<PeerTable>>,
 }
 
 /// Which engine peer each process is.
@@ -118,16 +122,11 @@ impl<L: Threads> Worker<L> {
         let mut peers = PeerTable { by_number: HashMap::new(), used: vec![false; grid.ranks as usize].into() };
         let own = peers.take(number);
         debug_assert_eq!(own, Some(grid.own.rank), "the engine has this peer, too");
-        Self { world, number, peers: Mutex::new(peers) }
+        Self { world, number, peers: ReentrantMutex::new(RefCell::new(peers)) }
     }
 
     fn context(&self) -> &ContextState<L> {
         &self.world.handle.context
-    }
-
-    fn peers(&self) -> MutexGuard<'_, PeerTable> {
-        // The table is consistent after each statement.
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of this process.
@@ -152,18 +151,16 @@ impl<L: Threads> Worker<L> {
     pub fn add_peer(&self, card: &[u8]) -> Result<u32, WorkerError> {
         let context = self.context();
         context.check_process()?;
-        let mut peers = self.peers();
+        let peers = self.peers.lock();
         let number = context.launcher.change(|job| job.accept_publications(card)).map_err(WorkerError::Card)?;
-        if peers.by_number.contains_key(&number) {
+        if peers.borrow().by_number.contains_key(&number) {
             return Ok(number);
         }
-        let Some(peer) = peers.take(number) else {
-            context.launcher.change(|job| job.forget_publications(number));
-            return Err(WorkerError::Full { most: peers.used.len() as u32 });
-        };
-        let added = self.add(number, Peer(peer));
+        let taken = peers.borrow_mut().take(number);
+        let full = || WorkerError::Full { most: peers.borrow().used.len() as u32 };
+        let added = taken.ok_or_else(full).and_then(|peer| self.add(number, Peer(peer)));
         if added.is_err() {
-            peers.give_back(number);
+            peers.borrow_mut().give_back(number);
             context.launcher.change(|job| job.forget_publications(number));
         }
         added.map(|()| number)
@@ -202,18 +199,19 @@ impl<L: Threads> Worker<L> {
     pub fn remove_peer(&self, number: u32) -> Result<(), WorkerError> {
         let context = self.context();
         context.check_process()?;
-        let mut peers = self.peers();
-        let peer =
-            *peers.by_number.get(&number).filter(|_| number != self.number).ok_or(WorkerError::NoSuchPeer(number))?;
+        let peers = self.peers.lock();
+        let known = peers.borrow().by_number.get(&number).copied().filter(|_| number != self.number);
+        let peer = known.ok_or(WorkerError::NoSuchPeer(number))?;
         let mut engine = context.engine.lock();
         engine.mtl.pml().lose_peer(Peer(peer), Lost::Closed);
         // Operations learn of the loss now: afterwards the place may belong to another process.
         engine.poll();
         engine.mtl.del_peer(Peer(peer));
         drop(engine);
-        context.run_callbacks();
         context.launcher.change(|job| job.forget_publications(number));
-        peers.give_back(number);
+        peers.borrow_mut().give_back(number);
+        drop(peers);
+        context.run_callbacks();
         Ok(())
     }
 
@@ -248,7 +246,8 @@ impl<L: Threads> Worker<L> {
             return Err(WorkerError::Rank { rank: rank.unwrap_or(0), number: self.number });
         }
         let table: Box<[u32]> = {
-            let peers = self.peers();
+            let peers = self.peers.lock();
+            let peers = peers.borrow();
             let peer = |number: &u32| peers.by_number.get(number).copied().ok_or(WorkerError::NoSuchPeer(*number));
             members.iter().map(peer).collect::<Result<_, _>>()?
         };
