@@ -121,15 +121,24 @@ pub(crate) unsafe fn copy_bytes(
 }
 
 /// Checks the address and the length of a list of the caller.
+#[inline]
 pub(crate) fn check_list<T>(name: &str, base: *const T, len: usize) -> Outcome<()> {
+    let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    if fits && !base.is_null() && base.is_aligned() {
+        return Ok(());
+    }
     check_pointer(name, base)?;
-    if !base.is_aligned() {
-        return Err(Failure::argument(format!("the address `{name}` is not aligned for its type")));
-    }
-    match len.checked_mul(size_of::<T>()) {
-        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(()),
-        _ => Err(Failure::argument(format!("`{name}` cannot have {len} items: that is more than memory has"))),
-    }
+    Err(if fits { not_aligned(name) } else { too_long(name, len) })
+}
+
+#[cold]
+fn not_aligned(name: &str) -> Failure {
+    Failure::argument(format!("the address `{name}` is not aligned for its type"))
+}
+
+#[cold]
+fn too_long(name: &str, len: usize) -> Failure {
+    Failure::argument(format!("`{name}` cannot have {len} items: that is more than memory has"))
 }
 
 /// A text of the caller. Bytes that are not UTF-8 are replaced.

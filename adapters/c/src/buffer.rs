@@ -43,18 +43,13 @@ impl Prepared {
 
     #[inline]
     fn new(buffer: *const c_void, count: usize, layout: LayoutHandle, sends: bool) -> Outcome<Self> {
+        if are_bytes(buffer, count, layout) {
+            return Ok(Self { base: buffer.cast_mut().cast(), len: count, described: None });
+        }
         if layout != LayoutHandle::BYTES {
             return Self::described(buffer, count, layout, sends);
         }
-        if buffer.is_null() && count != 0 {
-            return Err(no_memory());
-        }
-        if isize::try_from(count).is_err() {
-            return Err(Failure::argument(format!(
-                "there is no memory of {count} bytes: pass the length of the buffer"
-            )));
-        }
-        Ok(Self { base: buffer.cast_mut().cast(), len: count, described: None })
+        Err(if buffer.is_null() { no_memory() } else { too_many_bytes(count) })
     }
 
     #[cold]
@@ -145,9 +140,48 @@ impl Prepared {
     }
 }
 
+/// Plain bytes, to be sent. `None`: the memory has a layout, or it is impossible, which [`Prepared`] tells.
+///
+/// # Safety
+/// The program's memory is as it says while the result is used.
+#[inline]
+pub(crate) unsafe fn bytes_to_send(
+    buffer: *const c_void,
+    count: usize,
+    layout: LayoutHandle,
+) -> Option<View<'static>> {
+    // SAFETY: the caller's promise.
+    are_bytes(buffer, count, layout).then(|| unsafe { View::contiguous(buffer.cast(), count) })
+}
+
+/// Plain bytes, to be received into. `None`: as for [`bytes_to_send`].
+///
+/// # Safety
+/// As for [`bytes_to_send`], and nothing else uses the memory meanwhile.
+#[inline]
+pub(crate) unsafe fn bytes_to_receive(
+    buffer: *mut c_void,
+    count: usize,
+    layout: LayoutHandle,
+) -> Option<ViewMut<'static>> {
+    // SAFETY: the caller's promise.
+    are_bytes(buffer, count, layout).then(|| unsafe { ViewMut::contiguous(buffer.cast(), count) })
+}
+
+/// Whether memory has no layout, and may exist.
+#[inline]
+fn are_bytes(buffer: *const c_void, count: usize, layout: LayoutHandle) -> bool {
+    layout == LayoutHandle::BYTES && (!buffer.is_null() || count == 0) && isize::try_from(count).is_ok()
+}
+
 #[cold]
 fn no_memory() -> Failure {
     Failure::argument("`buffer` is a null pointer, and the message has bytes: pass the address of the memory")
+}
+
+#[cold]
+fn too_many_bytes(count: usize) -> Failure {
+    Failure::argument(format!("there is no memory of {count} bytes: pass the length of the buffer"))
 }
 
 #[cold]

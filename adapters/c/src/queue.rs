@@ -2,13 +2,14 @@
 
 use std::ffi::{c_int, c_void};
 
-use towline::raw::{Completion as RawCompletion, RawRequest};
+use towline::raw::{Completion as RawCompletion, Mode, RawRequest};
+use towline::{Source, Tag};
 
 use crate::border::{border, check_list, check_pointer, put, put_if_wanted};
-use crate::buffer::Prepared;
-use crate::error::Failure;
+use crate::buffer::{Prepared, bytes_to_receive, bytes_to_send};
+use crate::error::{Failure, Outcome};
 use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle};
-use crate::levels::{with, with_world};
+use crate::levels::{CommRef, with, with_world};
 use crate::probe::note_begun;
 use crate::receive::{source_of, tag_of};
 use crate::request::{Status, tally};
@@ -54,21 +55,50 @@ pub unsafe extern "C" fn towline_isend_queued(
     border(|| {
         check_pointer("done", done)?;
         let (mode, (owner, _, found)) = (mode_of(mode)?, find_comm(comm)?);
-        let prepared = Prepared::to_send(buffer, count, layout)?;
-        // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-        let view = unsafe { prepared.view() };
-        let bytes = prepared.bytes();
-        let mut prepared = Some(prepared);
-        let keep = |request| keep(owner, request, &mut prepared);
-        // SAFETY: as above.
-        let complete = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
-        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, bytes);
-        if let Some(prepared) = prepared {
-            prepared.check_functions()?;
-        }
+        // SAFETY: the caller's promise; the view is not used for longer.
+        let plain = unsafe { bytes_to_send(buffer, count, layout) };
+        let complete = match plain {
+            // SAFETY: the same.
+            Some(view) => with!(&found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, |_| {}) })?,
+            None => {
+                let prepared = Prepared::to_send(buffer, count, layout)?;
+                // SAFETY: the same.
+                return unsafe { isend_prepared(owner, &found, prepared, (dest, tag, mode), user, done) };
+            }
+        };
+        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, count as u64);
         // SAFETY: the caller's promise.
         unsafe { put("done", done, complete) }
     })
+}
+
+/// The other part of `towline_isend_queued`: memory that has a layout.
+///
+/// # Safety
+/// As for `towline_isend_queued`.
+#[cold]
+#[inline(never)]
+unsafe fn isend_prepared(
+    owner: &Context,
+    found: &CommRef,
+    prepared: Prepared,
+    (dest, tag, mode): (u32, u32, Mode),
+    user: u64,
+    done: *mut bool,
+) -> Outcome<()> {
+    // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
+    let view = unsafe { prepared.view() };
+    let bytes = prepared.bytes();
+    let mut prepared = Some(prepared);
+    let keep = |request| keep(owner, request, &mut prepared);
+    // SAFETY: as above.
+    let complete = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
+    owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, bytes);
+    if let Some(prepared) = prepared {
+        prepared.check_functions()?;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { put("done", done, complete) }
 }
 
 /// Begins to receive a message, as `towline_irecv`, but the end of the operation comes by `towline_poll_queue`, with `user`.
@@ -92,15 +122,42 @@ pub unsafe extern "C" fn towline_irecv_queued(
 ) -> c_int {
     border(|| {
         let (owner, _, found) = find_comm(comm)?;
-        let prepared = Prepared::to_receive(buffer, count, layout)?;
-        // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-        let view = unsafe { prepared.view_mut() }?;
-        let mut prepared = Some(prepared);
-        let keep = |request| keep(owner, request, &mut prepared);
-        // SAFETY: the same.
-        with!(found, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user, keep) })?;
+        let (source, tag) = (source_of(source), tag_of(tag));
+        // SAFETY: the caller's promise; the view is not used for longer.
+        let plain = unsafe { bytes_to_receive(buffer, count, layout) };
+        match plain {
+            // SAFETY: the same.
+            Some(view) => with!(&found, comm => unsafe { comm.irecv_queued(source, tag, view, user, |_| {}) })?,
+            None => {
+                let prepared = Prepared::to_receive(buffer, count, layout)?;
+                // SAFETY: the same.
+                unsafe { irecv_prepared(owner, &found, prepared, (source, tag), user) }?;
+            }
+        }
         Ok(())
     })
+}
+
+/// The other part of `towline_irecv_queued`: memory that has a layout.
+///
+/// # Safety
+/// As for `towline_irecv_queued`.
+#[cold]
+#[inline(never)]
+unsafe fn irecv_prepared(
+    owner: &Context,
+    found: &CommRef,
+    prepared: Prepared,
+    (source, tag): (Source, Tag),
+    user: u64,
+) -> Outcome<()> {
+    // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
+    let view = unsafe { prepared.view_mut() }?;
+    let mut prepared = Some(prepared);
+    let keep = |request| keep(owner, request, &mut prepared);
+    // SAFETY: as above.
+    with!(found, comm => unsafe { comm.irecv_queued(source, tag, view, user, keep) })?;
+    Ok(())
 }
 
 /// Keeps what an operation refers to.
@@ -205,7 +262,7 @@ pub unsafe extern "C" fn towline_poll_queue(
             unsafe { completions.add(taken).write(Completion { user: completion.user, status }) };
             taken += 1;
         };
-        with_world!(&found.world, world => world.poll_queue(most, take));
+        with!(found.all_ranks(), comm => comm.poll_queue(most, take));
         // SAFETY: the caller's promise.
         unsafe { put("count", count, taken) }
     })

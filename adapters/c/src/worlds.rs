@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
+use towline::btl::Process;
 use towline::raw::RawMessage;
 
 use crate::error::{Code, Failure, Fault, Outcome};
@@ -32,6 +33,7 @@ static MESSAGES: Table<TakenMessage> = Table::new(MESSAGES_MAX);
 /// A context: a world, and what was made in it.
 pub(crate) struct Context {
     pub world: AnyWorld,
+    process: Process,
     /// For a context of one thread, the thread.
     thread: Option<usize>,
     /// The communicators and messages that end with the context.
@@ -105,16 +107,22 @@ impl Context {
         let thread = matches!(world, AnyWorld::Single(_) | AnyWorld::SingleWorker(_)).then(this_thread);
         let tally = Tally::new(thread.is_none());
         let (objects, kept, counter_texts) = (Mutex::default(), Kept::default(), OnceLock::new());
-        Self { world, thread, objects, kept, tally, counter_texts }
+        Self { world, process: Process::this(), thread, objects, kept, tally, counter_texts }
     }
 
-    /// Checks that the calling thread, of the calling process, may use the context.
+    /// Whether the calling thread, of the calling process, may use the context.
     #[inline]
-    fn check_caller(&self) -> Outcome<()> {
-        with_world!(&self.world, world => world.check_process_raw())?;
-        match self.thread {
-            Some(thread) if thread != this_thread() => Err(wrong_thread()),
-            _ => Ok(()),
+    fn is_callers(&self) -> bool {
+        self.process.is_this() && self.thread.is_none_or(|thread| thread == this_thread())
+    }
+
+    /// Why the calling thread may not use the context.
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self) -> Failure {
+        match with_world!(&self.world, world => world.check_process_raw()) {
+            Err(forked) => forked.into(),
+            Ok(()) => wrong_thread(),
         }
     }
 
@@ -163,17 +171,19 @@ pub(crate) fn this_thread() -> usize {
 }
 
 /// The context of a handle.
-#[inline]
+#[inline(always)] // on the path of each message, where only the refusals are long
 pub(crate) fn find_context(handle: u64) -> Outcome<&'static Context> {
-    let context = CONTEXTS.get(handle).ok_or_else(|| Failure::handle("context"))?;
-    context.check_caller()?;
-    Ok(context)
+    match CONTEXTS.get(handle) {
+        Some(context) if context.is_callers() => Ok(context),
+        Some(context) => Err(context.refusal()),
+        None => Err(Failure::handle("context")),
+    }
 }
 
 /// The communicator of a handle, with its context and the handle of that.
-#[inline]
+#[inline(always)] // as above
 pub(crate) fn find_comm(handle: CommHandle) -> Outcome<(&'static Context, u64, CommRef)> {
-    let found = COMMS.get(handle.bits).ok_or_else(|| Failure::handle("communicator"))?;
+    let Some(found) = COMMS.get(handle.bits) else { return Err(Failure::handle("communicator")) };
     let context = find_context(found.context)?;
     let comm = match &found.comm {
         AnyComm::World => context.all_ranks(),

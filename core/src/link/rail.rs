@@ -226,6 +226,10 @@ impl<R: FullRail, C: Checksum> FastPath for Link<'_, R, C> {
     fn poll_again(&mut self) -> Option<Frame> {
         None
     }
+
+    fn is_idle(&mut self) -> bool {
+        false
+    }
 }
 
 impl<R: FullRail, C: Checksum> RequestCache for Link<'_, R, C> {

@@ -29,6 +29,7 @@ impl<R: Rails> Pml<'_, R> {
                     }
                     1
                 }
+                None if rail.is_idle() => 0,
                 None => self.poll(index, now),
             });
         }

@@ -71,7 +71,7 @@
 #[macro_export]
 macro_rules! forward_rail {
     (FastPath: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] send_now poll_short poll_again);
+        $crate::forward_rail!(@each $via [$($($own)+)?] send_now poll_short poll_again is_idle);
     };
     (RequestCache: $via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?] request_init request_fini send_request);
@@ -124,6 +124,7 @@ macro_rules! forward_rail {
     (@ poll $via:ident [poll $($rest:ident)*]) => {};
     (@ poll_short $via:ident [poll_short $($rest:ident)*]) => {};
     (@ poll_again $via:ident [poll_again $($rest:ident)*]) => {};
+    (@ is_idle $via:ident [is_idle $($rest:ident)*]) => {};
     (@ read $via:ident [read $($rest:ident)*]) => {};
     (@ deliver $via:ident [deliver $($rest:ident)*]) => {};
     (@ release $via:ident [release $($rest:ident)*]) => {};
@@ -379,6 +380,12 @@ macro_rules! forward_rail {
         #[inline]
         fn poll_again(&mut self) -> ::core::option::Option<$crate::rail::Frame> {
             $via!(self, rail => rail.poll_again())
+        }
+    };
+    (@ is_idle $via:ident []) => {
+        #[inline]
+        fn is_idle(&mut self) -> bool {
+            $via!(self, rail => rail.is_idle())
         }
     };
     (@ read $via:ident []) => {

@@ -120,6 +120,7 @@ impl<'m> Hub<'m> {
     }
 
     /// Whether no frame waits in the mesh.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.queues.iter().all(|queue| queue.head.get() == queue.tail.get())
     }
@@ -304,11 +305,16 @@ impl RailTrait for Rail<'_> {
     }
 
     fn arm(&mut self) -> bool {
-        (0..self.hub.ends).all(|from| self.oldest(from).is_none())
+        self.is_idle()
     }
 }
 
-impl FastPath for Rail<'_> {}
+impl FastPath for Rail<'_> {
+    #[inline]
+    fn is_idle(&mut self) -> bool {
+        (0..self.hub.ends).all(|from| self.oldest(from).is_none())
+    }
+}
 impl RequestCache for Rail<'_> {}
 impl SingleCopy for Rail<'_> {}
 impl DeviceMemory for Rail<'_> {}

@@ -198,7 +198,7 @@ impl<R: FullRail, O: FnMut(Call)> Rail for Traced<R, O> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
-    crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_again);
+    crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_again, is_idle);
 
     // The observer sees the reservation and the commit.
     #[inline]
@@ -214,6 +214,10 @@ impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
 
     fn poll_again(&mut self) -> Option<Frame> {
         None
+    }
+
+    fn is_idle(&mut self) -> bool {
+        false
     }
 }
 

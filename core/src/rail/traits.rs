@@ -180,6 +180,14 @@ pub trait FastPath: Rail {
     fn poll_again(&mut self) -> Option<Frame> {
         None
     }
+
+    /// Directly after [`poll_short`](Self::poll_short) has yielded nothing: whether [`poll`](Rail::poll) would yield nothing
+    /// either, and would have nothing to do. The caller may then leave `poll` out, so this counts as a poll in all that a rail
+    /// does once in a number of polls. `false` is always correct.
+    #[inline(always)]
+    fn is_idle(&mut self) -> bool {
+        false
+    }
 }
 
 /// A request cache: bytes that a rail keeps with each cached request (CONTRACTS P16 to P19). The defaults keep nothing.

@@ -217,7 +217,7 @@ impl<R: FullRail> Rail for Recorder<R> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail> FastPath for Recorder<R> {
-    forward_rail!(FastPath: inner, except send_now, poll_short, poll_again);
+    forward_rail!(FastPath: inner, except send_now, poll_short, poll_again, is_idle);
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
@@ -230,6 +230,10 @@ impl<R: FullRail> FastPath for Recorder<R> {
 
     fn poll_again(&mut self) -> Option<Frame> {
         None
+    }
+
+    fn is_idle(&mut self) -> bool {
+        false // `poll` records that, too
     }
 }
 

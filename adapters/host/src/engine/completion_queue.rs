@@ -70,6 +70,12 @@ impl CompletionQueue {
         self.ready.push_back(completed);
     }
 
+    /// Whether a completion is kept.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// The oldest completion.
     #[inline]
     pub fn pop(&mut self) -> Option<Completed> {

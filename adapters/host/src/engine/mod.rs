@@ -58,6 +58,8 @@ pub(crate) struct Engine {
     /// The tables of communicators that are not the world.
     pub rank_tables: Vec<(Comm, RankTable)>,
     pub clock: Clock,
+    /// When [`poll_and_look`](Self::poll_and_look) last did what depends on the time.
+    pub looked_at: Instant,
     pub idle_policy: IdlePolicy,
     pub wait_set: WaitSet,
     /// Some rail delays frames to send several at once, so the engine must be flushed.
@@ -117,6 +119,7 @@ impl Engine {
             completion_queue: CompletionQueue::default(),
             rank_tables: Vec::new(),
             clock: Clock::new(),
+            looked_at: Instant::ZERO,
             idle_policy,
             wait_set,
             needs_flush: false,
@@ -314,13 +317,24 @@ impl Engine {
     /// too, if nothing came, and answers the launcher.
     pub fn poll_and_look(&mut self) -> u32 {
         let events = self.poll();
-        let now = self.clock.now();
-        let quiet = self.tasks.note_poll(events, now);
-        self.report_if_asked(now, Reporting::Polls);
         if events != 0 {
+            self.tasks.note_events();
             self.note_busy(|_| Reporting::Polls);
-        } else if self.lose_ended_peer(now, quiet) {
-            return 1;
+        }
+        // The rest depends on the time, which goes in ticks.
+        if self.clock.now() == self.looked_at { events } else { self.look(events) }
+    }
+
+    /// Answers the launcher, and looks for ended contexts if a poll has found no `events`. Returns how many events there were.
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, events: u32) -> u32 {
+        let now = self.clock.now();
+        self.looked_at = now;
+        self.report_if_asked(now, Reporting::Polls);
+        if events == 0 {
+            let quiet = self.tasks.note_quiet(now);
+            return self.lose_ended_peer(now, quiet).into();
         }
         events
     }
@@ -452,32 +466,41 @@ impl Engine {
                     return Some(Completed::Free(buffer));
                 }
                 Some(Pending::Windows(_)) => {}
-                None => self.queue_completed(request),
+                None => {
+                    if let Some(completed) = self.take_queued(request) {
+                        self.completion_queue.push(completed);
+                    }
+                }
             }
         }
         None
     }
 
-    /// Moves a completed request into the completion queue, if it belongs there.
+    /// Takes the outcome of a completed request, if it is in the care of the completion queue.
     #[inline]
-    fn queue_completed(&mut self, request: Request) {
-        if let Some(entry) = self.completion_queue.remove(request)
-            && let Some(outcome) = self.mtl.test(request)
-        {
-            self.completion_queue.push(completion_queue::Completed { entry, outcome });
-        }
+    fn take_queued(&mut self, request: Request) -> Option<completion_queue::Completed> {
+        let entry = self.completion_queue.remove(request)?;
+        self.mtl.test(request).map(|outcome| completion_queue::Completed { entry, outcome })
+    }
+
+    /// Whether [`next_queued`](Self::next_queued) may have a completion.
+    #[inline]
+    pub fn may_have_queued(&mut self) -> bool {
+        self.completion_queue.has_ready() || self.mtl.pml().has_completed()
     }
 
     /// The next completion of the queue. The completed requests that need code of users stay, for
     /// [`next_completed`](Self::next_completed).
     #[inline]
     pub fn next_queued(&mut self) -> Option<completion_queue::Completed> {
-        if self.pending.entries.is_empty()
-            && let Some(request) = self.mtl.pml().next_completed()
-        {
-            self.queue_completed(request);
+        if self.completion_queue.has_ready() {
+            return self.completion_queue.pop();
         }
-        self.completion_queue.pop()
+        if !self.pending.entries.is_empty() {
+            return None;
+        }
+        let request = self.mtl.pml().next_completed()?;
+        self.take_queued(request)
     }
 
     /// Keeps free requests for collective operations, as far as some are missing.

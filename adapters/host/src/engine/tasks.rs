@@ -65,12 +65,14 @@ impl Tasks {
         }
     }
 
-    /// Records whether something came. Returns for how long nothing has come.
-    pub fn note_poll(&mut self, events: u32, now: Instant) -> Duration {
-        if events != 0 {
-            (self.quiet_since, self.refusals) = (None, 0);
-            return Duration::from_nanos(0);
-        }
+    /// Something came.
+    #[inline]
+    pub fn note_events(&mut self) {
+        (self.quiet_since, self.refusals) = (None, 0);
+    }
+
+    /// Nothing came. Returns for how long.
+    pub fn note_quiet(&mut self, now: Instant) -> Duration {
         now.since(*self.quiet_since.get_or_insert(now))
     }
 

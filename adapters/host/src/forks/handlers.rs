@@ -56,6 +56,7 @@ pub(crate) unsafe fn mark_in_children<T: Markable>(target: *const T) -> Marked {
 }
 
 /// How many forks lie between this process and the one that its program began in; wraps.
+#[inline]
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }

@@ -20,6 +20,7 @@ impl Process {
     }
 
     /// Whether the calling process is this one, and not a child that was forked.
+    #[inline]
     pub fn is_this(self) -> bool {
         self.forks == forks()
     }

@@ -177,14 +177,16 @@ impl<L: Threads> Communicator<L> {
         let (mut taken, mut turns) = (0, 0);
         loop {
             engine.poll_and_look();
-            while taken < most
+            // Most polls of a program that waits find nothing, and end here.
+            while engine.may_have_queued()
+                && taken < most
                 && let Some(completed) = engine.next_queued()
             {
                 take(self.completion(&engine, completed));
                 taken += 1;
             }
             turns += 1;
-            if taken == most || turns == OWN_TURNS || engine.loopback_hub.is_empty() {
+            if engine.loopback_hub.is_empty() || taken == most || turns == OWN_TURNS {
                 break;
             }
         }

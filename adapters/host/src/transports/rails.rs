@@ -3,7 +3,7 @@
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
 use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
-use towline_core::rail::{FullRail, Rail};
+use towline_core::rail::{FullRail, Rail, Short};
 use towline_sm::SingleCopyState;
 
 use crate::transports::linked::Linked;
@@ -91,7 +91,24 @@ impl Rail for AnyRail {
 
 #[deny(clippy::missing_trait_methods)]
 impl FastPath for AnyRail {
-    towline_core::forward_rail!(FastPath: each);
+    towline_core::forward_rail!(FastPath: each, except poll_short, is_idle);
+
+    // The loopback rail nearly always has nothing, so that is found out here as well.
+    #[inline]
+    fn poll_short(&mut self, tag: u8) -> Option<Short> {
+        match self {
+            Self::Loopback(_) => None,
+            other => each!(other, rail => rail.poll_short(tag)),
+        }
+    }
+
+    #[inline]
+    fn is_idle(&mut self) -> bool {
+        match self {
+            Self::Loopback(rail) => rail.is_idle(),
+            other => each!(other, rail => rail.is_idle()),
+        }
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]

@@ -56,6 +56,23 @@ impl Rail {
         self.poll_idle()
     }
 
+    /// Whether [`poll_rings`](Self::poll_rings) would find nothing. If so, this call stands for it.
+    pub(super) fn rings_are_idle(&mut self) -> bool {
+        let has_frame = |&ring: &u32| self.rings.get(ring as usize).is_some_and(|ring| ring.incoming.has_frame());
+        if self.schedule.active.iter().any(has_frame) || doorbell::has_rung(self.control.doorbell(), self.doorbell.seen) {
+            return false;
+        }
+        if self.schedule.quiet.is_empty() {
+            return true;
+        }
+        let next = self.schedule.after_quiet();
+        let idle = !self.schedule.quiet.get(next).is_some_and(has_frame);
+        if idle {
+            self.schedule.next_quiet = next;
+        }
+        idle
+    }
+
     /// Begins with another ring from now on: frames of one ring may come in so fast that the others would never be looked at.
     #[cold]
     #[inline(never)]
@@ -94,8 +111,7 @@ impl Rail {
 
     #[cold]
     fn poll_quiet(&mut self) -> Option<Event> {
-        self.schedule.next_quiet =
-            if self.schedule.next_quiet + 1 < self.schedule.quiet.len() { self.schedule.next_quiet + 1 } else { 0 };
+        self.schedule.next_quiet = self.schedule.after_quiet();
         let &ring = self.schedule.quiet.get(self.schedule.next_quiet)?;
         if !self.rings.get(ring as usize).map(|ring| &ring.incoming)?.has_frame() {
             return None;

@@ -110,6 +110,11 @@ impl PollSchedule {
             maintenance_rounds: 0,
         }
     }
+
+    /// Index in `quiet` of the ring that is to be looked at next.
+    pub fn after_quiet(&self) -> usize {
+        if self.next_quiet + 1 < self.quiet.len() { self.next_quiet + 1 } else { 0 }
+    }
 }
 
 /// What the doorbell has said. Peers ring it in the control segment when they make a ring.

@@ -220,6 +220,16 @@ impl FastPath for Rail {
         let head = unsafe { Slots::head(incoming.slots.frame(position)) };
         Some(Frame { id: FrameId(0), from: incoming.peer, tag, valid: len as u8, len, head })
     }
+
+    #[inline]
+    fn is_idle(&mut self) -> bool {
+        let Some(polls_left) = self.schedule.polls_left.checked_sub(1) else { return false };
+        if !self.rings_are_idle() {
+            return false;
+        }
+        self.schedule.polls_left = polls_left;
+        true
+    }
 }
 
 impl SingleCopy for Rail {

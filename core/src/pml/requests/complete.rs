@@ -92,6 +92,12 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Whether [`next_completed`](Self::next_completed) has a request.
+    #[inline]
+    pub fn has_completed(&self) -> bool {
+        self.completed.first().get().is_some()
+    }
+
     /// The next completed request of those that were passed to [`notify`](Self::notify). Its outcome is still to be taken.
     pub fn next_completed(&mut self) -> Option<Request> {
         let slot = self.completed.first().get()?;

@@ -190,7 +190,7 @@ impl Rail for Odd {
 }
 
 impl FastPath for Odd {
-    crate::forward_rail!(FastPath: below, except poll_short, poll_again);
+    crate::forward_rail!(FastPath: below, except poll_short, poll_again, is_idle);
 
     fn poll_short(&mut self, tag: u8) -> Option<Short> {
         if !self.quick || self.other.is_some() {
@@ -210,6 +210,10 @@ impl FastPath for Odd {
 
     fn poll_again(&mut self) -> Option<Frame> {
         self.last.take()
+    }
+
+    fn is_idle(&mut self) -> bool {
+        false
     }
 }
 
