@@ -145,11 +145,7 @@ impl Prepared {
 /// # Safety
 /// The program's memory is as it says while the result is used.
 #[inline]
-pub(crate) unsafe fn bytes_to_send(
-    buffer: *const c_void,
-    count: usize,
-    layout: LayoutHandle,
-) -> Option<View<'static>> {
+pub(crate) unsafe fn bytes_to_send(buffer: *const c_void, count: usize, layout: LayoutHandle) -> Option<View<'static>> {
     // SAFETY: the caller's promise.
     are_bytes(buffer, count, layout).then(|| unsafe { View::contiguous(buffer.cast(), count) })
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_core::convertor::Span;
 use towline_core::rail::{
-    Cookie, Delivery, Endpoint, Event, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape,
-    Unreachable,
+    Cookie, Delivery, Endpoint, Event, FastPath, Frame, FrameId, HEAD, Lane, Lost, Peer, Rail as _, SendError, Sent,
+    Shape, Unreachable,
 };
 use towline_core::time::Instant;
 use towline_sm::{Config, OpenError, Rail};
@@ -44,7 +44,11 @@ fn send(rail: &mut Rail, to: Endpoint, lane: Lane, bytes: &[u8]) -> Result<Sent,
     unsafe { rail.send(to, shape, &bytes[..header], Span::of(&bytes[header..]), Cookie(0)) }
 }
 
+/// The next frame. The rail is polled as an engine does it.
 fn frame(rail: &mut Rail) -> Option<Frame> {
+    if rail.poll_short(0xfe).is_none() && rail.is_idle() {
+        return None;
+    }
     match rail.poll(Instant::ZERO)? {
         Event::Frame(frame) => Some(frame),
         event => panic!("{event:?}"),
@@ -457,7 +461,7 @@ fn b9_a_peer_that_returns_credit_it_never_had_is_lost() {
 
 #[test]
 fn b39_a_sleeping_peer_is_woken_only_by_signal_where_wake_on_demand_is_on() {
-    use towline_core::rail::{Capabilities, FastPath as _};
+    use towline_core::rail::{Capabilities, FastPath, FastPath as _};
 
     fn is_woken(rail: &mut Rail) -> bool {
         let fd = rail.wait_fd().unwrap();

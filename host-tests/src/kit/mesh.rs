@@ -5,8 +5,8 @@ use std::thread;
 
 use towline_core::convertor::Span;
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, Endpoint, Event, Frame, FullRail, HEAD, Lane, Lost, Peer, Rail, SendError, Sent,
-    Shape,
+    Attributes, Cookie, Delivery, Endpoint, Event, FastPath, Frame, FullRail, HEAD, Lane, Lost, Peer, Rail, SendError,
+    Sent, Shape,
 };
 use towline_core::time::Instant;
 
@@ -82,6 +82,9 @@ pub struct Mesh<S: Setup> {
     pub ends: Vec<End<S::Rail>>,
 }
 
+/// The tag of no frame.
+const NO_TAG: u8 = 0xfe;
+
 /// The name of an end. It differs from endpoint numbers, so that mixing them up is noticed.
 pub fn peer(end: usize) -> Peer {
     Peer(end as u32 * 3 + 5)
@@ -131,10 +134,15 @@ impl<S: Setup> Mesh<S> {
         }
     }
 
-    /// Polls one end. The event is not handled.
+    /// Polls one end. The event is not handled. The ends with odd numbers are polled as an engine does it, so not if the rail says
+    /// that it is idle.
     pub fn poll(&mut self, end: usize) -> Option<Event> {
         let now = self.setup.now();
-        self.ends[end].rail.poll(now)
+        let rail = &mut self.ends[end].rail;
+        if end % 2 == 1 && rail.poll_short(NO_TAG).is_none() && rail.is_idle() {
+            return None;
+        }
+        rail.poll(now)
     }
 
     /// Polls every end once, and handles the events. Returns whether there was one.

@@ -59,7 +59,8 @@ impl Rail {
     /// Whether [`poll_rings`](Self::poll_rings) would find nothing. If so, this call stands for it.
     pub(super) fn rings_are_idle(&mut self) -> bool {
         let has_frame = |&ring: &u32| self.rings.get(ring as usize).is_some_and(|ring| ring.incoming.has_frame());
-        if self.schedule.active.iter().any(has_frame) || doorbell::has_rung(self.control.doorbell(), self.doorbell.seen) {
+        if self.schedule.active.iter().any(has_frame) || doorbell::has_rung(self.control.doorbell(), self.doorbell.seen)
+        {
             return false;
         }
         if self.schedule.quiet.is_empty() {
