@@ -2255,8 +2255,7 @@ int towline_imrecv_queued(struct towline_message_t *message,
 int towline_cancel_queued(struct towline_context_t context, uint64_t user, bool *cancelled);
 
 /**
- * Makes progress once, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest
- * first.
+ * Makes progress, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest first.
  *
  * @param context      The context.
  * @param completions  Gets the completions.

@@ -224,8 +224,7 @@ pub unsafe extern "C" fn towline_cancel_queued(context: ContextHandle, user: u64
     })
 }
 
-/// Makes progress once, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest
-/// first.
+/// Makes progress, without waiting, and takes completions of queued operations, in any communicator of the context, the oldest first.
 ///
 /// @param context      The context.
 /// @param completions  Gets the completions.

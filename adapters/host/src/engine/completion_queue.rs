@@ -10,6 +10,8 @@ pub(crate) struct CompletionQueue {
     /// Blocks of the table, which exist once a slot of theirs was used.
     blocks: Vec<Option<Box<[Option<Entry>; BLOCK]>>>,
     ready: VecDeque<Completed>,
+    /// The last poll of the queue has taken completions.
+    pub was_taken_from: bool,
 }
 
 /// Slots of a block.

@@ -15,8 +15,8 @@ use crate::threads::lock::EngineLock;
 use crate::values::message::{Source, Status, TAG_MAX, Tag};
 use crate::waiting::no_unwind::no_unwind;
 
-/// The most turns of progress in one poll, which messages of a process to itself may need.
-const OWN_TURNS: u32 = 64;
+/// The most turns of progress in one poll.
+const MAX_TURNS: u32 = 64;
 
 /// An operation that has ended: see [`Communicator::poll_queue`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -150,10 +150,10 @@ fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64, is_rec
 }
 
 impl<L: Threads> Communicator<L> {
-    /// Makes progress once, and passes at most `most` completions of [queued](Self::isend_queued) operations of this context, in
-    /// any communicator, to `take`, the oldest first. Returns how many. `take` is called while the context is in use: it must not
-    /// use the context. Messages of this process to itself make all the progress that they can: a program may count on them, since
-    /// they wait for nobody.
+    /// Makes progress without waiting, and passes at most `most` completions of [queued](Self::isend_queued) operations of this
+    /// context, in any communicator, to `take`, the oldest first. Returns how many. `take` is called while the context is in use:
+    /// it must not use the context. Messages of this process to itself make all the progress that they can: a program may count
+    /// on them, since they wait for nobody.
     ///
     /// ```
     /// use towline::ViewMut;
@@ -174,9 +174,12 @@ impl<L: Threads> Communicator<L> {
     pub fn poll_queue(&self, most: usize, mut take: impl FnMut(Completion)) -> usize {
         let context = &self.handle.context;
         let mut engine = context.engine.lock();
+        // After a poll that took something, another message is probably there: it is taken in this call, too. After one that took
+        // nothing, a program waits for a single message, and nothing must delay its return.
+        let drains = engine.completion_queue.was_taken_from;
         let (mut taken, mut turns) = (0, 0);
         loop {
-            engine.poll_and_look();
+            let events = engine.poll_and_look();
             // Most polls of a program that waits find nothing, and end here.
             while engine.may_have_queued()
                 && taken < most
@@ -186,10 +189,12 @@ impl<L: Threads> Communicator<L> {
                 taken += 1;
             }
             turns += 1;
-            if engine.loopback_hub.is_empty() || taken == most || turns == OWN_TURNS {
+            let more = events != 0 && (drains || taken == 0);
+            if (!more && engine.loopback_hub.is_empty()) || taken == most || turns == MAX_TURNS {
                 break;
             }
         }
+        engine.completion_queue.was_taken_from = taken != 0;
         drop(engine);
         context.run_callbacks();
         taken
