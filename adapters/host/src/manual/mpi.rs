@@ -55,6 +55,9 @@
 //! Each rail is a module of its own: with several links of tcp, Open MPI divides long messages among them, but it does not replace a
 //! link that is cut. The MTL does.
 //!
+//! Open MPI 5.0 makes no windows of the program's memory (`MPI_Win_create`, `MPI_Win_allocate` between hosts) under `pml cm`, whatever
+//! the MTL is: it returns `MPI_ERR_WIN`. Such programs need the BTL there. Open MPI 4.1 has windows over both components.
+//!
 //! # When a process dies
 //!
 //! `mpirun` notices it and ends the job. Operations with it fail in Towline, too: a process that waits prints `mtl towline: a receive
