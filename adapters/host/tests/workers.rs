@@ -324,6 +324,37 @@ fn m11_the_ends_of_queued_operations_come_once_with_their_words() {
     });
 }
 
+#[test]
+fn a_poll_after_one_that_took_something_takes_all_that_is_there() {
+    processes(2, |number, exchange| {
+        let worker = exchange.join(number, "sm");
+        let both = worker.communicator(1, &[0, 1], Some(number)).unwrap();
+        let mut buffers = [[0u8; 4]; 12];
+        if number == 0 {
+            for (user, buffer) in (0..).zip(&mut buffers) {
+                // SAFETY: the buffers stay until the worker has ended.
+                unsafe { both.irecv_queued(1, 5, ViewMut::contiguous(buffer.as_mut_ptr(), 4), user, |_| {}) }.unwrap();
+            }
+        } else {
+            // More than there are receives: the connection is there, and all frames are in the ring, when this is done.
+            for value in 0..20u32 {
+                both.send(0, 5, &value).unwrap();
+            }
+        }
+        exchange.wait();
+        if number == 0 {
+            let mut first = 0;
+            while first == 0 {
+                first = worker.poll_queue(12, |_| {});
+            }
+            let mut rest = Vec::new();
+            assert_eq!(worker.poll_queue(9, |completion| rest.push(completion.user)), 9, "after {first}");
+            assert_eq!(rest, (first as u64..first as u64 + 9).collect::<Vec<_>>());
+        }
+        exchange.wait();
+    });
+}
+
 /// MPI programs expect that one test completes what they sent to themselves.
 #[test]
 fn one_poll_completes_messages_of_a_process_to_itself() {

@@ -1,6 +1,9 @@
 /* The component: its variables, and its start. */
 #include "btl_towline.h"
 
+#include <mpi.h>
+#include "ompi/runtime/mpiruntime.h"
+
 static int component_register(void);
 static int component_open(void);
 static int component_close(void);
@@ -90,12 +93,20 @@ static uint32_t job_size(void)
 #endif
 }
 
-static int open_modules(bool enable_mpi_threads, towline_btl_t *opened, size_t *count)
+/* The level of threads that use the modules: with MPI_THREAD_SERIALIZED there are several, too. Open MPI always says that it enables
+ * progress threads, which this component has not. */
+static int thread_level(bool enable_mpi_threads)
+{
+    if (enable_mpi_threads) {
+        return TOWLINE_THREAD_MULTIPLE;
+    }
+    return ompi_mpi_thread_provided >= MPI_THREAD_SERIALIZED ? TOWLINE_THREAD_SERIALIZED : TOWLINE_THREAD_SINGLE;
+}
+
+static int open_modules(int level, towline_btl_t *opened, size_t *count)
 {
     btl_towline_component_t *component = &mca_btl_towline_component;
     uint32_t size = job_size();
-    /* With MPI_THREAD_SERIALIZED several threads use the modules, too, one at a time. */
-    int level = enable_mpi_threads ? TOWLINE_THREAD_MULTIPLE : TOWLINE_THREAD_SERIALIZED;
     towline_place_t place;
     char **settings;
     int code;
@@ -126,7 +137,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     if (OPAL_SUCCESS != make_lists()) {
         return NULL;
     }
-    if (OPAL_SUCCESS != open_modules(enable_mpi_threads, opened, &number)) {
+    if (OPAL_SUCCESS != open_modules(thread_level(enable_mpi_threads), opened, &number)) {
         return NULL;
     }
     for (index = 0; index < number; index++) {

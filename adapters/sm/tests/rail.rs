@@ -461,7 +461,7 @@ fn b9_a_peer_that_returns_credit_it_never_had_is_lost() {
 
 #[test]
 fn b39_a_sleeping_peer_is_woken_only_by_signal_where_wake_on_demand_is_on() {
-    use towline_core::rail::{Capabilities, FastPath, FastPath as _};
+    use towline_core::rail::{Capabilities, FastPath as _};
 
     fn is_woken(rail: &mut Rail) -> bool {
         let fd = rail.wait_fd().unwrap();

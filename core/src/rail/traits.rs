@@ -181,9 +181,8 @@ pub trait FastPath: Rail {
         None
     }
 
-    /// Directly after [`poll_short`](Self::poll_short) has yielded nothing: whether [`poll`](Rail::poll) would yield nothing
-    /// either, and would have nothing to do. The caller may then leave `poll` out, so this counts as a poll in all that a rail
-    /// does once in a number of polls. `false` is always correct.
+    /// Whether [`poll`](Rail::poll) would yield nothing, and would have nothing to do. The caller may then leave `poll` out, so
+    /// this counts as a poll in all that a rail does once in a number of polls. `false` is always correct.
     #[inline(always)]
     fn is_idle(&mut self) -> bool {
         false

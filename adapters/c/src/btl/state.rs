@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use parking_lot::ReentrantMutex;
@@ -13,7 +12,7 @@ use towline::btl::{Btl, Directory, EndpointId, Module, Process};
 use crate::btl::active::{ErrorCall, ReceiveCall};
 use crate::btl::handles::{BtlHandle, EndpointHandle};
 use crate::error::{Code, Failure, Fault, Outcome};
-use crate::slots::Slots;
+use crate::table::Table;
 use crate::worlds::{this_thread, wrong_thread};
 
 /// The most modules of a process at a time.
@@ -21,7 +20,7 @@ const MODULES_MAX: u32 = 1024;
 /// How many tags there are.
 const TAGS: usize = 255;
 
-static MODULES: LazyLock<Slots<Box<State>>> = LazyLock::new(|| Slots::new(MODULES_MAX));
+static MODULES: Table<Box<State>> = Table::new(MODULES_MAX);
 
 /// A module, its directory, and the functions of the program that it calls.
 pub(super) struct State {
@@ -179,6 +178,12 @@ impl State {
         }
     }
 
+    /// Whether the calling thread, of the calling process, may use the module.
+    #[inline]
+    fn is_callers(&self) -> bool {
+        self.process.is_this() && self.thread.is_none_or(|thread| thread == this_thread())
+    }
+
     /// Makes progress. Within a callback it does nothing.
     #[inline]
     fn progress(&self) -> u32 {
@@ -190,15 +195,14 @@ impl State {
     }
 }
 
-#[inline]
+/// The module of a handle.
+#[inline(always)] // on the path of each message, where only the refusals are long
 pub(super) fn find(btl: BtlHandle) -> Outcome<&'static State> {
-    let state = MODULES.get(btl.bits).ok_or_else(|| Failure::handle("module"))?;
-    if !state.process.is_this() {
-        return Err(forked(state.process.id));
-    }
-    match state.thread {
-        Some(thread) if thread != this_thread() => Err(wrong_thread()),
-        _ => Ok(state),
+    match MODULES.get(btl.bits) {
+        Some(state) if state.is_callers() => Ok(state),
+        Some(state) if state.process.is_this() => Err(wrong_thread()),
+        Some(state) => Err(forked(state.process.id)),
+        None => Err(Failure::handle("module")),
     }
 }
 

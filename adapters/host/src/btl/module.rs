@@ -61,7 +61,7 @@ impl Module {
             rma: rma::Config { regions: REGIONS, operations: OPERATIONS, window: WINDOW },
         };
         // Peers of udp and of several links are noticed, and their frames sent again, by timers.
-        let exact = !matches!(rail, AnyRail::Sm(_));
+        let exact = !matches!(rail, AnyRail::Sm(_) | AnyRail::Tcp(_));
         let memory = Mapping::new(config.bytes::<AnyRail>(rail.attributes()));
         let memory = memory.map_err(|why| SetupError::System("map memory for a module", why))?;
         // SAFETY: called once; everything that is cut from the arena is in the module, which is dropped before the memory.

@@ -53,6 +53,18 @@ impl Rail {
         self.events.pop_front().map(|(_, event)| event)
     }
 
+    /// Whether [`progress`](Self::progress) would do nothing, whatever the time is.
+    #[inline]
+    pub(super) fn has_nothing_to_do(&self) -> bool {
+        self.next_deadline.is_none()
+            && self.recent.is_empty()
+            && self.ready.is_empty()
+            && self.sending.is_empty()
+            && self.requested.is_empty()
+            && self.events.is_empty()
+            && self.polls + 1 < self.epoll_interval()
+    }
+
     #[inline]
     fn epoll_interval(&self) -> u32 {
         if self.pending != 0 {

@@ -35,7 +35,8 @@ impl<R: FullRail> Btl<'_, R> {
             if let Some(frame) = waiting {
                 count += self.start_delivery(frame);
             }
-            let Some(event) = self.rail.poll(now) else {
+            let event = if self.rail.is_idle() { None } else { self.rail.poll(now) };
+            let Some(event) = event else {
                 if waiting.is_some() {
                     continue;
                 }
