@@ -316,13 +316,22 @@ impl Engine {
     /// As [`poll`](Self::poll), for a caller that does not wait in the library, and comes again later. Looks for ended contexts,
     /// too, if nothing came, and answers the launcher.
     pub fn poll_and_look(&mut self) -> u32 {
-        let events = self.poll();
+        self.clock.renew_coarsely();
+        self.release_retired_windows();
+        let events = self.poll_more();
+        // The rest depends on the time, which goes in ticks.
+        if self.clock.now() == self.looked_at { events } else { self.look(events) }
+    }
+
+    /// Polls once more, directly after [`poll_and_look`](Self::poll_and_look).
+    #[inline]
+    pub fn poll_more(&mut self) -> u32 {
+        let events = self.mtl.progress(self.clock.now());
         if events != 0 {
             self.tasks.note_events();
             self.note_busy(|_| Reporting::Polls);
         }
-        // The rest depends on the time, which goes in ticks.
-        if self.clock.now() == self.looked_at { events } else { self.look(events) }
+        events
     }
 
     /// Answers the launcher, and looks for ended contexts if a poll has found no `events`. Returns how many events there were.

@@ -177,9 +177,8 @@ impl<L: Threads> Communicator<L> {
         // After a poll that took something, another message is probably there: it is taken in this call, too. After one that took
         // nothing, a program waits for a single message, and nothing must delay its return.
         let drains = engine.completion_queue.was_taken_from;
-        let (mut taken, mut turns) = (0, 0);
+        let (mut taken, mut turns, mut events) = (0, 0, engine.poll_and_look());
         loop {
-            let events = engine.poll_and_look();
             // Most polls of a program that waits find nothing, and end here.
             while engine.may_have_queued()
                 && taken < most
@@ -193,6 +192,7 @@ impl<L: Threads> Communicator<L> {
             if (!more && engine.loopback_hub.is_empty()) || taken == most || turns == MAX_TURNS {
                 break;
             }
+            events = engine.poll_more();
         }
         engine.completion_queue.was_taken_from = taken != 0;
         drop(engine);
