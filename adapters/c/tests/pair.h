@@ -19,9 +19,11 @@ static inline void choose_transport(const char *name) {
     settings[0] = text;
 }
 
+/* The place of one of both. The secret has the number of the process that makes the other one, since several tests run at a time. */
 static inline towline_place_t place_of(uint32_t number) {
-    static const char secret[] = "a secret of the tests in C";
+    static char secret[64];
     towline_place_t place;
+    if (secret[0] == 0) snprintf(secret, sizeof secret, "a secret of the tests in C: %ld", (long)getpid());
     OK(towline_place_from_secret(secret, sizeof secret, number, &place));
     place.local = 2;
     place.local_rank = number;
@@ -31,6 +33,7 @@ static inline towline_place_t place_of(uint32_t number) {
 /* Runs a function in both: in a child as number 1, and here as number 0. It gets the number and the socket. */
 static inline void run_pair(void (*run)(uint32_t number, int socket)) {
     int sockets[2], status;
+    (void)place_of(0); /* both have the same secret */
     TRUE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     pid_t child = fork();
     TRUE(child >= 0);
