@@ -10,11 +10,10 @@ use crate::error::Failure;
 use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle};
 use crate::levels::{with, with_world};
 use crate::probe::note_begun;
-use crate::receive::{source_of, tag_of};
+use crate::receive::{ToReceive, source_of, tag_of};
 use crate::request::{Status, tally};
-use crate::send::mode_of;
-use crate::tally::Counted;
-use crate::worlds::{Context, find_comm, find_context, take_message};
+use crate::send::{ToSend, count_sent};
+use crate::worlds::{Context, find_context, take_message};
 
 /// An operation that has ended: see `towline_poll_queue`.
 ///
@@ -53,16 +52,16 @@ pub unsafe extern "C" fn towline_isend_queued(
 ) -> c_int {
     border(|| {
         check_pointer("done", done)?;
-        let (mode, (owner, _, found)) = (mode_of(mode)?, find_comm(comm)?);
-        let prepared = Prepared::to_send(buffer, count, layout)?;
+        let send = ToSend::new(comm, buffer, count, layout, mode)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-        let view = unsafe { prepared.view() };
+        let view = unsafe { send.view() };
+        let ToSend { mode, owner, comm, prepared, .. } = send;
         let bytes = prepared.bytes();
         let mut prepared = Some(prepared);
         let keep = |request| keep(owner, request, &mut prepared);
         // SAFETY: as above.
-        let complete = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
-        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, bytes);
+        let complete = with!(comm, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
+        count_sent(owner, bytes);
         if let Some(prepared) = prepared {
             prepared.check_functions()?;
         }
@@ -91,14 +90,12 @@ pub unsafe extern "C" fn towline_irecv_queued(
     user: u64,
 ) -> c_int {
     border(|| {
-        let (owner, _, found) = find_comm(comm)?;
-        let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-        let view = unsafe { prepared.view_mut() }?;
+        let ToReceive { owner, comm, prepared, view, .. } = unsafe { ToReceive::new(comm, buffer, count, layout) }?;
         let mut prepared = Some(prepared);
         let keep = |request| keep(owner, request, &mut prepared);
         // SAFETY: the same.
-        with!(found, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user, keep) })?;
+        with!(comm, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user, keep) })?;
         Ok(())
     })
 }
