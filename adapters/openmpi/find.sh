@@ -3,7 +3,7 @@
 
 # find_openmpi WRAPPER: sets `version`, the options of the compiler in `openmpi_flags`, and the libraries in `openmpi_libraries`.
 find_openmpi() {
-    local includes folders folder candidate headers= pmix=() from=${BASH_SOURCE[0]%/*}
+    local includes folders folder candidate headers="" pmix=() from=${BASH_SOURCE[0]%/*}
     command -v "$1" >/dev/null || fail "there is no $1: install Open MPI with its headers for developers, or name its compiler"
     version=$("$1" --showme:version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -1) || true
     [[ -n ${version:-} ]] || fail "$1 is not a compiler of Open MPI"

@@ -3,8 +3,10 @@
 #include "../btl/btl_towline.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <mpi.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ompi/communicator/communicator.h"
@@ -236,24 +238,18 @@ static void x5(void)
     version->mca_component_name[0] = first;
 }
 
-/* Waits for a file, without progress of MPI. */
-static void wait_for(const char *file)
-{
-    while (0 != access(file, F_OK)) {
-        usleep(100);
-    }
-}
-
-/* A frame with the order 0, which ob1 passes, leaves at once: its sender needs no answer, and makes no progress any more. */
+/* Frames with the order 0, which ob1 passes, leave at once: their sender needs no answer, and makes no progress any more. It waits
+ * for a pipe of the system. */
 static void b47(void)
 {
     enum { FRAMES = 20 };
-    static char file[64];
-    int frame;
+    static char fifo[64];
+    int frame, opened;
     if (1 == rank) {
-        snprintf(file, sizeof file, "/tmp/towline-b47.%ld", (long) getpid());
+        snprintf(fifo, sizeof fifo, "/tmp/towline-b47.%ld", (long) getpid());
+        TRUE(0 == mkfifo(fifo, 0600));
     }
-    MPI_Bcast(file, sizeof file, MPI_CHAR, 1, MPI_COMM_WORLD);
+    MPI_Bcast(fifo, sizeof fifo, MPI_CHAR, 1, MPI_COMM_WORLD);
     listen_both();
     if (0 == rank) {
         send_frame(8, MCA_BTL_NO_ORDER);
@@ -261,16 +257,17 @@ static void b47(void)
         for (frame = 0; frame < FRAMES; frame++) {
             send_frame(8, 0);
         }
-        wait_for(file);
-        unlink(file);
-        return;
+    } else {
+        progress_until(&seen.frames, 1);
+        MPI_Barrier(MPI_COMM_WORLD);
+        progress_until(&seen.frames, 1 + FRAMES);
     }
-    progress_until(&seen.frames, 1);
-    MPI_Barrier(MPI_COMM_WORLD);
-    progress_until(&seen.frames, 1 + FRAMES);
-    FILE *made = fopen(file, "w");
-    TRUE(NULL != made);
-    fclose(made);
+    opened = open(fifo, 0 == rank ? O_RDONLY : O_WRONLY); /* waits for the other one */
+    TRUE(0 <= opened);
+    close(opened);
+    if (0 == rank) {
+        unlink(fifo);
+    }
 }
 
 static const struct {

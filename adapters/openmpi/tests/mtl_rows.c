@@ -34,7 +34,7 @@ static void make(request_t *request)
     size_t page = (size_t) sysconf(_SC_PAGESIZE);
     unsigned char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     request->bytes = sizeof(struct mca_mtl_request_t) + ompi_mtl->mtl_request_size;
-    TRUE(MAP_FAILED != (void *) pages && request->bytes <= page && 0 == request->bytes % _Alignof(max_align_t) % sizeof(void *));
+    TRUE(MAP_FAILED != (void *) pages && request->bytes <= page && 0 == request->bytes % sizeof(void *));
     TRUE(0 == mprotect(pages + page, page, PROT_NONE));
     memset(pages, 0xa5, page);
     request->mtl = (struct mca_mtl_request_t *) (pages + page - request->bytes);
