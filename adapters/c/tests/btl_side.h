@@ -42,7 +42,11 @@ static inline void connect_sides(uint32_t number, int socket, int level) {
 static inline void meet(void) {
     char mark = 'm';
     say(side.socket, &mark, 1);
-    while (recv(side.socket, &mark, 1, MSG_DONTWAIT) != 1) OK(towline_btl_progress(side.module, NULL));
+    ssize_t got;
+    while ((got = recv(side.socket, &mark, 1, MSG_DONTWAIT)) != 1) {
+        TRUE(got != 0); /* the other one has failed */
+        OK(towline_btl_progress(side.module, NULL));
+    }
 }
 
 #endif
