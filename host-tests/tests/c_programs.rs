@@ -1,5 +1,6 @@
 //! C programs over the C interface: they are compiled by the system's compiler, and run as real processes.
 
+mod btl_rows;
 mod launched;
 mod programs;
 

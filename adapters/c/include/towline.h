@@ -462,7 +462,8 @@ typedef struct towline_btl_endpoint_t {
 } towline_btl_endpoint_t;
 
 /**
- * A frame that has arrived. It and its bytes can be used only until the function that gets it returns.
+ * A frame that has arrived. It and its bytes can be used only until the function that gets it returns. If the library was built
+ * with debug assertions, the bytes are 0xDB afterwards, so that a program that keeps their address is found out.
  *
  * Since ABI version 0.1.
  */

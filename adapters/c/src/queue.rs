@@ -2,19 +2,17 @@
 
 use std::ffi::{c_int, c_void};
 
-use towline::raw::{Completion as RawCompletion, Mode, RawRequest};
-use towline::{Source, Tag};
+use towline::raw::{Completion as RawCompletion, RawRequest};
 
 use crate::border::{border, check_list, check_pointer, put, put_if_wanted};
 use crate::buffer::{Prepared, bytes_to_receive, bytes_to_send};
 use crate::error::{Failure, Outcome};
 use crate::handles::{CommHandle, ContextHandle, LayoutHandle, MessageHandle};
-use crate::levels::{CommRef, with, with_world};
+use crate::levels::{with, with_world};
 use crate::probe::note_begun;
-use crate::receive::{source_of, tag_of};
+use crate::receive::{ToReceive, source_of, tag_of};
 use crate::request::{Status, tally};
-use crate::send::mode_of;
-use crate::tally::Counted;
+use crate::send::{ToSend, count_sent, mode_of};
 use crate::worlds::{Context, find_comm, find_context, take_message};
 
 /// An operation that has ended: see `towline_poll_queue`.
@@ -54,19 +52,16 @@ pub unsafe extern "C" fn towline_isend_queued(
 ) -> c_int {
     border(|| {
         check_pointer("done", done)?;
-        let (mode, (owner, _, found)) = (mode_of(mode)?, find_comm(comm)?);
         // SAFETY: the caller's promise; the view is not used for longer.
-        let plain = unsafe { bytes_to_send(buffer, count, layout) };
-        let complete = match plain {
+        let Some(view) = (unsafe { bytes_to_send(buffer, count, layout) }) else {
+            let send = ToSend::new(comm, buffer, count, layout, mode)?;
             // SAFETY: the same.
-            Some(view) => with!(&found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, |_| {}) })?,
-            None => {
-                let prepared = Prepared::to_send(buffer, count, layout)?;
-                // SAFETY: the same.
-                return unsafe { isend_prepared(owner, &found, prepared, (dest, tag, mode), user, done) };
-            }
+            return unsafe { isend_prepared(send, dest, tag, user, done) };
         };
-        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, count as u64);
+        let (mode, (owner, _, comm)) = (mode_of(mode)?, find_comm(comm)?);
+        // SAFETY: the same.
+        let complete = with!(comm, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, |_| {}) })?;
+        count_sent(owner, count as u64);
         // SAFETY: the caller's promise.
         unsafe { put("done", done, complete) }
     })
@@ -78,22 +73,16 @@ pub unsafe extern "C" fn towline_isend_queued(
 /// As for `towline_isend_queued`.
 #[cold]
 #[inline(never)]
-unsafe fn isend_prepared(
-    owner: &Context,
-    found: &CommRef,
-    prepared: Prepared,
-    (dest, tag, mode): (u32, u32, Mode),
-    user: u64,
-    done: *mut bool,
-) -> Outcome<()> {
+unsafe fn isend_prepared(send: ToSend, dest: u32, tag: u32, user: u64, done: *mut bool) -> Outcome<()> {
     // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-    let view = unsafe { prepared.view() };
+    let view = unsafe { send.view() };
+    let ToSend { mode, owner, comm, prepared, .. } = send;
     let bytes = prepared.bytes();
     let mut prepared = Some(prepared);
     let keep = |request| keep(owner, request, &mut prepared);
     // SAFETY: as above.
-    let complete = with!(found, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
-    owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, bytes);
+    let complete = with!(comm, comm => unsafe { comm.isend_queued(dest, tag, mode, view, user, keep) })?;
+    count_sent(owner, bytes);
     if let Some(prepared) = prepared {
         prepared.check_functions()?;
     }
@@ -121,19 +110,16 @@ pub unsafe extern "C" fn towline_irecv_queued(
     user: u64,
 ) -> c_int {
     border(|| {
-        let (owner, _, found) = find_comm(comm)?;
-        let (source, tag) = (source_of(source), tag_of(tag));
         // SAFETY: the caller's promise; the view is not used for longer.
-        let plain = unsafe { bytes_to_receive(buffer, count, layout) };
-        match plain {
+        let Some(view) = (unsafe { bytes_to_receive(buffer, count, layout) }) else {
             // SAFETY: the same.
-            Some(view) => with!(&found, comm => unsafe { comm.irecv_queued(source, tag, view, user, |_| {}) })?,
-            None => {
-                let prepared = Prepared::to_receive(buffer, count, layout)?;
-                // SAFETY: the same.
-                unsafe { irecv_prepared(owner, &found, prepared, (source, tag), user) }?;
-            }
-        }
+            let receive = unsafe { ToReceive::new(comm, buffer, count, layout) }?;
+            // SAFETY: the same.
+            return unsafe { irecv_prepared(receive, source, tag, user) };
+        };
+        let (_, _, comm) = find_comm(comm)?;
+        // SAFETY: the same.
+        with!(comm, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user, |_| {}) })?;
         Ok(())
     })
 }
@@ -144,19 +130,12 @@ pub unsafe extern "C" fn towline_irecv_queued(
 /// As for `towline_irecv_queued`.
 #[cold]
 #[inline(never)]
-unsafe fn irecv_prepared(
-    owner: &Context,
-    found: &CommRef,
-    prepared: Prepared,
-    (source, tag): (Source, Tag),
-    user: u64,
-) -> Outcome<()> {
-    // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
-    let view = unsafe { prepared.view_mut() }?;
+unsafe fn irecv_prepared(receive: ToReceive, source: u32, tag: u32, user: u64) -> Outcome<()> {
+    let ToReceive { owner, comm, prepared, view, .. } = receive;
     let mut prepared = Some(prepared);
     let keep = |request| keep(owner, request, &mut prepared);
-    // SAFETY: as above.
-    with!(found, comm => unsafe { comm.irecv_queued(source, tag, view, user, keep) })?;
+    // SAFETY: the caller's promise; what the view refers to is kept until the completion was taken.
+    with!(comm, comm => unsafe { comm.irecv_queued(source_of(source), tag_of(tag), view, user, keep) })?;
     Ok(())
 }
 

@@ -2,15 +2,15 @@
 
 use std::ffi::{c_int, c_void};
 
-use towline::{Any, Source, TAG_MAX, Tag};
+use towline::{Any, Source, TAG_MAX, Tag, ViewMut};
 
 use crate::border::{border, check_pointer, put, put_if_wanted};
 use crate::buffer::Prepared;
-use crate::error::Failure;
+use crate::error::{Failure, Outcome};
 use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
-use crate::levels::with;
+use crate::levels::{CommRef, with};
 use crate::request::{Status, tally};
-use crate::worlds::find_comm;
+use crate::worlds::{Context, find_comm};
 
 /// The source of a receive or probe that takes messages of any rank.
 pub const TOWLINE_ANY_SOURCE: u32 = u32::MAX;
@@ -28,6 +28,30 @@ pub(crate) fn source_of(source: u32) -> Source {
 #[inline]
 pub(crate) fn tag_of(tag: u32) -> Tag {
     if tag == TOWLINE_ANY_TAG { Any.into() } else { tag.into() }
+}
+
+/// What all receives have to find and to check before they begin.
+pub(crate) struct ToReceive {
+    pub owner: &'static Context,
+    /// The handle of the context.
+    pub context: u64,
+    pub comm: CommRef,
+    pub prepared: Prepared,
+    pub view: ViewMut<'static>,
+}
+
+impl ToReceive {
+    /// # Safety
+    /// As for [`Prepared::view_mut`]: the view is used only while `prepared` exists.
+    // On the path of each message: without it, the compiler copies the parts twice.
+    #[inline(always)]
+    pub unsafe fn new(comm: CommHandle, buffer: *mut c_void, count: usize, layout: LayoutHandle) -> Outcome<Self> {
+        let (owner, context, comm) = find_comm(comm)?;
+        let prepared = Prepared::to_receive(buffer, count, layout)?;
+        // SAFETY: the caller's promise.
+        let view = unsafe { prepared.view_mut() }?;
+        Ok(Self { owner, context, comm, prepared, view })
+    }
 }
 
 /// Receives a message, and returns when it has arrived.
@@ -58,11 +82,9 @@ pub unsafe extern "C" fn towline_recv(
     status: *mut Status,
 ) -> c_int {
     border(|| {
-        let (owner, _, found) = find_comm(comm)?;
-        let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; the view is used until this returns.
-        let view = unsafe { prepared.view_mut() }?;
-        let outcome = with!(found, comm => comm.recv_view(source_of(source), tag_of(tag), view));
+        let ToReceive { owner, comm, prepared, view, .. } = unsafe { ToReceive::new(comm, buffer, count, layout) }?;
+        let outcome = with!(comm, comm => comm.recv_view(source_of(source), tag_of(tag), view));
         let known = Status::of(&outcome);
         tally(owner, &outcome);
         let outcome = outcome.map_err(Failure::from).and(prepared.check_functions());
@@ -93,14 +115,13 @@ pub unsafe extern "C" fn towline_irecv(
 ) -> c_int {
     border(|| {
         check_pointer("request", request)?;
-        let (owner, context, found) = find_comm(comm)?;
-        let prepared = Prepared::to_receive(buffer, count, layout)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
-        let view = unsafe { prepared.view_mut() }?;
+        let receive = unsafe { ToReceive::new(comm, buffer, count, layout) }?;
+        let view = receive.view;
         // SAFETY: the same.
-        let begun = with!(found, comm => unsafe { comm.irecv_raw(source_of(source), tag_of(tag), view) })?;
-        owner.kept.add(begun.to_bits(), prepared);
+        let begun = with!(receive.comm, comm => unsafe { comm.irecv_raw(source_of(source), tag_of(tag), view) })?;
+        receive.owner.kept.add(begun.to_bits(), receive.prepared);
         // SAFETY: the caller's promise.
-        unsafe { put("request", request, RequestHandle::of_receive(begun, comm, context)) }
+        unsafe { put("request", request, RequestHandle::of_receive(begun, comm, receive.context)) }
     })
 }

@@ -2,15 +2,16 @@
 
 use std::ffi::{c_int, c_void};
 
+use towline::View;
 use towline::raw::Mode;
 
 use crate::border::{border, check_pointer, put};
 use crate::buffer::Prepared;
 use crate::error::{Failure, Outcome};
 use crate::handles::{CommHandle, LayoutHandle, RequestHandle};
-use crate::levels::with;
+use crate::levels::{CommRef, with};
 use crate::tally::Counted;
-use crate::worlds::find_comm;
+use crate::worlds::{Context, find_comm};
 
 /// When a send is complete.
 ///
@@ -27,6 +28,47 @@ pub enum SendMode {
     TOWLINE_SEND_READY = 2,
     /// When the message is with the device, and needs no further progress of this process.
     TOWLINE_SEND_COMPLETE = 3,
+}
+
+/// What all sends have to find and to check before they begin.
+pub(crate) struct ToSend {
+    pub mode: Mode,
+    pub owner: &'static Context,
+    /// The handle of the context.
+    pub context: u64,
+    pub comm: CommRef,
+    pub prepared: Prepared,
+}
+
+impl ToSend {
+    // On the path of each message: without it, the compiler copies the parts twice.
+    #[inline(always)]
+    pub fn new(
+        comm: CommHandle,
+        buffer: *const c_void,
+        count: usize,
+        layout: LayoutHandle,
+        mode: c_int,
+    ) -> Outcome<Self> {
+        let (mode, (owner, context, comm)) = (mode_of(mode)?, find_comm(comm)?);
+        Ok(Self { mode, owner, context, comm, prepared: Prepared::to_send(buffer, count, layout)? })
+    }
+
+    /// The memory.
+    ///
+    /// # Safety
+    /// As for [`Prepared::view`].
+    #[inline]
+    pub unsafe fn view(&self) -> View<'static> {
+        // SAFETY: the caller's promise.
+        unsafe { self.prepared.view() }
+    }
+}
+
+/// Counts a send that was begun.
+#[inline]
+pub(crate) fn count_sent(owner: &Context, bytes: u64) {
+    owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, bytes);
 }
 
 #[inline]
@@ -69,13 +111,12 @@ pub unsafe extern "C" fn towline_send(
     mode: c_int,
 ) -> c_int {
     border(|| {
-        let (mode, (owner, _, found)) = (mode_of(mode)?, find_comm(comm)?);
-        let prepared = Prepared::to_send(buffer, count, layout)?;
+        let send = ToSend::new(comm, buffer, count, layout, mode)?;
         // SAFETY: the caller's promise; the view is used until this returns.
-        let view = unsafe { prepared.view() };
-        with!(found, comm => comm.send_in_mode(dest, tag, mode, view))?;
-        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, prepared.bytes());
-        prepared.check_functions()
+        let view = unsafe { send.view() };
+        with!(send.comm, comm => comm.send_in_mode(dest, tag, send.mode, view))?;
+        count_sent(send.owner, send.prepared.bytes());
+        send.prepared.check_functions()
     })
 }
 
@@ -102,18 +143,19 @@ pub unsafe extern "C" fn towline_isend(
 ) -> c_int {
     border(|| {
         check_pointer("request", request)?;
-        let (mode, (owner, context, found)) = (mode_of(mode)?, find_comm(comm)?);
-        let prepared = Prepared::to_send(buffer, count, layout)?;
+        let send = ToSend::new(comm, buffer, count, layout, mode)?;
         // SAFETY: the caller's promise; what the view refers to is kept until the request is complete.
-        let begun = with!(found, comm => unsafe { comm.isend_raw(dest, tag, mode, prepared.view()) })?;
-        owner.tally.add_with_bytes(Counted::MessagesSent, Counted::BytesSent, prepared.bytes());
+        let view = unsafe { send.view() };
+        // SAFETY: the same.
+        let begun = with!(send.comm, comm => unsafe { comm.isend_raw(dest, tag, send.mode, view) })?;
+        count_sent(send.owner, send.prepared.bytes());
         let handle = match begun {
             Some(begun) => {
-                owner.kept.add(begun.to_bits(), prepared);
-                RequestHandle::of_send(begun, comm, context)
+                send.owner.kept.add(begun.to_bits(), send.prepared);
+                RequestHandle::of_send(begun, comm, send.context)
             }
             None => {
-                prepared.check_functions()?;
+                send.prepared.check_functions()?;
                 RequestHandle::NULL
             }
         };

@@ -1,36 +1,10 @@
 /* The BTL face, rightly and wrongly used: by one process, and by two that carry each other's cards through a socket. The argument is the
  * transport. Prints "done". */
-#include "check.h"
+#include "btl_side.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <towline.h>
-#include <unistd.h>
 
-enum { TAG = 0x80, WORDS = 1000, LONG = 50000, OWNERSHIP = 2, ALWAYS_CALLBACK = 4, NO_ORDER = 255 };
-
-static const char *settings[] = {NULL, NULL};
-
-static towline_place_t place_of(uint32_t number) {
-    towline_place_t place;
-    OK(towline_place_from_secret("a secret of this test", 21, number, &place));
-    place.local = 2;
-    place.local_rank = number;
-    return place;
-}
-
-static towline_btl_t opened(uint32_t number, int level) {
-    towline_place_t place = place_of(number);
-    towline_btl_t module;
-    size_t count = 0;
-    OK(towline_btl_open(level, settings, &place, &module, 1, &count));
-    TRUE(count == 1);
-    return module;
-}
+enum { WORDS = 1000, LONG = 50000 };
 
 static void wrong_beginnings(void) {
     towline_place_t place = place_of(0), impossible = place;
@@ -147,39 +121,16 @@ static void alone(void) {
     IS(towline_btl_alloc(self, NO_ORDER, 0, 8, &descriptor, &segment), TOWLINE_ERR_HANDLE);
 }
 
-/* One of two processes. */
+/* What the functions of this side have seen. */
 static struct {
-    int socket;
-    towline_btl_t module;
-    towline_btl_endpoint_t peer;
-    /* What the functions have seen. */
     unsigned frames, replies, sent, errors;
     towline_btl_done_t done;
     bool is_done;
-} side;
-
-static void say(const void *bytes, size_t length) {
-    TRUE(write(side.socket, bytes, length) == (ssize_t)length);
-}
-
-static void hear(void *bytes, size_t length) {
-    for (size_t at = 0; at < length;) {
-        ssize_t got = read(side.socket, (char *)bytes + at, length - at);
-        TRUE(got > 0);
-        at += (size_t)got;
-    }
-}
-
-/* Both sides come here; they make progress meanwhile. */
-static void meet(void) {
-    char mark = 'm';
-    say(&mark, 1);
-    while (recv(side.socket, &mark, 1, MSG_DONTWAIT) != 1) OK(towline_btl_progress(side.module, NULL));
-}
+} seen;
 
 static void on_sent(const towline_btl_sent_t *sent, void *state) {
     TRUE(sent->status == 0 && sent->peer == &side && state == &side);
-    side.sent++;
+    seen.sent++;
 }
 
 static void on_frame(const towline_btl_received_t *received, void *state) {
@@ -187,7 +138,7 @@ static void on_frame(const towline_btl_received_t *received, void *state) {
     TRUE(state == &side && received->peer == &side && received->endpoint.bits == side.peer.bits);
     TRUE(received->tag == TAG && received->length >= 2);
     for (size_t at = 2; at < received->length; at++) TRUE(bytes[at] == (unsigned char)(at * 3));
-    side.frames++;
+    seen.frames++;
     /* A function of the module may send, and may neither close nor wait. Progress in it does nothing. */
     uint32_t events = 9;
     OK(towline_btl_progress(side.module, &events));
@@ -201,41 +152,29 @@ static void on_frame(const towline_btl_received_t *received, void *state) {
         TRUE(segment.length == 2);
         memcpy(segment.base, "r-", 2);
         OK(towline_btl_send(received->endpoint, descriptor, TAG, OWNERSHIP, on_sent, &side, &complete));
-        side.sent += complete;
+        seen.sent += complete;
     }
-    side.replies += bytes[0] == 'r';
+    seen.replies += bytes[0] == 'r';
 }
 
 static void on_error(const towline_btl_loss_t *loss, void *state) {
     TRUE(state == &side && strlen(loss->text) > 5);
-    side.errors++;
+    seen.errors++;
 }
 
 static void on_done(const towline_btl_done_t *done, void *state) {
     TRUE(state == &side && done->peer == &side && done->endpoint.bits == side.peer.bits);
-    side.done = *done;
-    side.is_done = true;
+    seen.done = *done;
+    seen.is_done = true;
 }
 
 static int wait_for_done(void) {
-    while (!side.is_done) OK(towline_btl_progress(side.module, NULL));
-    side.is_done = false;
-    return side.done.status;
+    while (!seen.is_done) OK(towline_btl_progress(side.module, NULL));
+    seen.is_done = false;
+    return seen.done.status;
 }
 
-static void connect_sides(uint32_t number) {
-    static unsigned char card[4096], other[4096];
-    size_t length = 0, other_length = 0;
-    towline_btl_endpoint_t again;
-    side.module = opened(number, TOWLINE_THREAD_MULTIPLE);
-    OK(towline_btl_card(side.module, card, sizeof card, &length));
-    say(&length, sizeof length);
-    say(card, length);
-    hear(&other_length, sizeof other_length);
-    hear(other, other_length);
-    OK(towline_btl_add_peer(side.module, other, other_length, &side, &side.peer));
-    OK(towline_btl_add_peer(side.module, other, other_length, &side, &again));
-    TRUE(again.bits == side.peer.bits);
+static void set_functions(void) {
     OK(towline_btl_register(side.module, TAG, on_frame, &side));
     IS(towline_btl_register(side.module, TAG, on_frame, &side), TOWLINE_ERR_BUSY);
     IS(towline_btl_register(side.module, 16, on_frame, &side), TOWLINE_ERR_BUSY);
@@ -287,8 +226,8 @@ static void frames(void) {
     }
     IS(towline_btl_sendi(side.peer, NO_ORDER, 0, TAG, data, 10, data, attributes.eager_limit, NULL, NULL), TOWLINE_ERR_ARGUMENT);
     /* 100 questions and as many answers each way. */
-    while (side.replies < 100 || side.frames < 251 || side.sent < sent + 100) OK(towline_btl_progress(side.module, NULL));
-    TRUE(side.frames == 251 && side.sent == sent + 100);
+    while (seen.replies < 100 || seen.frames < 251 || seen.sent < sent + 100) OK(towline_btl_progress(side.module, NULL));
+    TRUE(seen.frames == 251 && seen.sent == sent + 100);
     /* A descriptor that the module owned is gone, and one that was freed. */
     IS(towline_btl_free(descriptor), TOWLINE_ERR_HANDLE);
     OK(towline_btl_alloc(side.peer, NO_ORDER, 0, 8, &descriptor, &segment));
@@ -311,9 +250,9 @@ static void one_sided(uint32_t number) {
         words[WORDS - 1] = 5;
         OK(towline_btl_register_memory(side.module, all, words, sizeof words, TOWLINE_BTL_ACCESS_ANY, &registration));
         OK(towline_btl_key(registration, key, sizeof key, &length));
-        say(&length, sizeof length);
-        say(key, length);
-        say(&at, sizeof at);
+        say(side.socket, &length, sizeof length);
+        say(side.socket, key, length);
+        say(side.socket, &at, sizeof at);
         meet();
         TRUE(words[0] == 1 && words[WORDS - 2] == WORDS - 1 && words[WORDS - 1] == 12);
         OK(towline_btl_deregister(registration));
@@ -321,9 +260,9 @@ static void one_sided(uint32_t number) {
         meet();
         return;
     }
-    hear(&length, sizeof length);
-    hear(key, length);
-    hear(&at, sizeof at);
+    hear(side.socket, &length, sizeof length);
+    hear(side.socket, key, length);
+    hear(side.socket, &at, sizeof at);
     for (size_t word = 0; word < WORDS; word++) local[word] = word + 1;
     OK(towline_btl_put(side.peer, local, sizeof local - 8, none, key, length, at, on_done, &side));
     IS(wait_for_done(), 0);
@@ -331,27 +270,27 @@ static void one_sided(uint32_t number) {
     OK(towline_btl_get(side.peer, local, sizeof local, none, key, length, at, on_done, &side));
     OK(towline_btl_flush(side.module, side.peer));
     OK(towline_btl_is_flushed(side.module, side.peer, &flushed));
-    TRUE(flushed && side.is_done && local[7] == 8 && local[WORDS - 1] == 5);
-    side.is_done = false;
+    TRUE(flushed && seen.is_done && local[7] == 8 && local[WORDS - 1] == 5);
+    seen.is_done = false;
     uint64_t last = at + 8 * (WORDS - 1);
     OK(towline_btl_atomic(side.peer, 1, 0, 4, key, length, last, on_done, &side));
     IS(wait_for_done(), 0);
-    TRUE(side.done.value == 5);
+    TRUE(seen.done.value == 5);
     OK(towline_btl_compare_swap(side.peer, 0, 9, 10, key, length, last, on_done, &side));
     IS(wait_for_done(), 0);
-    TRUE(side.done.value == 9);
+    TRUE(seen.done.value == 9);
     OK(towline_btl_compare_swap(side.peer, 0, 9, 11, key, length, last, on_done, &side));
     IS(wait_for_done(), 0);
-    TRUE(side.done.value == 10);
+    TRUE(seen.done.value == 10);
     OK(towline_btl_atomic(side.peer, 1, 1, 2, key, length, last, NULL, NULL));
     OK(towline_btl_flush(side.module, side.peer));
     IS(towline_btl_get(side.peer, local, 16, none, key, length, last, on_done, &side), TOWLINE_ERR_RANGE);
     meet();
     meet(); /* the memory is gone now */
     OK(towline_btl_put(side.peer, local, 8, none, key, length, at, on_done, &side));
-    while (!side.is_done) OK(towline_btl_progress(side.module, NULL));
-    IS(side.done.status == TOWLINE_ERR_DENIED ? 0 : side.done.status, 0);
-    side.is_done = false;
+    while (!seen.is_done) OK(towline_btl_progress(side.module, NULL));
+    IS(seen.done.status == TOWLINE_ERR_DENIED ? 0 : seen.done.status, 0);
+    seen.is_done = false;
     meet();
 }
 
@@ -370,8 +309,8 @@ static void end(uint32_t number) {
 }
 
 static void two(uint32_t number, int socket) {
-    side.socket = socket;
-    connect_sides(number);
+    connect_sides(number, socket, TOWLINE_THREAD_MULTIPLE);
+    set_functions();
     meet();
     frames();
     one_sided(number);
@@ -379,21 +318,9 @@ static void two(uint32_t number, int socket) {
 }
 
 int main(int argc, char **argv) {
-    char transports[64];
-    int sockets[2], status;
     TRUE(argc == 2);
-    snprintf(transports, sizeof transports, "transports=%s", argv[1]);
-    settings[0] = transports;
-    TRUE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-    pid_t child = fork();
-    if (child == 0) {
-        close(sockets[0]);
-        two(1, sockets[1]);
-        return 0;
-    }
-    close(sockets[1]);
-    two(0, sockets[0]);
-    TRUE(waitpid(child, &status, 0) == child && status == 0);
+    choose_transport(argv[1]);
+    run_pair(two);
     wrong_beginnings();
     alone();
     puts("done");

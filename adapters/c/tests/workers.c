@@ -1,28 +1,11 @@
 /* Workers, communicators of a runtime and the queue of completions, rightly and wrongly used: by one process, and by two that carry
  * each other's cards through a socket. The argument is the transport. Prints "done". */
-#include "check.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <towline.h>
-#include <unistd.h>
+#include "pair.h"
 
 enum { LONG = 300000 };
 
 /* A tag for protocols of a runtime. */
 static const uint32_t OWN_TAG = UINT32_MAX - 1;
-static const char *settings[] = {NULL, NULL};
-
-static towline_place_t place_of(uint32_t number) {
-    towline_place_t place;
-    OK(towline_place_from_secret("a secret of the test of workers", 31, number, &place));
-    place.local = 2;
-    place.local_rank = number;
-    return place;
-}
 
 static towline_context_t opened(uint32_t number, int level) {
     towline_place_t place = place_of(number);
@@ -138,15 +121,6 @@ static void alone(void) {
     IS(towline_poll_queue(context, ended, 4, &count), TOWLINE_ERR_HANDLE);
 }
 
-static void exchange(int socket, const void *out, size_t bytes, void *into, size_t room, size_t *length) {
-    uint64_t size = bytes;
-    TRUE(write(socket, &size, sizeof size) == sizeof size);
-    TRUE(write(socket, out, bytes) == (ssize_t)bytes);
-    TRUE(recv(socket, &size, sizeof size, MSG_WAITALL) == sizeof size && size <= room);
-    TRUE(recv(socket, into, size, MSG_WAITALL) == (ssize_t)size);
-    *length = size;
-}
-
 /* Takes completions until `wanted` operations have ended. Their words are their places in `ended`. */
 static void take(towline_context_t context, towline_completion_t *ended, size_t wanted) {
     size_t taken = 0;
@@ -159,8 +133,10 @@ static void take(towline_context_t context, towline_completion_t *ended, size_t 
     }
 }
 
-/* One of two processes. */
-static void of_two(uint32_t number, int socket, int level) {
+/* The thread level of both processes. */
+static int level;
+
+static void of_two(uint32_t number, int socket) {
     towline_context_t context = opened(number, level);
     towline_completion_t ended[8];
     unsigned char card[4096], other[4096], *out = malloc(LONG), *into = malloc(LONG), small[4];
@@ -206,24 +182,9 @@ static void of_two(uint32_t number, int socket, int level) {
 }
 
 int main(int argc, char **argv) {
-    char transports[64];
     TRUE(argc == 2);
-    snprintf(transports, sizeof transports, "transports=%s", argv[1]);
-    settings[0] = transports;
-    for (int level = TOWLINE_THREAD_SINGLE; level <= TOWLINE_THREAD_MULTIPLE; level++) {
-        int sockets[2], status;
-        TRUE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
-        pid_t child = fork();
-        if (child == 0) {
-            close(sockets[0]);
-            of_two(1, sockets[1], level);
-            return 0;
-        }
-        close(sockets[1]);
-        of_two(0, sockets[0], level);
-        close(sockets[0]);
-        TRUE(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
+    choose_transport(argv[1]);
+    for (level = TOWLINE_THREAD_SINGLE; level <= TOWLINE_THREAD_MULTIPLE; level++) run_pair(of_two);
     wrong_beginnings();
     alone();
     puts("done");

@@ -131,6 +131,7 @@ int btl_towline_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t
                       mca_btl_base_descriptor_t **descriptor);
 
 /* receive.c */
+void btl_towline_on_frame(const towline_btl_received_t *received, void *state);
 int btl_towline_listen(btl_towline_module_t *module);
 
 /* one_sided.c */
@@ -158,6 +159,7 @@ int btl_towline_atomic_cswap(mca_btl_base_module_t *btl, struct mca_btl_base_end
 int btl_towline_flush(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint);
 
 /* module.c */
+void btl_towline_set_attributes(mca_btl_base_module_t *super, const towline_btl_attributes_t *own);
 btl_towline_module_t *btl_towline_module_new(towline_btl_t btl);
 int btl_towline_finalize(mca_btl_base_module_t *btl);
 int btl_towline_progress(void);

@@ -10,6 +10,7 @@
 /* Their values in later interfaces. */
 #define AM_FLAGS (0x100000 | 0x200000 | 0x400000)
 #endif
+#define ONE_SIDED_FLAGS (MCA_BTL_FLAGS_RDMA | MCA_BTL_FLAGS_ATOMIC_OPS | MCA_BTL_FLAGS_ATOMIC_FOPS | MCA_BTL_FLAGS_RDMA_FLUSH)
 #define PUT_AM 0x100000
 #define GET_AM 0x200000
 
@@ -24,6 +25,9 @@ _Static_assert(TOWLINE_BTL_LOCAL_WRITE == MCA_BTL_REG_FLAG_LOCAL_WRITE && TOWLIN
                "rights and lengths of registered memory");
 _Static_assert(sizeof(mca_btl_base_segment_t) == 16 && sizeof(mca_btl_base_header_t) == 1 && MCA_BTL_NO_ORDER == 255, "segments");
 _Static_assert(sizeof ((mca_btl_base_module_t *) NULL)->padding == 256, "the padding of a module");
+_Static_assert(offsetof(mca_btl_base_module_t, padding) + 256 == sizeof(mca_btl_base_module_t)
+                   && offsetof(btl_towline_module_t, btl) >= sizeof(mca_btl_base_module_t),
+               "the padding is last, and is Open MPI's");
 #if BTL_VERSION >= 330
 _Static_assert(offsetof(mca_btl_base_module_t, btl_am_data) == offsetof(mca_btl_base_module_t, padding), "it is in the padding");
 #endif
@@ -93,7 +97,7 @@ static size_t smaller(size_t given, size_t possible)
 }
 
 /* The attributes of a module: those of its transport, within what the user has set. */
-static void set_attributes(mca_btl_base_module_t *super, const towline_btl_attributes_t *own)
+void btl_towline_set_attributes(mca_btl_base_module_t *super, const towline_btl_attributes_t *own)
 {
     uint32_t flags = own->flags & ~(uint32_t) AM_FLAGS;
     /* The calls are the same, whether a device or active messages do the work. */
@@ -117,6 +121,12 @@ static void set_attributes(mca_btl_base_module_t *super, const towline_btl_attri
     super->btl_latency = 0 != super->btl_latency ? super->btl_latency : own->latency;
     super->btl_bandwidth = 0 != super->btl_bandwidth ? super->btl_bandwidth : own->bandwidth;
     super->btl_registration_handle_size = own->key_bytes;
+    if (0 == own->key_bytes) {
+        /* No memory can be registered, so peers have nothing to access, and no call gets a handle. */
+        super->btl_flags &= ~(uint32_t) ONE_SIDED_FLAGS;
+        super->btl_register_mem = NULL;
+        super->btl_deregister_mem = NULL;
+    }
     super->btl_put_limit = smaller(super->btl_put_limit, own->put_limit);
     super->btl_get_limit = smaller(super->btl_get_limit, own->get_limit);
     super->btl_put_alignment = own->put_alignment > 1 ? own->put_alignment : 0;
@@ -142,7 +152,7 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
     for (other = 0; other < mca_btl_towline_component.count; other++) {
         module->ordinal += 0 == strcmp(mca_btl_towline_component.modules[other]->name, module->name);
     }
-    set_attributes(&module->super, &own);
+    btl_towline_set_attributes(&module->super, &own);
     if (OPAL_SUCCESS != btl_towline_listen(module) || OPAL_SUCCESS != btl_towline_add_own(module)
         || TOWLINE_SUCCESS != towline_btl_on_error(btl, btl_towline_on_error, module)) {
         OBJ_DESTRUCT(&module->lock);

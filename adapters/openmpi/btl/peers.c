@@ -94,10 +94,20 @@ int btl_towline_add_own(btl_towline_module_t *module)
     return btl_towline_error(code);
 }
 
+/* The cards of a process: a copy, which the caller frees. There is one code where the process has published none, and where they cannot
+ * be read, as in the contract of the module exchange. */
+static int read_cards(struct opal_proc_t *proc, void **all, size_t *size)
+{
+    int rc;
+    *all = NULL;
+    OPAL_MODEX_RECV(rc, &mca_btl_towline_component.super.btl_version, &proc->proc_name, all, size);
+    return OPAL_SUCCESS == rc && NULL != *all ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
+}
+
 static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
 {
     struct mca_btl_base_endpoint_t *endpoint;
-    void *all = NULL;
+    void *all;
     const unsigned char *card;
     size_t size = 0, length = 0;
     int rc;
@@ -105,8 +115,7 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     if (NULL != endpoint) {
         return endpoint;
     }
-    OPAL_MODEX_RECV(rc, &mca_btl_towline_component.super.btl_version, &proc->proc_name, &all, &size);
-    if (OPAL_SUCCESS != rc || NULL == all) {
+    if (OPAL_SUCCESS != read_cards(proc, &all, &size)) {
         return NULL;
     }
     card = find_card(module, all, size, &length);

@@ -112,8 +112,8 @@ mca_btl_base_descriptor_t *btl_towline_prepare_src(mca_btl_base_module_t *btl, s
     part.iov_len = *size;
     (void) opal_convertor_pack(convertor, &part, &parts, size);
     if (OPAL_UNLIKELY(TOWLINE_SUCCESS
-                      != towline_btl_prepare_src(endpoint->handle, MCA_BTL_NO_ORDER, flags, reserve, part.iov_base, size, &frag->descriptor,
-                                                 &segment))) {
+                      != towline_btl_prepare_src(endpoint->handle, MCA_BTL_NO_ORDER, flags, reserve, part.iov_base, size,
+                                                 &frag->descriptor, &segment))) {
         return_frag(frag);
         return NULL;
     }
@@ -187,7 +187,8 @@ int btl_towline_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t
         if (0 != payload_size) {
             opal_convertor_get_current_pointer(convertor, &payload);
         }
-        code = towline_btl_sendi(endpoint->handle, MCA_BTL_NO_ORDER, flags, tag_of(tag), header, header_size, payload, payload_size, NULL, NULL);
+        code = towline_btl_sendi(endpoint->handle, MCA_BTL_NO_ORDER, flags, tag_of(tag), header, header_size, payload, payload_size,
+                                 NULL, NULL);
         if (OPAL_LIKELY(TOWLINE_SUCCESS == code)) {
             return OPAL_SUCCESS;
         }

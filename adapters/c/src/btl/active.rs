@@ -9,7 +9,8 @@ use crate::btl::handles::{BtlHandle, EndpointHandle};
 use crate::btl::state;
 use crate::error::{Code, Failure};
 
-/// A frame that has arrived. It and its bytes can be used only until the function that gets it returns.
+/// A frame that has arrived. It and its bytes can be used only until the function that gets it returns. If the library was built
+/// with debug assertions, the bytes are 0xDB afterwards, so that a program that keeps their address is found out.
 ///
 /// Since ABI version 0.1.
 #[repr(C)]

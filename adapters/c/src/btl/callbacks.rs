@@ -24,10 +24,12 @@ impl Consumer<AnyRail> for State {
             Some(endpoint) => (self.endpoint(endpoint), self.peer(endpoint)),
             None => (EndpointHandle { bits: 0, btl: self.handle() }, std::ptr::null_mut()),
         };
-        let data = received.data();
-        let received = Received { endpoint, peer, data: data.as_ptr().cast(), length: data.len(), tag: received.tag() };
-        // SAFETY: the program vouched for the function when it registered it.
-        self.call_back(btl, || unsafe { call(&raw const received, state) });
+        self.lent.lend(received.data(), |data| {
+            let received =
+                Received { endpoint, peer, data: data.as_ptr().cast(), length: data.len(), tag: received.tag() };
+            // SAFETY: the program vouched for the function when it registered it.
+            self.call_back(btl, || unsafe { call(&raw const received, state) });
+        });
     }
 }
 

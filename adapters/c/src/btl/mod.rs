@@ -7,6 +7,7 @@
 //! | [`attributes`] | what a module can do |
 //! | [`peers`] | cards, endpoints |
 //! | [`active`] | functions for frames that arrive, and for lost peers |
+//! | [`lent`] | the bytes of a frame, which end with the function that gets them |
 //! | [`descriptors`], [`sends`] | descriptors and sends |
 //! | [`memory`], [`one_sided`] | registered memory, put, get, atomics, flush |
 //! | [`inspect`] | counters, a dump |
@@ -21,6 +22,7 @@ mod callbacks;
 pub mod descriptors;
 pub mod handles;
 pub mod inspect;
+mod lent;
 pub mod memory;
 pub mod module;
 pub mod one_sided;

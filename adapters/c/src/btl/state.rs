@@ -11,6 +11,7 @@ use towline::btl::{Btl, Directory, EndpointId, Module, Process};
 
 use crate::btl::active::{ErrorCall, ReceiveCall};
 use crate::btl::handles::{BtlHandle, EndpointHandle};
+use crate::btl::lent::Lent;
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::table::Table;
 use crate::worlds::{this_thread, wrong_thread};
@@ -37,6 +38,8 @@ pub(super) struct State {
     pub receivers: [Cell<Option<(ReceiveCall, *mut c_void)>>; TAGS],
     /// The function for lost peers.
     pub on_error: Cell<Option<(ErrorCall, *mut c_void)>>,
+    /// The bytes of frames, while a function of the program has them.
+    pub lent: Lent,
     pub tally: Tally,
     handle: Cell<u64>,
     process: Process,
@@ -86,6 +89,7 @@ impl State {
             own: Cell::new(ptr::null_mut()),
             receivers: [const { Cell::new(None) }; TAGS],
             on_error: Cell::new(None),
+            lent: Lent::default(),
             tally: Tally::default(),
             handle: Cell::new(0),
             process,
