@@ -24,9 +24,20 @@ static towline_place_t place_of(uint32_t number) {
     return place;
 }
 
+/* How many files were named to the runtime. */
+static size_t named;
+
+static void clean_up(void *state, const char *const *paths, size_t count) {
+    TRUE(state == &named && count > 0);
+    for (size_t i = 0; i < count; i++) TRUE(paths[i][0] == '/' && strstr(paths[i], "/towline.") != NULL);
+    named += count;
+}
+
 static towline_context_t opened(uint32_t number, int level) {
     towline_place_t place = place_of(number);
     towline_context_t context;
+    place.clean_up = clean_up;
+    place.clean_up_state = &named;
     OK(towline_worker_open(level, settings, &place, &context));
     return context;
 }
@@ -39,6 +50,7 @@ static void wrong_beginnings(void) {
     size_t length;
     IS(towline_place_default(NULL), TOWLINE_ERR_ARGUMENT);
     OK(towline_place_default(&impossible));
+    TRUE(impossible.clean_up == NULL);
     TRUE(impossible.numbers == 4096 && impossible.peers == 64 && impossible.local == 1);
     IS(towline_place_from_secret(NULL, 31, 0, &place), TOWLINE_ERR_ARGUMENT);
     IS(towline_place_from_secret("short", 5, 0, &place), TOWLINE_ERR_ARGUMENT);
@@ -226,6 +238,7 @@ int main(int argc, char **argv) {
     }
     wrong_beginnings();
     alone();
+    TRUE((named != 0) == (strcmp(argv[1], "sm") == 0));
     puts("done");
     return 0;
 }
