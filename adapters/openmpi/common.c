@@ -98,6 +98,58 @@ static int get_secret(const char *name, uint8_t *secret, size_t *length)
 }
 #endif
 
+#if OMPI_MAJOR_VERSION >= 5
+/* PMIx has answered, and needs the directive no more. A refusal leaves the files. */
+static void answered(pmix_status_t status, pmix_info_t *results, size_t count, void *data, pmix_release_cbfunc_t release,
+                     void *release_data)
+{
+    pmix_info_t *directive = data;
+    PMIX_INFO_FREE(directive, 1);
+    if (NULL != release) {
+        release(release_data);
+    }
+}
+#endif
+
+/* Has Open MPI's daemon on this host remove these files when the processes of this job are gone. Does not wait. Where there is no
+ * daemon, or if it refuses, the next program over Towline removes them.
+ *
+ * The request is for the job. One for this process alone would be executed when it ends, and others may still need what it has sent
+ * before. It names single files, since a daemon that empties a directory follows a symbolic link. */
+static void clean_up(void *state, const char *const *paths, size_t count)
+{
+    size_t index, length = 1, used = 0;
+    char *list;
+    for (index = 0; index < count; index++) {
+        length += strlen(paths[index]) + 1;
+    }
+    list = malloc(length);
+    if (NULL == list) {
+        return;
+    }
+    for (index = 0; index < count; index++) {
+        /* PMIx has commas between the paths. */
+        if (NULL == strchr(paths[index], ',')) {
+            used += (size_t) sprintf(list + used, "%s%s", used ? "," : "", paths[index]);
+        }
+    }
+    if (0 < used) {
+#if OMPI_MAJOR_VERSION >= 5
+        pmix_info_t *directive;
+        PMIX_INFO_CREATE(directive, 1);
+        PMIX_INFO_LOAD(directive, PMIX_REGISTER_CLEANUP, list, PMIX_STRING);
+        if (PMIX_SUCCESS != PMIx_Job_control_nb(NULL, 0, directive, 1, answered, directive)) {
+            PMIX_INFO_FREE(directive, 1);
+        }
+#else
+        if (NULL != opal_pmix.register_cleanup) {
+            (void) opal_pmix.register_cleanup(list, false, false, true);
+        }
+#endif
+    }
+    free(list);
+}
+
 int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towline_place_t *place)
 {
     uint8_t secret[SECRET_MOST];
@@ -111,6 +163,7 @@ int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towlin
         towline_print_error(name, "the place of this process");
         return OPAL_ERROR;
     }
+    place->clean_up = clean_up;
     place->numbers = numbers;
     place->peers = peers;
     place->local = (uint32_t) opal_process_info.num_local_peers + 1;

@@ -37,6 +37,8 @@ class Finished:
     results: List[dict] = field(default_factory=list)
     # Names of files that stayed in shared memory.
     left: List[str] = field(default_factory=list)
+    # Names of processes that went on.
+    running: List[str] = field(default_factory=list)
 
 
 def prepare(*command):
@@ -54,27 +56,36 @@ def inside(version, command, **options):
     return ended.stdout
 
 
-def mpirun(version, side, ranks, command, limit, folder, environment=()):
-    """Runs a command on some ranks, over the side's components, in a folder."""
+# Tests that spawn processes look first whether there are slots for them.
+HERE = ("--host", "localhost:64")
+
+
+def mpirun(version, side, ranks, command, limit, folder, environment=(), hosts=HERE, through=()):
+    """Runs a command on some ranks, over the side's components, in a folder. `hosts` are mpirun's options that say where, and
+    `through` is a command that gets the words of mpirun."""
     with tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
         variables = {**side.variables, **dict(word.partition("=")[::2] for word in environment)}
         variables["MPI_TEST_RESULTS"] = f"{scratch}/results"
         if side.towline:
             variables["TOWLINE_MPI_COUNTERS"] = f"{scratch}/counters"
         # Ranks that wait let others run: there may be more of them than processors, and other work on the machine.
-        # Tests that spawn processes look first whether there are slots for them.
-        words = ["mpirun.openmpi", "--host", "localhost:64", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        words = [*through, "mpirun.openmpi", *hosts, "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
         words += ["-n", str(ranks), *side.options]
         for name in variables:
             words += ["-x", name]
         finished = _limited([here / "inside", version, *words, *map(str, command)], limit, folder,
-                            {**os.environ, **variables, "MPI_TEST_LEFT": f"{scratch}/left"}, scratch)
+                            {**os.environ, **variables, "MPI_TEST_LEFT": f"{scratch}/left",
+                             "MPI_TEST_RUNNING": f"{scratch}/running"}, scratch)
         finished.counters = _lines(scratch, "counters")
         finished.results = _lines(scratch, "results")
-        left = pathlib.Path(scratch, "left")
-        if left.exists():
-            finished.left = left.read_text().split()
+        finished.left, finished.running = _list(scratch, "left"), _list(scratch, "running")
         return finished
+
+
+def _list(scratch, name):
+    """The lines of a file, which a job that was ended has not written."""
+    file = pathlib.Path(scratch, name)
+    return [line for line in file.read_text().splitlines() if line] if file.exists() else []
 
 
 def _lines(scratch, prefix):

@@ -1,6 +1,7 @@
 //! The exchange of another launcher or runtime, which carries a job's publications in place of the bootstrap's own server.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// What another launcher or runtime does for the ranks of a job: it gathers bytes of all ranks. [`Job::over`](crate::Job::over)
@@ -54,7 +55,16 @@ pub trait Exchange: Send {
     fn next_end(&mut self) -> Option<RankEnd> {
         None
     }
+
+    /// How to ask the launcher to remove files of this rank when the job is gone, if it can do that.
+    fn clean_up(&self) -> Option<CleanUpFn> {
+        None
+    }
 }
+
+/// Asks a launcher to remove these files when the job is gone. It does not wait, may be called from any thread, and does nothing
+/// after the end of the exchange.
+pub type CleanUpFn = Box<dyn Fn(&[PathBuf]) + Send + Sync>;
 
 /// The end of a rank, as an [`Exchange`] knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

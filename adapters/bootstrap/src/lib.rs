@@ -80,7 +80,7 @@ pub mod server;
 pub use address::Address;
 pub use environment::{Environment, RANKS_MAX, VARIABLES, format_ranks};
 pub use error::{EnvironmentError, Error};
-pub use exchange::{Exchange, ExchangeFailure, RankEnd};
+pub use exchange::{CleanUpFn, Exchange, ExchangeFailure, RankEnd};
 pub use rank::{End, Job};
 
 pub use towline_net::JobKey;

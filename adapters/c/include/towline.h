@@ -691,6 +691,19 @@ typedef struct towline_btl_registration_t {
 } towline_btl_registration_t;
 
 /**
+ * Asks a runtime to remove files of this process when it is gone, in case that it is killed. The files may be made after the call,
+ * or never, and may be removed before. The function is called by threads that open transports or send; it must not wait, must not
+ * call functions of this library, and must not throw C++ exceptions.
+ *
+ * @param state  That of the place.
+ * @param paths  The absolute paths of the files, until the function returns.
+ * @param count  How many.
+ *
+ * Since ABI version 0.1.
+ */
+typedef void (*towline_clean_up_fn)(void *state, const char *const *paths, size_t count);
+
+/**
  * The place of a process in a runtime that exchanges cards by its own means. `towline_place_default` sets it.
  *
  * Since ABI version 0.1.
@@ -728,6 +741,15 @@ typedef struct towline_place_t {
      * 0.
      */
     uint32_t reserved;
+    /**
+     * Asks the runtime to remove files, if it can. If null, a killed process leaves files in shared memory, and the next program of
+     * the same user that opens shared memory over Towline removes them.
+     */
+    towline_clean_up_fn clean_up;
+    /**
+     * What is passed to `clean_up`. It stays valid until the transports are closed.
+     */
+    void *clean_up_state;
 } towline_place_t;
 
 /**
@@ -973,7 +995,7 @@ typedef int (*towline_unpack_fn)(void *state, void *buffer, size_t count, uint64
  */
 typedef struct towline_status_t {
     /**
-     * The rank that sent it.
+     * The rank that sent it. After `TOWLINE_ERR_PEER_FAILED` and `TOWLINE_ERR_PEER_FINISHED`, the rank that was lost.
      */
     uint32_t source;
     /**

@@ -1,8 +1,10 @@
 //! The place of a process in a runtime that carries cards itself.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
 
-use towline::{JobKey, Place as RustPlace};
+use towline::{CleanUp, JobKey, Place as RustPlace};
 
 use crate::border::{border, check_pointer, list, put};
 use crate::error::{Failure, Outcome};
@@ -11,6 +13,17 @@ use crate::error::{Failure, Outcome};
 pub const TOWLINE_KEY_BYTES: usize = 32;
 /// Bytes of the shortest secret that a place is made of.
 const LEAST_SECRET: usize = 16;
+
+/// Asks a runtime to remove files of this process when it is gone, in case that it is killed. The files may be made after the call,
+/// or never, and may be removed before. The function is called by threads that open transports or send; it must not wait, must not
+/// call functions of this library, and must not throw C++ exceptions.
+///
+/// @param state  That of the place.
+/// @param paths  The absolute paths of the files, until the function returns.
+/// @param count  How many.
+///
+/// Since ABI version 0.1.
+pub type CleanUpFn = Option<unsafe extern "C" fn(state: *mut c_void, paths: *const *const c_char, count: usize)>;
 
 /// The place of a process in a runtime that exchanges cards by its own means. `towline_place_default` sets it.
 ///
@@ -34,13 +47,42 @@ pub struct Place {
     pub local_rank: u32,
     /// 0.
     pub reserved: u32,
+    /// Asks the runtime to remove files, if it can. If null, a killed process leaves files in shared memory, and the next program of
+    /// the same user that opens shared memory over Towline removes them.
+    pub clean_up: CleanUpFn,
+    /// What is passed to `clean_up`. It stays valid until the transports are closed.
+    pub clean_up_state: *mut c_void,
+}
+
+/// An address of the caller, for its own function.
+struct ForeignState(*mut c_void);
+
+// SAFETY: the caller promises that its function may be called with this address from any thread.
+unsafe impl Send for ForeignState {}
+// SAFETY: the same.
+unsafe impl Sync for ForeignState {}
+
+impl ForeignState {
+    fn address(&self) -> *mut c_void {
+        self.0
+    }
 }
 
 impl Place {
     /// The place as Rust has it.
     pub(crate) fn to_rust(self) -> RustPlace {
-        let Self { job, key, number, numbers, peers, local, local_rank, .. } = self;
-        RustPlace { job, key: JobKey::new(key), number, numbers, peers, local, local_rank }
+        let Self { job, key, number, numbers, peers, local, local_rank, reserved: _, clean_up, clean_up_state } = self;
+        let state = ForeignState(clean_up_state);
+        let clean_up = clean_up.map(|ask| {
+            CleanUp::new(move |files| {
+                let files = files.iter().map(|path| CString::new(path.as_os_str().as_bytes()));
+                let files: Vec<CString> = files.flatten().collect();
+                let paths: Vec<*const c_char> = files.iter().map(|path| path.as_ptr()).collect();
+                // SAFETY: the caller's function, which may be called from any thread; the paths are valid until it returns.
+                unsafe { ask(state.address(), paths.as_ptr(), paths.len()) };
+            })
+        });
+        RustPlace { job, key: JobKey::new(key), number, numbers, peers, local, local_rank, clean_up }
     }
 }
 
@@ -57,7 +99,8 @@ pub(crate) unsafe fn read_place(place: *const Place) -> Outcome<RustPlace> {
 impl Place {
     fn of_rust(place: &RustPlace) -> Self {
         let RustPlace { job, number, numbers, peers, local, local_rank, .. } = *place;
-        Self { job, key: *place.key.bytes(), number, numbers, peers, local, local_rank, reserved: 0 }
+        let (key, clean_up_state) = (*place.key.bytes(), ptr::null_mut());
+        Self { job, key, number, numbers, peers, local, local_rank, reserved: 0, clean_up: None, clean_up_state }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::worlds::{Context, find_comm, find_context};
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
-    /// The rank that sent it.
+    /// The rank that sent it. After `TOWLINE_ERR_PEER_FAILED` and `TOWLINE_ERR_PEER_FINISHED`, the rank that was lost.
     pub source: u32,
     /// Its tag.
     pub tag: u32,
@@ -41,6 +41,7 @@ impl Status {
             Err(Error::Truncated { source, tag, delivered, .. }) => {
                 Self { error: Code::TOWLINE_ERR_TRUNCATED as i32, ..Self::new(*source, *tag, *delivered) }
             }
+            Err(Error::PeerFailed { rank } | Error::PeerFinished { rank, .. }) => Self::new(*rank, 0, 0),
             Err(_) => Self::default(),
         }
     }

@@ -405,7 +405,7 @@ static void two_ranks(void) {
     char byte;
     towline_status_t status;
     IS(towline_recv(world, &byte, 1, TOWLINE_BYTES, 1, 1, &status), TOWLINE_ERR_PEER_FINISHED);
-    TRUE(status.error == TOWLINE_ERR_PEER_FINISHED);
+    TRUE(status.error == TOWLINE_ERR_PEER_FINISHED && status.source == 1);
     TRUE(towline_error_fault() == TOWLINE_FAULT_PEER);
     OK(towline_finish(context));
 }

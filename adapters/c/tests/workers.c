@@ -7,9 +7,20 @@ enum { LONG = 300000 };
 /* A tag for protocols of a runtime. */
 static const uint32_t OWN_TAG = UINT32_MAX - 1;
 
+/* How many files were named to the runtime. */
+static size_t named;
+
+static void clean_up(void *state, const char *const *paths, size_t count) {
+    TRUE(state == &named && count > 0);
+    for (size_t i = 0; i < count; i++) TRUE(paths[i][0] == '/' && strstr(paths[i], "/towline.") != NULL);
+    named += count;
+}
+
 static towline_context_t opened(uint32_t number, int level) {
     towline_place_t place = place_of(number);
     towline_context_t context;
+    place.clean_up = clean_up;
+    place.clean_up_state = &named;
     OK(towline_worker_open(level, settings, &place, &context));
     return context;
 }
@@ -22,6 +33,7 @@ static void wrong_beginnings(void) {
     size_t length;
     IS(towline_place_default(NULL), TOWLINE_ERR_ARGUMENT);
     OK(towline_place_default(&impossible));
+    TRUE(impossible.clean_up == NULL);
     TRUE(impossible.numbers == 4096 && impossible.peers == 64 && impossible.local == 1);
     IS(towline_place_from_secret(NULL, 31, 0, &place), TOWLINE_ERR_ARGUMENT);
     IS(towline_place_from_secret("short", 5, 0, &place), TOWLINE_ERR_ARGUMENT);
@@ -187,6 +199,7 @@ int main(int argc, char **argv) {
     for (level = TOWLINE_THREAD_SINGLE; level <= TOWLINE_THREAD_MULTIPLE; level++) run_pair(of_two);
     wrong_beginnings();
     alone();
+    TRUE((named != 0) == (strcmp(argv[1], "sm") == 0));
     puts("done");
     return 0;
 }

@@ -130,6 +130,7 @@ pub use setup::worker::Worker;
 pub use setup::world::{ProgressThread, World};
 pub use threads::levels::{MayOwn, Multiple, Single, ThreadLevel, Threads};
 pub use towline_settings::{InvalidSetting, Origin, Setting};
+pub use towline_sm::CleanUp;
 pub use transports::linked::Linked;
 pub use transports::rails::{AnyRail, DynRail};
 pub use values::address::Address;

@@ -151,27 +151,41 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
     return &module->super;
 }
 
+/* All counters: those of the program by their own names, and those of the engine and of each transport after the name of their part. */
+static void write_counters(towline_context_t context)
+{
+    static const char program[] = "program.";
+    size_t count = 0, length = 0, index;
+    char *json = NULL;
+    FILE *into;
+    if (TOWLINE_SUCCESS != towline_counter_count(context, &count) || NULL == (into = open_memstream(&json, &length))) {
+        return;
+    }
+    fputs("{\"component\":\"mtl\"", into);
+    for (index = 0; index < count; index++) {
+        const char *name = NULL;
+        uint64_t value = 0;
+        if (TOWLINE_SUCCESS == towline_counter_at(context, index, &name, NULL, &value)) {
+            name += 0 == strncmp(name, program, sizeof program - 1) ? sizeof program - 1 : 0;
+            fprintf(into, ",\"%s\":%llu", name, (unsigned long long) value);
+        }
+    }
+    fputc('}', into);
+    if (0 == fclose(into)) {
+        towline_write_counters(json);
+    }
+    free(json);
+}
+
 static int module_finalize(mca_mtl_base_module_t *mtl)
 {
     mtl_towline_module_t *module = (mtl_towline_module_t *) mtl;
-    static const char *const counters[] = { "messages_sent", "messages_received", "bytes_sent", "puts", "gets", "atomics" };
-    char json[512];
-    size_t length, index;
     if (!module->is_open) {
         return OMPI_SUCCESS;
     }
     module->is_open = false;
     opal_progress_unregister(mtl_towline_progress);
-    length = (size_t) snprintf(json, sizeof json, "{\"component\":\"mtl\"");
-    for (index = 0; index < sizeof counters / sizeof *counters; index++) {
-        char name[64];
-        uint64_t value = 0;
-        snprintf(name, sizeof name, "program.%s", counters[index]);
-        (void) towline_counter(module->context, name, &value);
-        length += (size_t) snprintf(json + length, sizeof json - length, ",\"%s\":%llu", counters[index], (unsigned long long) value);
-    }
-    snprintf(json + length, sizeof json - length, "}");
-    towline_write_counters(json);
+    write_counters(module->context);
     if (TOWLINE_SUCCESS != towline_finish(module->context)) {
         towline_print_error("mtl", "at the end");
     }

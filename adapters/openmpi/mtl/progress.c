@@ -35,6 +35,11 @@ static int mpi_error(const towline_status_t *status, bool is_send)
         return MPI_SUCCESS;
     case TOWLINE_ERR_TRUNCATED:
         return MPI_ERR_TRUNCATE;
+    case TOWLINE_ERR_PEER_FAILED:
+    case TOWLINE_ERR_PEER_FINISHED:
+        opal_output(0, "mtl towline: a %s has failed: process %u of its communicator was lost: it ended, or no connection to it is left",
+                    is_send ? "send" : "receive", status->source);
+        return MPI_ERR_OTHER;
     default:
         opal_output(0, "mtl towline: a %s has failed: %s", is_send ? "send" : "receive", towline_strerror(status->error));
         return MPI_ERR_OTHER;

@@ -144,6 +144,9 @@ pub struct Info {
 
 /// `pmix_op_cbfunc_t`: a call without waiting is done.
 pub type DoneFn = unsafe extern "C" fn(Status, *mut c_void);
+/// `pmix_info_cbfunc_t`: a call without waiting has these results, which the last two arguments free.
+pub type ResultsFn =
+    unsafe extern "C" fn(Status, *mut Info, usize, *mut c_void, Option<unsafe extern "C" fn(*mut c_void)>, *mut c_void);
 /// `pmix_hdlr_reg_cbfunc_t`: a handler was registered, and has this number.
 pub type RegisteredFn = unsafe extern "C" fn(Status, usize, *mut c_void);
 /// `pmix_event_notification_cbfunc_fn_t`: what a handler calls when it is done.
@@ -184,6 +187,9 @@ pub mod functions {
     pub type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status;
     /// `PMIx_Abort`
     pub type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> Status;
+    /// `PMIx_Job_control_nb`
+    pub type JobControlNb =
+        unsafe extern "C" fn(*const Proc, usize, *const Info, usize, Option<ResultsFn>, *mut c_void) -> Status;
     /// `PMIx_Register_event_handler`
     pub type RegisterEventHandler = unsafe extern "C" fn(
         *mut Status,

@@ -5,9 +5,10 @@ use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use towline_bootstrap::{Exchange, ExchangeFailure, RankEnd};
+use towline_bootstrap::{CleanUpFn, Exchange, ExchangeFailure, RankEnd};
 
 use crate::abi::{self, Info, NAMESPACE, Proc, Status};
+use crate::clean_up;
 use crate::error::Error;
 use crate::events;
 use crate::library::Library;
@@ -189,6 +190,11 @@ impl Exchange for Pmix {
 
     fn next_end(&mut self) -> Option<RankEnd> {
         events::next_end()
+    }
+
+    fn clean_up(&self) -> Option<CleanUpFn> {
+        let library = self.library;
+        Some(Box::new(move |files| clean_up::ask(&library, files)))
     }
 }
 

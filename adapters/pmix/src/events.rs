@@ -64,6 +64,14 @@ pub(crate) fn stop(library: &Library) {
     }
 }
 
+/// Makes a call unless [`stop`] has been called, which then waits for the end of the call. The call must not wait for the library.
+pub(crate) fn unless_stopped(call: impl FnOnce()) {
+    let state = state();
+    if state.nspace.is_some() {
+        call();
+    }
+}
+
 /// Tells the other ranks that this one has left.
 pub(crate) fn tell_left(library: &Library, own: &Proc) {
     // Without this event, the others may wait for this rank until they have a connection to it.

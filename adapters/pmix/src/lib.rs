@@ -24,6 +24,7 @@
 #![deny(missing_docs)]
 
 mod abi;
+mod clean_up;
 mod client;
 mod error;
 mod events;

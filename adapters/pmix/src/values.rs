@@ -97,6 +97,11 @@ pub(crate) fn number(key: &CStr, integer: i32) -> Info {
     info(key, Value { kind: abi::INT, data: Data { integer } })
 }
 
+/// A directive that is a text. It is valid as long as the text is.
+pub(crate) fn text(key: &CStr, text: &CStr) -> Info {
+    info(key, Value { kind: abi::STRING, data: Data { string: text.as_ptr().cast_mut() } })
+}
+
 fn info(name: &CStr, value: Value) -> Info {
     Info { key: fixed::<KEY>(name), flags: 0, value }
 }

@@ -109,6 +109,18 @@ int PMIx_Abort(int status, const char *text, proc_t *procs, size_t count) {
     return 0;
 }
 
+static void release(void *data) { puts(data); }
+
+int PMIx_Job_control_nb(const proc_t *targets, size_t ntargets, const info_t *infos, size_t count,
+                        void (*done)(int, info_t *, size_t, void *, void (*)(void *), void *), void *data) {
+    (void)targets;
+    if (ntargets != 0 || count != 1 || infos->value.type != 3) return -27;
+    printf("%s %s\n", infos->key, infos->value.data.string);
+    if (fails("at once")) return -157;
+    done(fails("refused") ? -25 : 0, NULL, 0, data, release, "released");
+    return 0;
+}
+
 static void handled(int status, info_t *infos, size_t count, done_t done, void *data, void *own) {
     (void)infos, (void)count, (void)done, (void)data;
     printf("handled %d %s\n", status, (const char *)own);

@@ -108,6 +108,27 @@ fn failure_and_abort() {
 }
 
 #[test]
+fn files_are_named_to_the_launcher_until_the_rank_takes_leave() {
+    let asked = "pmix.reg.cleanup /one,/two";
+    for (wrong, answer) in [("", &["released"][..]), ("refused", &["released"]), ("at once", &[])] {
+        let expected = [&[asked], answer, &["deregister 5", "finalize"]].concat();
+        assert_eq!(lines_of("clean_up", wrong)[1..], expected, "{wrong}");
+    }
+}
+
+#[test]
+fn clean_up() {
+    let Some(pmix) = start() else { return };
+    let mut pmix = pmix.unwrap();
+    let clean_up = pmix.clean_up().unwrap();
+    // A comma would end the path.
+    let files = ["/one", "/with,comma", "/two"].map(PathBuf::from);
+    clean_up(&files);
+    pmix.finish().unwrap();
+    clean_up(&files);
+}
+
+#[test]
 fn what_the_library_does_wrong_is_an_error_that_says_so() {
     for (wrong, expected) in [
         ("init", "PMIx cannot connect to the launcher: UNREACHABLE (-25)"),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use towline_core::rail::HEAD;
 
+use crate::clean_up::CleanUp;
 use crate::error::OpenError;
 use crate::ring::{MAX_LEN, MAX_SLOTS, PREFIX, SLOT, slots_for};
 use crate::segment::layout::PAGE;
@@ -33,6 +34,9 @@ pub struct Config {
     pub rank: u32,
     /// How many rails the job has: the doorbell has two bits for each. At most 2^20 (1,048,576).
     pub ranks: u32,
+    /// Who removes the files of this rail if its process ends without doing so. Default: the next rail that a process of the same
+    /// user opens on this host.
+    pub clean_up: Option<CleanUp>,
     /// Whether a progress thread uses this rail while the user computes. The rail only states this in its attributes, so that the
     /// engine above protects the data that it shares with that thread. Default `false`.
     pub progress_thread: bool,
@@ -86,6 +90,7 @@ impl Config {
             job,
             rank,
             ranks,
+            clean_up: None,
             progress_thread: false,
             eager_ring_bytes: 64 << 10,
             eager_limit_bytes: 8184,

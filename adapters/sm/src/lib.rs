@@ -20,8 +20,9 @@
 //!
 //! # Source layout
 //! Types stand below, behaviour above. Nothing imports from `rail`, which holds the rail's state and its behaviour. Below it are
-//! `single_copy` and `rma` (access to a peer's memory), `segment` (files in shared memory), `ring` (frames in slots), `host`
-//! (identities of hosts and processes), and `doorbell` and `sleep` (signals between sender and receiver).
+//! `single_copy` and `rma` (access to a peer's memory), `clean_up` (files of a process that was killed), `segment` (files in shared
+//! memory), `ring` (frames in slots), `host` (identities of hosts and processes), and `doorbell` and `sleep` (signals between sender
+//! and receiver).
 #![cfg(target_os = "linux")]
 
 pub mod atomics;
@@ -31,6 +32,8 @@ pub mod sleep;
 
 #[cfg(not(loom))]
 mod card;
+#[cfg(not(loom))]
+mod clean_up;
 #[cfg(not(loom))]
 mod config;
 #[cfg(not(loom))]
@@ -52,6 +55,6 @@ mod single_copy;
 
 #[cfg(not(loom))]
 pub use {
-    config::Config, error::OpenError, rail::Rail, rma::SharedRegion, settings::Settings,
+    clean_up::CleanUp, config::Config, error::OpenError, rail::Rail, rma::SharedRegion, settings::Settings,
     single_copy::probe::SingleCopyState,
 };

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use towline_core::convertor::Span;
@@ -12,7 +13,7 @@ use towline_core::rail::{
     Shape, Unreachable,
 };
 use towline_core::time::Instant;
-use towline_sm::{Config, OpenError, Rail};
+use towline_sm::{CleanUp, Config, OpenError, Rail};
 
 /// A job of its own for each test.
 fn job() -> u64 {
@@ -307,6 +308,26 @@ fn p8_no_file_is_left_when_all_rails_have_closed() {
     drop(left);
     drop(right);
     assert_eq!(files(&directory, job), Vec::<PathBuf>::new());
+}
+
+/// So whoever outlives a process can remove all that it leaves.
+#[test]
+fn each_file_is_named_for_the_clean_up_before_it_exists() {
+    let named = Arc::new(Mutex::new(Vec::<PathBuf>::new()));
+    let list = Arc::clone(&named);
+    let clean_up = CleanUp::new(move |files| {
+        assert!(files.iter().all(|file| !file.exists()));
+        list.lock().unwrap().extend_from_slice(files);
+    });
+    let (mut left, mut right, to, back) = pair_of(|config| config.clean_up = Some(clean_up.clone()));
+    left.wait_fd().unwrap();
+    for (rail, to) in [(&mut left, to), (&mut right, back)] {
+        assert_eq!(send(rail, to, Lane::Eager, b"short"), Ok(Sent::Done));
+        assert_eq!(send(rail, to, Lane::Bulk, &pattern(10_000, 1)), Ok(Sent::Done));
+    }
+    let made = files(Path::new("/dev/shm"), left.config().job);
+    assert_eq!(made.len(), 3 + 4, "two control segments, a pipe and four rings: {made:?}");
+    assert!(made.iter().all(|file| named.lock().unwrap().contains(file)));
 }
 
 #[test]

@@ -101,6 +101,24 @@ fn under_a_pmix_launcher_receives_from_a_rank_that_has_ended_end() {
     }
 }
 
+/// The launcher's daemon removes what the ranks left in shared memory.
+#[test]
+fn under_a_pmix_launcher_no_file_of_a_failed_job_stays() {
+    if launcher().is_none() {
+        return;
+    }
+    let program = crate::compile("cc", "c11", "tests/launched.c", &[]);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clean-up-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let directory = format!("TOWLINE_SM_DIRECTORY={}", folder.display());
+    for fault in ["die", "abort"] {
+        let output = mpirun(&program, &[fault], "sm", &["-x", &directory]);
+        let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert!(!output.status.success() && left.is_empty(), "{fault}: {left:?}: {}", errors(&output));
+    }
+    std::fs::remove_dir(&folder).unwrap();
+}
+
 #[test]
 fn without_the_pmix_library_no_rank_becomes_a_job_of_its_own() {
     let program = crate::compile("cc", "c11", "examples/ring.c", &[]);

@@ -7,7 +7,7 @@ use towline_core::modex::{self, ExchangeError, Set};
 use super::carrier::Carrier;
 use super::job::{End, Job};
 use crate::error::Error;
-use crate::exchange::{Exchange, ExchangeFailure, RankEnd};
+use crate::exchange::{CleanUpFn, Exchange, ExchangeFailure, RankEnd};
 use crate::{Environment, JobKey};
 
 impl Job {
@@ -77,6 +77,15 @@ impl Job {
         job.carrier = Carrier::Exchange { exchange, failed: false };
         job.agree_on_secret(deadline)?;
         Ok(job)
+    }
+
+    /// How to ask the launcher to remove files of this rank when the job is gone, if its exchange [can do
+    /// that](Exchange::clean_up).
+    pub fn clean_up(&self) -> Option<CleanUpFn> {
+        match &self.carrier {
+            Carrier::Exchange { exchange, .. } => exchange.clean_up(),
+            _ => None,
+        }
     }
 
     /// Takes over the job's number and key from rank 0.

@@ -46,6 +46,7 @@
 //! | [`World::abort`](crate::World::abort) | the rank prints the text, and the launcher ends the job with the status |
 //! | a rank fails | mpirun and prterun end the job, unless they are told not to (below) |
 //! | a rank dies, and the others go on | they learn of it by their connections to it, and by events of the launcher. prterun sends these with `--runtime-options notifyerrors,recoverable`. mpirun of Open MPI 4.1 with `--enable-recovery` fails to send them with PMIx 4, so a rank without a connection to the dead one waits there |
+//! | files of killed ranks in shared memory | the launcher's daemon removes them when the job has ended on its host, if it can (PMIx, `PMIX_REGISTER_CLEANUP`) |
 //! | a rank leaves early | all ranks learn of it by an event; under mpirun of Open MPI 4.1 only those of the same host, and others by their connections |
 //! | `towline run --restart`, [`World::rejoin`](crate::World::rejoin) | no rank is restarted |
 //! | reports of all ranks on SIGQUIT, or when a rank waits in `finish` | none; [`World::report`](crate::World::report) is that of one rank |

@@ -61,8 +61,18 @@
 //! # When a process dies
 //!
 //! `mpirun` notices it and ends the job. Operations with it fail in Towline, too: a process that waits prints `mtl towline: a receive
-//! has failed`, with the reason, before Open MPI aborts. If a process is killed or aborts, files `towline.*` may stay in `/dev/shm`;
-//! the next program that opens shared memory over Towline removes them.
+//! has failed`, or `btl towline: process 1 was lost`, with the reason, before Open MPI aborts.
+//!
+//! Open MPI's daemon on each host removes the job's files in shared memory when the job's processes there have ended, also if they
+//! were killed or have aborted. The components name each file to it before they make it (PMIx, `PMIX_REGISTER_CLEANUP`). Files
+//! `towline.*` stay in `/dev/shm` only if the daemon is killed, too, if it refuses, or if there is none, as in a program that was
+//! started without `mpirun`. They also stay in a directory whose path has a comma. The next program of the user that opens shared
+//! memory over Towline on that host removes them.
+//!
+//! # When a network is cut
+//!
+//! With `TOWLINE_LINKS=2` and `TOWLINE_TCP_INCLUDE=eth0,eth1`, two networks carry messages of the MTL, and a program goes on if one of
+//! them is cut. Over the BTL, the job ends then: each link is a module of its own, and Open MPI does not replace one.
 //!
 //! # Security
 //!

@@ -23,6 +23,9 @@
 //! 6. **The end.** [`Worker::finish`](crate::Worker::finish) delivers what was sent. It waits for no other process: a runtime has a
 //!    barrier of its own at its end.
 //!
+//! A process that is killed leaves files in shared memory, until a program of the same user opens shared memory over Towline on that
+//! host. If your runtime has a daemon there, give the place a [`CleanUp`](crate::CleanUp), which names the files to it.
+//!
 //! The page of [`Worker`](crate::Worker) has a complete example.
 //!
 //! # Many operations in progress

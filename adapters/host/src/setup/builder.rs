@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use towline_bootstrap::Job;
 use towline_core::rail::FullRail;
 use towline_settings::Setting;
+use towline_sm::CleanUp;
 
 use crate::engine::kept_requests::KEPT;
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
@@ -354,7 +355,8 @@ impl<L: Threads> Builder<L> {
         let (config, settings) = self.config.in_force(process_environment)?;
         let job = Job::carried(place.environment());
         let of_numbers = Grid { own: Address { rank: place.number, index: 0 }, ranks: place.numbers, contexts: 1 };
-        let mut opened = [open(&config, &settings, &job, of_numbers, progress_thread(&config)?)?];
+        let mut opened =
+            [open(&config, &settings, &job, of_numbers, progress_thread(&config)?, place.clean_up.as_ref())?];
         let warnings = found_warnings(&opened[0]);
         if let Some(warning) = warnings.first().filter(|_| config.strict) {
             return Err(SetupError::Warning(warning.to_string()));
@@ -381,7 +383,9 @@ impl<L: Threads> Builder<L> {
         let grid = |index| Grid { own: Address { rank: job.rank(), index }, ranks, contexts };
         let (first, grids) = (grid(0), (0..contexts).map(grid).collect::<Vec<_>>());
 
-        let opens = grids.iter().map(|grid| open(&config, &settings, &job, *grid, policy.is_expected(&config)));
+        let clean_up = job.clean_up().map(CleanUp::new);
+        let thread = policy.is_expected(&config);
+        let opens = grids.iter().map(|grid| open(&config, &settings, &job, *grid, thread, clean_up.as_ref()));
         let mut opened = opens.collect::<Result<Vec<_>, _>>()?;
         // The contexts of a process have the same transports.
         let warnings = opened.first().map(found_warnings).unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use towline_bootstrap::{Environment, JobKey};
+use towline_sm::CleanUp;
 
 use crate::errors::setup::{MAX_ADDRESSES, SetupError};
 
@@ -34,12 +35,15 @@ pub struct Place {
     pub local: u32,
     /// How many of them come before this one in an order on which they agree. Default 0.
     pub local_rank: u32,
+    /// Who removes files of this process if it is killed. Default: the next program of the same user that opens shared memory over
+    /// Towline on this host.
+    pub clean_up: Option<CleanUp>,
 }
 
 impl Place {
     /// The place with this number, with all other defaults.
     pub const fn new(job: u64, key: JobKey, number: u32) -> Self {
-        Self { job, key, number, numbers: 4096, peers: 64, local: 1, local_rank: 0 }
+        Self { job, key, number, numbers: 4096, peers: 64, local: 1, local_rank: 0, clean_up: None }
     }
 
     /// The place in a job whose processes share a secret, such as a credential of their launcher: job number and key are derived

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use towline_bootstrap::Job;
 use towline_settings::{InvalidSetting, Origin, Setting, entries};
+use towline_sm::CleanUp;
 
 use crate::errors::setup::SetupError;
 use crate::settings::config::{Config, TRANSPORTS};
@@ -44,14 +45,15 @@ impl From<InvalidSetting> for Failure {
 }
 
 /// Opens the transports that are asked for. Their rails identify the context by its number in the job. `progress_thread`: the
-/// context will have a progress thread. A transport that nobody has asked for may fail; then it is left out. It is an error if a
-/// user has given a setting that causes the failure.
+/// context will have a progress thread. `clean_up`: who removes files if this process does not. A transport that nobody has asked
+/// for may fail; then it is left out. It is an error if a user has given a setting that causes the failure.
 pub(crate) fn open(
     config: &Config,
     settings: &[Setting],
     job: &Job,
     grid: Grid,
     progress_thread: bool,
+    clean_up: Option<&CleanUp>,
 ) -> Result<OpenedRails, SetupError> {
     let asked = entries(&config.transports);
     let given = |variable: &&str| {
@@ -69,7 +71,7 @@ pub(crate) fn open(
             // Links of all transports are numbered together.
             let number = opened.rails.len() as u8;
             let rail = match name {
-                "sm" => open_sm(config, job, grid, progress_thread),
+                "sm" => open_sm(config, job, grid, progress_thread, clean_up.cloned()),
                 "tcp" => open_tcp(config, job, grid, link as u8, number, progress_thread),
                 "udp" => open_udp(config, job, grid, link as u8, number, progress_thread),
                 "verbs" => open_verbs(config, job, grid, link as u8, number, progress_thread),
@@ -103,9 +105,15 @@ pub(crate) fn open(
     Ok(opened)
 }
 
-fn open_sm(config: &Config, job: &Job, grid: Grid, thread: bool) -> Result<AnyRail, Failure> {
+fn open_sm(
+    config: &Config,
+    job: &Job,
+    grid: Grid,
+    thread: bool,
+    clean_up: Option<CleanUp>,
+) -> Result<AnyRail, Failure> {
     let mut sm = towline_sm::Config::new(job.job_id(), grid.own_number(), grid.total());
-    sm.progress_thread = thread;
+    (sm.progress_thread, sm.clean_up) = (thread, clean_up);
     sm.apply(&config.sm);
     if config.sm.bulk_ring_bytes == 0 {
         sm.bulk_ring_bytes = bulk_ring(&sm.directory, sm.bulk_ring_bytes, local_contexts(job, grid));

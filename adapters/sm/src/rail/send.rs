@@ -66,6 +66,7 @@ impl Rail {
         let me = (self.identity.process, self.identity.card.nonce);
         let Some(peer) = self.peers.get_mut(endpoint as usize) else { return Ok(()) };
         let path = self.identity.names.ring(self.identity.card.rank, peer.rank, class);
+        self.clean_up.add_rings(peer.rank);
         let ends = Ends { from: me, to: (peer.process, peer.nonce) };
         let mut made = Outgoing::create(&path, ends, bytes, limit, reserved);
         if is_out_of_descriptors(&made) && peer.free_descriptor() {

@@ -11,6 +11,7 @@ use super::held_frames::HeldFrames;
 use super::peer::PeerState;
 use super::ring_pair::RingPair;
 use crate::card::{self, Card};
+use crate::clean_up::Requests;
 use crate::config::Config;
 use crate::error::{OpenError, system_error};
 use crate::host::{self, HostId, Process};
@@ -64,6 +65,8 @@ pub struct Rail {
     /// Why shared memory is used no more to some peer: the first reason.
     pub(super) warning: Option<String>,
     pub(super) ring_locks: RingLocks,
+    /// Who removes our files if we do not.
+    pub(super) clean_up: Requests,
     pub(super) waiting: WaitState,
     /// Whether frames wake a peer only on demand, by `signal`.
     pub(super) wake_on_demand: bool,
@@ -174,6 +177,7 @@ impl Rail {
         remove_stale(&config.directory, &process);
         let host = HostId::of(&config.directory).map_err(|error| system_error("look at", &config.directory, error))?;
         let names = SegmentNames::new(&config.directory, config.job);
+        let clean_up = Requests::new(config.clean_up.clone(), &config.directory, config.job, config.rank, config.ranks);
         let (nonce, has_membarrier) = (host::nonce(), membarrier::register());
         let control =
             ControlSegment::create(&names.control(config.rank), config.ranks, &process, nonce, has_membarrier)?;
@@ -190,6 +194,7 @@ impl Rail {
             to_report: 0,
             warning: None,
             ring_locks: RingLocks::default(),
+            clean_up,
             waiting: WaitState { wants_credit: false, owes_wakes: false, armed: false, has_membarrier, pipe: None },
             wake_on_demand: false,
             fails_at_end: false,

@@ -30,6 +30,12 @@ impl SegmentNames {
         let class = if class == 0 { "eager" } else { "bulk" };
         self.directory.join(format!("{}.{from}-{to}.{class}", self.job))
     }
+
+    /// All files of the rings from rank to rank.
+    pub fn files_of_rings(&self, from: u32, to: u32) -> impl Iterator<Item = PathBuf> {
+        let rings = [0, 1].map(|class| self.ring(from, to, class));
+        rings.into_iter().flat_map(|ring| [unfinished(&ring), ring])
+    }
 }
 
 /// The name that a ring has while its sender makes it.
