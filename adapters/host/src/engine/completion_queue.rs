@@ -36,11 +36,12 @@ pub(crate) struct Completed {
 impl CompletionQueue {
     /// Takes a request into its care.
     #[inline]
-    pub fn add(&mut self, entry: Entry) {
-        let slot = slot_of(entry.request);
+    // The parts go to their places one by one: a whole entry would be copied from the stack, where it was just put together.
+    pub fn add(&mut self, request: Request, comm: Comm, user: u64, is_receive: bool) {
+        let slot = slot_of(request);
         match self.blocks.get_mut(slot / BLOCK) {
-            Some(Some(block)) => block[slot % BLOCK] = Some(entry),
-            _ => self.add_to_new_block(entry),
+            Some(Some(block)) => block[slot % BLOCK] = Some(Entry { request, comm, user, is_receive }),
+            _ => self.add_to_new_block(Entry { request, comm, user, is_receive }),
         }
     }
 

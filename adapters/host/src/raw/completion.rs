@@ -145,7 +145,7 @@ impl<L: Threads> Communicator<L> {
 /// Gives a request into the queue's care.
 #[inline]
 fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64, is_receive: bool) {
-    engine.completion_queue.add(Entry { request: request.0, comm, user, is_receive });
+    engine.completion_queue.add(request.0, comm, user, is_receive);
     engine.mtl.pml().notify(request.0);
 }
 
@@ -196,6 +196,10 @@ impl<L: Threads> Communicator<L> {
         }
         engine.completion_queue.was_taken_from = taken != 0;
         drop(engine);
+        if taken == 0 {
+            // The caller waits. A sibling of this processor, which may be the peer, gets the units that this one does not use.
+            std::hint::spin_loop();
+        }
         context.run_callbacks();
         taken
     }
