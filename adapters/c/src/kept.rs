@@ -26,13 +26,19 @@ impl Kept {
         self.count.store(by_request.len(), Ordering::Relaxed);
     }
 
+    /// Whether nothing is kept.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// The operation has ended.
     ///
     /// # Errors
     /// A function of the program has failed in it.
     #[inline]
     pub fn remove(&self, request: u64) -> Outcome<()> {
-        if self.count.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.remove_one(request) }
+        if self.is_empty() { Ok(()) } else { self.remove_one(request) }
     }
 
     #[cold]

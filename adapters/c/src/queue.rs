@@ -229,13 +229,15 @@ pub unsafe extern "C" fn towline_poll_queue(
         let found = find_context(context.bits)?;
         let mut taken = 0;
         let take = |completion: RawCompletion| {
-            let functions = found.kept.remove(completion.request.to_bits());
-            if completion.is_receive {
-                tally(found, &completion.outcome);
-            }
-            let status = Status::of(&completion.outcome);
-            let outcome = completion.outcome.map(|_| ()).map_err(Failure::from).and(functions);
-            let status = status.with_code(&outcome);
+            let status = match &completion.outcome {
+                Ok(status) if found.kept.is_empty() => {
+                    if completion.is_receive {
+                        tally(found, &completion.outcome);
+                    }
+                    Status::new(status.source, status.tag, status.bytes)
+                }
+                _ => status_of(found, &completion),
+            };
             // SAFETY: the caller's promise: there is room for `most` of them.
             unsafe { completions.add(taken).write(Completion { user: completion.user, status }) };
             taken += 1;
@@ -244,4 +246,16 @@ pub unsafe extern "C" fn towline_poll_queue(
         // SAFETY: the caller's promise.
         unsafe { put("count", count, taken) }
     })
+}
+
+/// The status of an operation that has failed, or that may refer to more than the memory of its message.
+#[cold]
+#[inline(never)]
+fn status_of(owner: &Context, completion: &RawCompletion) -> Status {
+    let functions = owner.kept.remove(completion.request.to_bits());
+    if completion.is_receive {
+        tally(owner, &completion.outcome);
+    }
+    let outcome = completion.outcome.clone().map(|_| ()).map_err(Failure::from).and(functions);
+    Status::of(&completion.outcome).with_code(&outcome)
 }

@@ -21,9 +21,26 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The further steps at the end of a request: releases its attachment, and frees it or lists it as completed.
-    #[cold]
+    // Not inlined, but not cold either: all requests of a caller that takes completions from a queue come here.
+    #[inline(never)]
     pub(in crate::pml) fn end(&mut self, slot: u32) {
-        let Some(handle) = self.requests.handle(slot) else { return };
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        let flags = state.flags;
+        if state.attachment.is_some() {
+            self.end_attachment(slot);
+        }
+        if flags & DETACHED != 0 {
+            self.detached = self.detached.saturating_sub(1);
+            if let Some(handle) = self.requests.handle(slot) {
+                self.requests.free(handle);
+            }
+        } else if flags & NOTIFY != 0 {
+            self.completed.push(&mut self.requests, slot);
+        }
+    }
+
+    #[cold]
+    fn end_attachment(&mut self, slot: u32) {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & RECEIVE != 0 {
             self.forget_posting(slot);
@@ -32,13 +49,6 @@ impl<R: Rails> Pml<'_, R> {
         {
             cache.put(entry);
             state.attachment = Attachment::NONE;
-        }
-        let Some(state) = self.requests.at_mut(slot) else { return };
-        if state.flags & DETACHED != 0 {
-            self.detached = self.detached.saturating_sub(1);
-            self.requests.free(handle);
-        } else if state.flags & NOTIFY != 0 {
-            self.completed.push(&mut self.requests, slot);
         }
     }
 
@@ -99,6 +109,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     /// The next completed request of those that were passed to [`notify`](Self::notify). Its outcome is still to be taken.
+    #[inline]
     pub fn next_completed(&mut self) -> Option<Request> {
         let slot = self.completed.first().get()?;
         self.completed.remove(&mut self.requests, slot);
