@@ -7,14 +7,13 @@
 //! | [`attributes`] | what a module can do |
 //! | [`peers`] | cards, endpoints |
 //! | [`active`] | functions for frames that arrive, and for lost peers |
-//! | [`lent`] | the bytes of a frame, which end with the function that gets them |
 //! | [`descriptors`], [`sends`] | descriptors and sends |
 //! | [`memory`], [`one_sided`] | registered memory, put, get, atomics, flush |
 //! | [`inspect`] | counters, a dump |
 //!
 //! **Callbacks.** The core makes callbacks in its progress, and gives them the module for the time of the call. A C function that is
 //! called back uses the module by its handle. So `state` keeps the module that the core has given, and calls within the callback use
-//! that one.
+//! that one. The bytes of a frame end with the function that gets them: `lent` shows that in builds with debug assertions.
 
 pub mod active;
 pub mod attributes;
