@@ -242,7 +242,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
     let mut buffer = [0; 64];
     match any(0) {
         0 => pml.notify(request),
-        1 => keep(pml.next_completed()),
+        1 => keep((pml.has_completed(), pml.next_completed())),
         2 => pml.detach(request),
         22 => pml.flush(),
         26 => pml.forget_memory(any(core::ptr::null_mut()), any(0)),
