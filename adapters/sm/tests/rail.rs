@@ -431,14 +431,15 @@ fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_still_polled() {
             let mut polls = 0;
             while seen.contains(&false) {
                 polls += 1;
-                assert!(polls < 10_000);
-                let Some(got) = frame(&mut rails[to as usize]) else { continue };
+                // An idle poll looks at one quiet ring: nothing waits for maintenance, which is many polls away.
+                assert!(polls < if round == 2 { 100 } else { 10_000 }, "round {round}");
+                let Some(got) = frame(&mut rails[to as usize]) else { continue }
                 let [from, dest, of] = got.head() else { panic!() };
                 assert_eq!((u32::from(*from), *dest, *of), (got.from.0, to, round));
                 assert!(!std::mem::replace(&mut seen[*from as usize], true));
             }
             // So many polls that all rings count as quiet.
-            for _ in 0..if round == 1 { 40_000 } else { 0 } {
+            for _ in 0..if round == 1 { 40_100 } else { 0 } {
                 assert!(frame(&mut rails[to as usize]).is_none());
             }
         }
