@@ -433,7 +433,7 @@ fn all_pairs_of_64_ranks_exchange_frames_and_quiet_rings_are_still_polled() {
                 polls += 1;
                 // An idle poll looks at one quiet ring: nothing waits for maintenance, which is many polls away.
                 assert!(polls < if round == 2 { 100 } else { 10_000 }, "round {round}");
-                let Some(got) = frame(&mut rails[to as usize]) else { continue }
+                let Some(got) = frame(&mut rails[to as usize]) else { continue };
                 let [from, dest, of] = got.head() else { panic!() };
                 assert_eq!((u32::from(*from), *dest, *of), (got.from.0, to, round));
                 assert!(!std::mem::replace(&mut seen[*from as usize], true));
