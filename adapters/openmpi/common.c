@@ -111,8 +111,9 @@ static void answered(pmix_status_t status, pmix_info_t *results, size_t count, v
 }
 #endif
 
-/* Has Open MPI's daemon on this host remove these files when the processes of this job are gone. Does not wait. Where there is no
- * daemon, or if it refuses, the next program over Towline removes them.
+/* Has Open MPI's daemon on this host remove these files when the processes of this job are gone. Where there is no daemon, or if
+ * it refuses, the next program over Towline removes them. Open MPI 4.1 waits here for the daemon's answer, once for each 32 processes
+ * that this one sends to.
  *
  * The request is for the job. One for this process alone would be executed when it ends, and others may still need what it has sent
  * before. It names single files, since a daemon that empties a directory follows a symbolic link. */

@@ -4,13 +4,14 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
+use towline::Error;
 use towline::btl::Process;
 use towline::raw::RawMessage;
 
 use crate::error::{Code, Failure, Fault, Outcome};
 use crate::handles::{CommHandle, ContextHandle, MessageHandle, WindowHandle};
 use crate::kept::Kept;
-use crate::levels::{AnyComm, AnyWindow, AnyWorld, CommRef, with_world};
+use crate::levels::{AnyComm, AnyWindow, AnyWorld, CommRef};
 use crate::slots::Reserved;
 use crate::table::Table;
 use crate::tally::Tally;
@@ -120,10 +121,7 @@ impl Context {
     #[cold]
     #[inline(never)]
     fn refusal(&self) -> Failure {
-        match with_world!(&self.world, world => world.check_process_raw()) {
-            Err(forked) => forked.into(),
-            Ok(()) => wrong_thread(),
-        }
+        if self.process.is_this() { wrong_thread() } else { Error::Forked { process: self.process.id }.into() }
     }
 
     /// The communicator of all ranks.
@@ -164,7 +162,7 @@ pub(crate) fn wrong_thread() -> Failure {
 
 /// A number that no other thread has at the same time.
 #[inline]
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_pointer_width = "64"))]
 pub(crate) fn this_thread() -> usize {
     let number;
     // Each call of the interface asks for it, and the address of a thread-local variable of a shared library costs a call.
@@ -175,7 +173,7 @@ pub(crate) fn this_thread() -> usize {
 
 /// A number that no other thread has at the same time.
 #[inline]
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_pointer_width = "64")))]
 pub(crate) fn this_thread() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });
     // A thread that is about to end has no place any more, and is no thread of a context then.

@@ -2,7 +2,7 @@
  *
  *     faults killed         rank 1 is killed in the middle of its exchanges
  *     faults aborts         rank 1 calls MPI_Abort then
- *     faults cut FOLDER     ranks make the file FOLDER/exchanging, go on until the file FOLDER/cut exists, and then for some rounds
+ *     faults cut FOLDER     rank 0 opens the pipe FOLDER/exchanging, and all go on until the file FOLDER/cut exists, and then for some rounds
  *
  * The last rank of "killed" and "aborts" has a message of rank 1 that it never looks at. */
 #include <errno.h>
@@ -122,7 +122,7 @@ static void go_on(const char *folder)
         if (rank == 0 && round == ROUNDS) {
             file = open(exchanging, O_CREAT | O_WRONLY, 0600);
             if (file < 0) {
-                fail("cannot make a file", errno, 0);
+                fail("cannot open the pipe", errno, 0);
             }
             close(file);
         }

@@ -26,7 +26,11 @@ struct Request {
 pub(crate) fn ask(library: &Library, files: &[PathBuf]) {
     // PMIx has commas between the paths of a list.
     let paths = files.iter().map(|path| path.as_os_str().as_bytes()).filter(|path| !path.contains(&b','));
-    let Ok(list) = CString::new(paths.collect::<Vec<_>>().join(&b',')) else { return };
+    let paths: Vec<_> = paths.collect();
+    if paths.is_empty() {
+        return; // daemons of some versions read the first path of an empty list
+    }
+    let Ok(list) = CString::new(paths.join(&b',')) else { return };
     let request = Box::new(Request { directive: text(REGISTER_CLEANUP, &list), _list: list });
     events::unless_stopped(|| {
         let request = Box::into_raw(request);

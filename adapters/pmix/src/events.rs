@@ -64,7 +64,8 @@ pub(crate) fn stop(library: &Library) {
     }
 }
 
-/// Makes a call unless [`stop`] has been called, which then waits for the end of the call. The call must not wait for the library.
+/// Makes a call if [`stop`] has not been called yet. A `stop` meanwhile waits until the call has returned. The call must not wait for
+/// the library.
 pub(crate) fn unless_stopped(call: impl FnOnce()) {
     let state = state();
     if state.nspace.is_some() {

@@ -124,6 +124,7 @@ fn clean_up() {
     // A comma would end the path.
     let files = ["/one", "/with,comma", "/two"].map(PathBuf::from);
     clean_up(&files);
+    clean_up(&["/only,with,comma"].map(PathBuf::from));
     pmix.finish().unwrap();
     clean_up(&files);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 
 use common::*;
@@ -37,6 +37,30 @@ fn a_connection_is_made_on_first_use_and_not_before() {
     world.send(0, endpoints[0][1], b"first");
     world.until("the frame", |world| world.observed[1] == [Observed::Frame(Peer(0), b"first".to_vec())]);
     assert_eq!((world.rails[0].counters().established, world.rails[1].counters().established), (1, 1));
+}
+
+/// The time of a rank that sleeps goes on, so a caller that comes after a long sleep has as long as any other to say who it is.
+#[test]
+fn a_caller_that_comes_after_a_long_sleep_has_time_to_speak() {
+    let (mut world, _) = World::with_peers(vec![rail(0), rail(1)]);
+    let sleep = |world: &mut World| {
+        world.poll(1);
+        world.rails[1].arm()
+    };
+    for _ in 0..3 {
+        assert!(sleep(&mut world));
+        world.now = world.now + Duration::from_secs(3600);
+    }
+    let mut stream = connect(&world.rails[1]);
+    let limit = Limit::new();
+    while sleep(&mut world) {
+        limit.check(format_args!("the caller is accepted"));
+    }
+    for _ in 0..3 {
+        sleep(&mut world);
+    }
+    let ended = stream.read(&mut [0]).map_err(|error| error.kind());
+    assert!(matches!(ended, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)), "{ended:?}");
 }
 
 /// Both sides request a connection at the same time. Whatever the order of polls, one connection is left, and the end of the

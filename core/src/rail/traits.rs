@@ -181,7 +181,7 @@ pub trait FastPath: Rail {
         None
     }
 
-    /// Whether [`poll`](Rail::poll) would yield nothing, and would have nothing to do. The caller may then leave `poll` out, so
+    /// Whether [`poll`](Rail::poll) would yield nothing, and would have nothing to do but take the time. The caller may then leave `poll` out, so
     /// this counts as a poll in all that a rail does once in a number of polls. `false` is always correct.
     #[inline(always)]
     fn is_idle(&mut self) -> bool {

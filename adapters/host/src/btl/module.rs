@@ -60,7 +60,8 @@ impl Module {
             receives: RECEIVES,
             rma: rma::Config { regions: REGIONS, operations: OPERATIONS, window: WINDOW },
         };
-        // Peers of udp and of several links are noticed, and their frames sent again, by timers.
+        // Peers of udp, verbs and several links are noticed, and their frames sent again, by timers. Those of tcp with one link have
+        // limits of seconds only.
         let exact = !matches!(rail, AnyRail::Sm(_) | AnyRail::Tcp(_));
         let memory = Mapping::new(config.bytes::<AnyRail>(rail.attributes()));
         let memory = memory.map_err(|why| SetupError::System("map memory for a module", why))?;

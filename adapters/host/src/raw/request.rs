@@ -195,20 +195,6 @@ impl<L: Threads> Communicator<L> {
         is_cancelled
     }
 
-    /// Whether this process may use the communicator: a forked child of its process may not.
-    ///
-    /// # Errors
-    /// [`Error::Forked`].
-    ///
-    /// ```
-    /// assert_eq!(towline::init()?.check_process_raw(), Ok(()));
-    /// # Ok::<(), towline::SetupError>(())
-    /// ```
-    #[inline]
-    pub fn check_process_raw(&self) -> Result<(), Error> {
-        self.handle.context.check_process()
-    }
-
     /// Lets an operation end by itself; its outcome is dropped: `MPI_Request_free`. Other requests are not affected, and one that
     /// stands for nothing is ignored. The memory must stay until the operation has ended, which the program must know by other
     /// means, such as an answer of the other rank.

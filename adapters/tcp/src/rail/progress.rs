@@ -53,7 +53,8 @@ impl Rail {
         self.events.pop_front().map(|(_, event)| event)
     }
 
-    /// Whether [`progress`](Self::progress) would do nothing, whatever the time is.
+    /// Whether [`progress`](Self::progress) would do nothing, whatever the time is. Not directly after epoll was called, as it is for
+    /// each sleep: the next poll takes the time, which deadlines of callers count from.
     #[inline]
     pub(super) fn has_nothing_to_do(&self) -> bool {
         self.next_deadline.is_none()
@@ -62,6 +63,7 @@ impl Rail {
             && self.sending.is_empty()
             && self.requested.is_empty()
             && self.events.is_empty()
+            && self.polls != 0
             && self.polls + 1 < self.epoll_interval()
     }
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration as Wait, Instant as Clock};
 
-use towline_core::rail::{Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
+use towline_core::rail::{Endpoint, Event, FastPath as _, Frame, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_net::Identity;
 use towline_net::card::{Card, CardAddress};
@@ -81,8 +81,11 @@ impl World {
         (world, endpoints)
     }
 
-    /// Polls one rail once. A long frame is read when all of it has arrived.
+    /// Polls one rail once, as an engine does it. A long frame is read when all of it has arrived.
     pub fn poll(&mut self, at: usize) -> Option<Event> {
+        if self.rails[at].is_idle() {
+            return None;
+        }
         let event = self.rails[at].poll(self.now)?;
         self.idle = 0;
         match event {
