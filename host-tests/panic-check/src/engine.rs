@@ -297,6 +297,6 @@ fn one_sided<R: Rails>(pml: &mut Pml<'_, R>) {
     keep(unsafe { pml.begin(Peer(any(0)), transfer, &any(remote), any(0)) }.is_ok());
     // SAFETY: never run; for the linker only.
     keep(unsafe { pml.at_once(Peer(any(0)), transfer, &any(remote), any(0)) });
-    keep((pml.next_finished(), pml.is_flushed(any(None)), pml.rma_counters().list(), pml.rma_used()));
+    keep((pml.next_finished(), pml.has_completed(), pml.is_flushed(any(None)), pml.rma_counters().list(), pml.rma_used()));
     keep(registered.map(|registration| pml.deregister(any(registration)).is_ok()));
 }

@@ -62,7 +62,7 @@ pub fn rail(rail: &mut impl FullRail) {
                 if let Some(short) = rail.poll_short(any(0)) {
                     // SAFETY: never run; for the linker only.
                     unsafe { short.body.deliver(&span) };
-                    keep((short.body.len(), rail.poll_again().is_some()));
+                    keep((short.body.len(), rail.poll_again().is_some(), rail.is_idle()));
                 }
             }
             11 => {
