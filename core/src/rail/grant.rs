@@ -69,6 +69,11 @@ impl Grant<'_> {
         unsafe { body.pack(self.room.add(at), self.len - at) };
     }
 
+    /// The address and length of the room, and the ticket: for a rail over several others, which makes a grant of its own of them.
+    pub(super) const fn into_parts(self) -> (*mut u8, usize, Ticket) {
+        (self.room, self.len, self.ticket)
+    }
+
     /// Ends the borrow of the rail. The ticket commits the written bytes.
     #[inline]
     pub fn finish(self) -> Ticket {

@@ -110,7 +110,8 @@ pub trait Rail {
 
     /// Puts the frame's bytes from `skip` on into `sink`, and releases the frame. Bytes that do not fit the sink are dropped.
     /// After [`Delivery::Pending`] the rail writes to the sink until [`Event::Delivered`](crate::rail::Event::Delivered) with
-    /// `cookie`.
+    /// `cookie`. The answer is the same if bytes are missing that will not arrive, because the connection broke a moment ago. Then
+    /// [`Event::Lost`](crate::rail::Event::Lost) follows.
     ///
     /// # Safety
     /// The sink's memory is writable, and no other code accesses it, until this returns; after `Pending` until

@@ -242,7 +242,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
     let mut buffer = [0; 64];
     match any(0) {
         0 => pml.notify(request),
-        1 => keep((pml.has_completed(), pml.next_completed())),
+        1 => keep(pml.next_completed()),
         2 => pml.detach(request),
         22 => pml.flush(),
         26 => pml.forget_memory(any(core::ptr::null_mut()), any(0)),
@@ -297,6 +297,12 @@ fn one_sided<R: Rails>(pml: &mut Pml<'_, R>) {
     keep(unsafe { pml.begin(Peer(any(0)), transfer, &any(remote), any(0)) }.is_ok());
     // SAFETY: never run; for the linker only.
     keep(unsafe { pml.at_once(Peer(any(0)), transfer, &any(remote), any(0)) });
-    keep((pml.next_finished(), pml.is_flushed(any(None)), pml.rma_counters().list(), pml.rma_used()));
+    keep((
+        pml.next_finished(),
+        pml.has_completed(),
+        pml.is_flushed(any(None)),
+        pml.rma_counters().list(),
+        pml.rma_used(),
+    ));
     keep(registered.map(|registration| pml.deregister(any(registration)).is_ok()));
 }

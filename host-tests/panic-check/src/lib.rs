@@ -6,6 +6,7 @@
 #![no_std]
 
 pub mod btl;
+pub mod bundle;
 pub mod convertor;
 pub mod engine;
 pub mod floor0;
@@ -52,6 +53,7 @@ pub fn reach() {
     modex::reach();
     loopback::reach();
     link::reach();
+    bundle::reach();
     btl::reach();
     matching::reach();
     engine::reach();

@@ -30,7 +30,7 @@ pub fn rail(rail: &mut impl FullRail) {
     loop {
         let shape = Shape { tag: any(0), lane: any(Lane::Eager), header: any(0), len: any(0) };
         match any(0) {
-            0 => keep((*rail.attributes(), rail.drained(any(Endpoint(0))), rail.poll_at(), rail.arm(), rail.is_idle())),
+            0 => keep((*rail.attributes(), rail.drained(any(Endpoint(0))), rail.poll_at(), rail.arm())),
             20 => rail.flush(),
             1 => keep(rail.add_peer(Peer(any(0)), bytes(&mut buffer))),
             2 => rail.del_peer(Endpoint(any(0))),
@@ -62,7 +62,7 @@ pub fn rail(rail: &mut impl FullRail) {
                 if let Some(short) = rail.poll_short(any(0)) {
                     // SAFETY: never run; for the linker only.
                     unsafe { short.body.deliver(&span) };
-                    keep((short.body.len(), rail.poll_again().is_some()));
+                    keep((short.body.len(), rail.poll_again().is_some(), rail.is_idle()));
                 }
             }
             11 => {

@@ -4,6 +4,9 @@
 //! no requests: it has peers, descriptors, active messages, and one-sided operations, with the contract of Open MPI's `btl.h`. The
 //! module itself is [`Btl`], of the crate `towline-core`: its documentation says what each operation does.
 //!
+//! A link that is cut ends the module's connection to that peer. With [`Config::bundle`](crate::Config::bundle) all links of a
+//! transport are one rail, and their module goes on while one of them works.
+//!
 //! The runtime carries [cards](Directory::card) between processes by its own means, as for [workers](crate::Worker). There is one card
 //! for each module.
 //!

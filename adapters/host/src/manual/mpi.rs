@@ -72,7 +72,9 @@
 //! # When a network is cut
 //!
 //! With `TOWLINE_LINKS=2` and `TOWLINE_TCP_INCLUDE=eth0,eth1`, two networks carry messages of the MTL, and a program goes on if one of
-//! them is cut. Over the BTL, the job ends then: each link is a module of its own, and Open MPI does not replace one.
+//! them is cut. Over the BTL, the job ends then: each link is a module of its own, and Open MPI does not replace one. With
+//! `TOWLINE_BUNDLE=true`, or `--mca btl_towline_bundle true`, both links are one module of the BTL, and the program goes on. Open MPI
+//! then leaves it to Towline how long messages are divided between the networks.
 //!
 //! # Security
 //!

@@ -54,6 +54,7 @@
 //! |---|---|---|
 //! | `TOWLINE_TRANSPORTS` | empty | Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp and verbs are used only if they are named |
 //! | `TOWLINE_LINKS` | `1` | Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others |
+//! | `TOWLINE_BUNDLE` | `false` | Whether a runtime that does its own matching (BTL face) gets one module for all `links` of a transport, which goes on while one of them works, instead of one module for each. All processes need the same value. Ranks and workers need no bundle for that |
 //! | `TOWLINE_STARTUP_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to start |
 //! | `TOWLINE_FINISH_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to finish |
 //! | `TOWLINE_PEER_TIMEOUT_MS` | `5000` ms | How long a host may be silent before its ranks count as lost; 0 leaves that to the kernel, whose limit is hours. RDMA devices use at most 30 s, also for 0, and may take up to four times the set time. A rank that computes or is stopped is not lost |

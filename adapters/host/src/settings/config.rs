@@ -28,6 +28,8 @@ towline_settings::settings! {
             "Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp and verbs are used only if they are named";
         links, "TOWLINE_LINKS": u32 = 1u32, "" in Values::range(1, MAX_LINKS),
             "Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others";
+        bundle, "TOWLINE_BUNDLE": bool = false, "",
+            "Whether a runtime that does its own matching (BTL face) gets one module for all `links` of a transport, which goes on while one of them works, instead of one module for each. All processes need the same value. Ranks and workers need no bundle for that";
         startup_timeout_ms, "TOWLINE_STARTUP_TIMEOUT_MS": u32 = 60_000u32, "ms",
             "How long to wait for all ranks to start";
         finish_timeout_ms, "TOWLINE_FINISH_TIMEOUT_MS": u32 = 60_000u32, "ms",

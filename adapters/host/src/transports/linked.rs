@@ -15,6 +15,9 @@ use crate::values::address::Grid;
 /// Bytes of the longest card of the library's rails: that of tcp, with the largest number of addresses.
 const CARD_BYTES: u32 = 512;
 
+/// How many bodies may be arriving on a link, or have to arrive once more, in addition to the frames that the reader holds.
+pub(crate) const DELIVERIES: u32 = 64;
+
 /// A rail in a link, with the memory that the link needs.
 #[derive(Debug)]
 pub struct Linked<R: FullRail> {
@@ -37,6 +40,7 @@ impl<R: FullRail> Linked<R> {
         let mut settings = LinkConfig::new(link, u64::from_le_bytes(incarnation), raw.attributes());
         settings.peers = grid.total();
         settings.card_bytes = CARD_BYTES;
+        settings.deliveries = DELIVERIES;
         settings.sums |= config.checksum;
         settings.window = config.link_window;
         settings.slots = config.link_window.saturating_mul(2);
@@ -47,8 +51,10 @@ impl<R: FullRail> Linked<R> {
         // not has failed.
         let never = time::Duration::from_secs(365 * 24 * 3600);
         let reliable = !raw.attributes().capabilities.contains(Capabilities::NEED_ACK);
-        settings.patient = !progress_thread && reliable;
-        let detects = config.peer_timeout_ms != 0 && (progress_thread || reliable);
+        // The other links of a bundle find that out over udp, too.
+        let bundled = config.bundle && config.links > 1;
+        settings.patient = !progress_thread && (reliable || bundled);
+        let detects = config.peer_timeout_ms != 0 && (progress_thread || reliable || bundled);
         settings.dead_after = if detects { millis(config.peer_timeout_ms) } else { never };
         let memory = Mapping::new(settings.bytes(&raw))?;
         // SAFETY: called once; the link is in a field that is dropped before the memory is.

@@ -6,6 +6,7 @@ use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCach
 use towline_core::rail::{FullRail, Rail, Short};
 use towline_sm::SingleCopyState;
 
+use crate::transports::bundled::Bundled;
 use crate::transports::linked::Linked;
 use crate::transports::memory::{Mapping, WindowMemory};
 
@@ -30,6 +31,9 @@ pub enum AnyRail {
     Verbs(towline_verbs::Rail),
     /// One of several RDMA connections to each peer, or one with checksums. If it fails, the others resend its frames.
     LinkedVerbs(Linked<towline_verbs::Rail>),
+    /// Several links of one transport as one rail, for the module of a runtime that does its own matching. If a link fails, the
+    /// others resend its frames.
+    Bundled(Bundled<Self>),
     /// A rail of the program's own: see [`Builder::rail`](crate::Builder::rail).
     Dyn(DynRail),
 }
@@ -44,6 +48,11 @@ impl std::fmt::Debug for DynRail {
 }
 
 impl AnyRail {
+    /// Whether this is a link: its frames can migrate to other links.
+    pub(crate) fn is_link(&self) -> bool {
+        matches!(self, Self::LinkedTcp(_) | Self::Udp(_) | Self::LinkedVerbs(_))
+    }
+
     /// Makes the end of this rail a failure for its peers, where the rail can tell them. Others end without a goodbye.
     pub(crate) fn end_as_failure(&mut self) {
         match self {
@@ -53,6 +62,7 @@ impl AnyRail {
             Self::LinkedTcp(rail) => rail.end_as_failure(),
             Self::Udp(rail) => rail.end_as_failure(),
             Self::LinkedVerbs(rail) => rail.end_as_failure(),
+            Self::Bundled(rail) => rail.links_mut().iter_mut().for_each(Self::end_as_failure),
             Self::Loopback(_) | Self::Verbs(_) | Self::Dyn(_) => {}
         }
     }
@@ -71,6 +81,7 @@ macro_rules! each {
                 AnyRail::Udp($rail) => $call,
                 AnyRail::Verbs($rail) => $call,
                 AnyRail::LinkedVerbs($rail) => $call,
+                AnyRail::Bundled($rail) => $call,
                 AnyRail::Loopback($rail) => $call,
                 AnyRail::Dyn(DynRail($rail)) => $call,
             }),

@@ -125,6 +125,7 @@ fn network_fd(rail: &AnyRail) -> Option<BorrowedFd<'_>> {
         AnyRail::Udp(rail) => Some(rail.raw().as_fd()),
         AnyRail::Verbs(rail) => Some(rail.as_fd()),
         AnyRail::LinkedVerbs(rail) => Some(rail.raw().as_fd()),
-        AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Dyn(_) => None,
+        // No context has a bundle.
+        AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Bundled(_) | AnyRail::Dyn(_) => None,
     }
 }

@@ -439,9 +439,10 @@ impl Rail {
     /// # Safety
     /// The sink is writable until the delivery is reported.
     unsafe fn finish_held(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Option<Cookie>) -> Delivery {
-        let Some(endpoint) = self.held.filter(|held| u64::from(*held) == frame.0) else { return Delivery::Done };
+        // If the connection broke, the frame is gone, and the event that reports the loss may still wait in the queue.
+        let Some(endpoint) = self.held.filter(|held| u64::from(*held) == frame.0) else { return Delivery::Pending };
         self.held = None;
-        let Some(connection) = self.connection(endpoint) else { return Delivery::Done };
+        let Some(connection) = self.connection(endpoint) else { return Delivery::Pending };
         // SAFETY: the caller guarantees that the sink is valid.
         let done = unsafe { connection.inbox.deliver(skip, sink, cookie) };
         if !done || connection.records.as_ref().is_some_and(|records| records.holds_input()) {

@@ -232,7 +232,7 @@ impl<R: FullRail> Btl<'_, R> {
                 self.on_lost(peer, reason);
                 0
             }
-            // A module has only one rail: if its link is down, the peer is lost.
+            // A module has only one rail: if its link is down, the peer is lost. A bundle of links reports no link that is down.
             Event::Down(peer, reason) => {
                 if let Some(handle) = self.endpoints.handle(peer.0)
                     && let Some(state) = self.endpoints.get(handle)

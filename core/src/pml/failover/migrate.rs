@@ -7,9 +7,8 @@ use crate::pml::peers::link::{DOWN, PeerLink};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::send::schedule::charge;
-use crate::rail::{
-    Claim, Cookie, Delivery, Endpoint, Failover, Frame, Lane, Origin, Peer, Rail, Sent, UnackedFrame, tags,
-};
+use crate::rail::failover::{deliver_rest, resend, weigh};
+use crate::rail::{Claim, Cookie, Delivery, Endpoint, Failover, Frame, Lane, Origin, Peer, Sent, UnackedFrame, tags};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
@@ -69,7 +68,6 @@ impl<R: Rails> Pml<'_, R> {
     fn resend(&mut self, peer: u32, unacked: &UnackedFrame) -> Option<Sent> {
         let links = self.peers.get(peer as usize)?.route.links as usize;
         let bulk = unacked.shape.lane == Lane::Bulk;
-        let header = unacked.header.get(..unacked.shape.header as usize)?;
         let mut tried = None;
         loop {
             let order = |(place, link): (usize, &PeerLink)| (if bulk { link.share } else { 0 }, place);
@@ -77,19 +75,8 @@ impl<R: Rails> Pml<'_, R> {
             let next = places.filter(|place| tried.is_none_or(|tried| *place > tried)).min()?;
             let link = *self.peer_links(peer).nth(next.1)?;
             let rail = self.rails.rail_mut(link.rail as usize)?;
-            // SAFETY: the body is readable until `migrated` is called for the frame, which follows. A body that is sent in place
-            // belongs to the user, who keeps it unchanged until the cookie's request is complete. A body without a cookie is
-            // copied.
-            match unsafe {
-                rail.send_migrated(
-                    Endpoint(link.endpoint),
-                    unacked.origin,
-                    unacked.shape,
-                    header,
-                    unacked.body,
-                    unacked.cookie,
-                )
-            } {
+            // SAFETY: the caller has just got the frame from its link, which is down, so it is not the link that is called here.
+            match unsafe { resend(rail, Endpoint(link.endpoint), unacked) } {
                 Ok(sent) => {
                     let round = self.round;
                     if bulk {
@@ -122,29 +109,16 @@ impl<R: Rails> Pml<'_, R> {
         for place in 0..self.rails.count() {
             let Some(link) = self.peer_links(from.0).nth(place).copied() else { break };
             let Some(rail) = self.rails.rail_mut(link.rail as usize) else { continue };
-            match rail.claim(Endpoint(link.endpoint), origin) {
-                Some(Claim::Awaited { skip, sink, cookie }) => verdict = Some(Claim::Awaited { skip, sink, cookie }),
-                claim if verdict.is_none() => verdict = claim,
-                _ => {}
-            }
+            verdict = weigh(verdict, rail.claim(Endpoint(link.endpoint), origin));
         }
         verdict
     }
 
     /// Delivers the part of a frame that another link has not delivered.
     fn deliver_rest(&mut self, rail: usize, frame: &Frame, skip: usize, sink: Span, cookie: Cookie) {
-        let delivery = if frame.is_whole() {
-            let bytes = frame.head().get(skip..).unwrap_or_default();
-            // SAFETY: the caller of the first delivery guarantees that the sink is valid until the end of the delivery is
-            // reported.
-            unsafe { sink.unpack(bytes.as_ptr(), bytes.len()) };
-            Delivery::Done
-        } else if let Some(rail) = self.rails.rail_mut(rail) {
-            // SAFETY: as above; the link that handed the sink over does not access it any more.
-            unsafe { rail.deliver(frame.id, skip, sink, cookie) }
-        } else {
-            return;
-        };
+        let Some(rail) = self.rails.rail_mut(rail) else { return };
+        // SAFETY: a link has just answered this to the claim.
+        let delivery = unsafe { deliver_rest(rail, frame, skip, sink, cookie) };
         if delivery == Delivery::Done {
             self.body_delivered(cookie);
         }

@@ -419,7 +419,8 @@ impl Rail for SimRail {
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, cookie: Cookie) -> Delivery {
         let mut state = self.net.0.borrow_mut();
-        let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return Delivery::Done };
+        // If the connection broke, the frame is gone, and the report of the loss is still to come.
+        let Some(packet) = state.find(frame.0).filter(|packet| packet.held) else { return Delivery::Pending };
         let (at, body_at) = (frame.0 as u32, packet.body_at);
         let body = packet.bytes.get(skip..).unwrap_or(&[]);
         if body_at <= state.now {
