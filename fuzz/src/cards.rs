@@ -4,8 +4,10 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use towline_core::arena::Arena;
+use towline_core::link::{self, Crc32c, Link};
 use towline_core::pml::{Config, Pml};
-use towline_core::rail::loopback::Hub;
+use towline_core::rail::bundle::{self, Bundle};
+use towline_core::rail::loopback::{self, Hub};
 use towline_core::rail::{FullRail, Peer, Rail};
 use towline_net::JobKey;
 use towline_net::interfaces::{Filter, same_network};
@@ -24,11 +26,15 @@ const CONFIG: Config = Config {
     rdma: towline_core::pml::rdma::Config::OFF,
 };
 
+/// The first byte of inputs that are cards of bundles.
+const OF_BUNDLE: u8 = 0xff;
+
 /// Runs one input twice: as a card of its own, and as changes to a genuine card. Its first byte chooses the parser. The
 /// genuine card must still be accepted afterwards.
 pub fn run(data: &[u8]) {
     let Some((parser, rest)) = data.split_first() else { return };
     match parser % 4 {
+        _ if *parser == OF_BUNDLE => BUNDLES.with_borrow_mut(|rails| rail(rails, rest)),
         0 => SM.with_borrow_mut(|rails| rail(rails, rest)),
         1 => TCP.with_borrow_mut(|rails| rail(rails, rest)),
         2 => engine(rest),
@@ -46,6 +52,33 @@ thread_local! {
         config.filter.include = vec!["lo".into()];
         towline_tcp::Rail::new(config).expect("this host has a loopback")
     }));
+    static BUNDLES: RefCell<[TestBundle; 2]> = RefCell::new(bundles());
+}
+
+/// Two links to each peer, as one rail.
+type TestBundle = Bundle<
+    'static,
+    Link<'static, loopback::Rail<'static>, Crc32c>,
+    Vec<Link<'static, loopback::Rail<'static>, Crc32c>>,
+>;
+
+/// Two bundles over two meshes. Their memory stays until the process ends.
+fn bundles() -> [TestBundle; 2] {
+    let hubs = [0, 1].map(|_| {
+        let memory = vec![0; Hub::cost(2, 4, 6000)].leak();
+        &*Box::leak(Box::new(Hub::new(&mut Arena::new(memory), 2, 4, 6000).expect("cost is enough")))
+    });
+    [0, 1].map(|end| {
+        let links = [0, 1].map(|at| {
+            let raw = hubs[at].rail(end).expect("the mesh has this end");
+            let config = link::Config::new(at as u8, 500 + u64::from(end), raw.attributes());
+            let memory = vec![0; config.bytes(&raw)].leak();
+            Link::new(raw, Crc32c, config, &mut Arena::new(memory)).expect("the memory is large enough")
+        });
+        let (links, config) = (Vec::from(links), bundle::Config { peers: 2, deliveries: 8 });
+        let memory = vec![0; config.bytes(&links)].leak();
+        Bundle::new(links, config, &mut Arena::new(memory)).expect("the memory is large enough")
+    })
 }
 
 fn rail<R: FullRail>([rail, other]: &mut [R; 2], data: &[u8]) {

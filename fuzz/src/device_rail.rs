@@ -107,7 +107,11 @@ impl Rail for DeviceRail<'_> {
 
 #[deny(clippy::missing_trait_methods)]
 impl FastPath for DeviceRail<'_> {
-    forward_rail!(FastPath: below);
+    forward_rail!(FastPath: below, except is_idle);
+
+    fn is_idle(&mut self) -> bool {
+        self.operations.is_empty() && self.rail.is_idle()
+    }
 }
 
 #[deny(clippy::missing_trait_methods)]

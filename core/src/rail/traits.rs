@@ -182,8 +182,9 @@ pub trait FastPath: Rail {
         None
     }
 
-    /// Whether [`poll`](Rail::poll) would yield nothing, and would have nothing to do but take the time. The caller may then leave `poll` out, so
-    /// this counts as a poll in all that a rail does once in a number of polls. `false` is always correct.
+    /// Whether [`poll`](Rail::poll) would yield nothing, and would have nothing to do but take the time. The caller may then
+    /// leave `poll` out, so this counts as a poll in all that a rail does once in a number of polls. `false` is always correct.
+    /// A rail over another one that has a `poll` of its own must not pass this on: what it adds would be left out.
     #[inline(always)]
     fn is_idle(&mut self) -> bool {
         false
