@@ -200,11 +200,15 @@ impl Scenario {
     }
 
     fn poll(&mut self) {
-        if let Some(short) = self.victim.poll_short(TAG) {
+        if let Some(short) = self.victim.poll_short(TAG).or_else(|| self.victim.poll_eager(TAG)) {
             assert!(short.from != Peer(HOSTILE) || self.lost.is_none(), "a frame arrived from a peer that is lost");
             if short.from == Peer(HONEST) {
                 panic!("the honest peer sends no frame of this kind");
             }
+            // One that lies in several slots is held from here on.
+            let again = self.victim.poll_again().expect("nobody writes meanwhile");
+            assert_eq!((again.from, again.len as usize), (short.from, 24 + short.body.len()));
+            self.held.extend(Some(again).filter(|frame| !frame.is_whole()));
             return;
         }
         match self.victim.poll(self.now) {

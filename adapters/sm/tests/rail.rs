@@ -96,6 +96,59 @@ fn p34_every_length_around_the_limits_arrives_whole() {
     assert_eq!(left.reserve(to, header).err(), Some(SendError::TooLong));
 }
 
+/// What the fast path for eager frames yields: the sender, and the bytes.
+fn eager(rail: &mut Rail, tag: u8) -> Option<(Peer, Vec<u8>)> {
+    let frame = rail.poll_eager(tag)?;
+    let mut body = vec![0; frame.body.len()];
+    // SAFETY: the sink is ours, and the rail was not called since.
+    unsafe { frame.body.deliver(&Span::contiguous(body.as_mut_ptr(), body.len())) };
+    Some((frame.from, [frame.header.map(u64::to_ne_bytes).as_flattened(), &body].concat()))
+}
+
+#[test]
+fn p34_frames_in_several_slots_take_the_fast_path_for_eager_frames() {
+    let (mut left, mut right, to, _) = pair();
+    let limit = left.attributes().eager_limit as usize;
+    send(&mut left, to, Lane::Eager, &[0; 24]).unwrap();
+    assert_eq!(frame(&mut right).unwrap().len, 24, "the ring is known now");
+    for len in (HEAD + 1..2000).step_by(63).chain([limit - 1, limit]) {
+        let bytes = pattern(len, len);
+        send(&mut left, to, Lane::Eager, &bytes).unwrap();
+        assert_eq!((right.poll_short(0x42).map(|short| short.from), eager(&mut right, 0x41)), (None, None));
+        // Where a return of slots is due, the frame comes by `poll`.
+        match eager(&mut right, 0x42) {
+            Some(got) => assert!(got == (Peer(10), bytes), "{len}"),
+            None => {
+                let got = frame(&mut right).unwrap();
+                assert!(whole(&mut right, &got) == bytes, "{len}");
+            }
+        }
+    }
+    // One that is not wanted so is held, and can be read as any other frame.
+    let (mut taken, mut held) = (0, Vec::new());
+    for number in 0..100 {
+        let bytes = pattern(100, number);
+        send(&mut left, to, Lane::Eager, &bytes).unwrap();
+        let again = eager(&mut right, 0x42).is_some();
+        taken += usize::from(again);
+        let got = if again { right.poll_again() } else { frame(&mut right) };
+        held.push((got.unwrap(), bytes));
+        if held.len() == 5 {
+            assert!(held.drain(..).all(|(frame, bytes)| whole(&mut right, &frame) == bytes));
+        }
+    }
+    assert!(taken > 50, "{taken}");
+    // No frame takes this path while as many are held as may be.
+    let mut frames = 0;
+    while frames < right.attributes().frames_kept {
+        send(&mut left, to, Lane::Eager, &pattern(100, 1)).unwrap();
+        frame(&mut right).unwrap();
+        frames += 1;
+    }
+    send(&mut left, to, Lane::Eager, &pattern(100, 2)).unwrap();
+    assert_eq!(eager(&mut right, 0x42), None);
+}
+
 #[test]
 fn p25_positions_wrap_and_frames_stay_in_order() {
     // The positions of a ring begin 2^20 slots before the wrap.

@@ -4,6 +4,7 @@
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use towline_sm::atomics::{AtomicU32, AtomicU64};
@@ -149,7 +150,7 @@ proptest! {
         for (slot, meta, valid) in words {
             let position = if valid { receiver.position() } else { slot };
             let word = u64::from(meta) << 32 | u64::from(position << 1 | 1);
-            memory.header(position).store(word, std::sync::atomic::Ordering::Relaxed);
+            memory.header(position).store(word, Ordering::Relaxed);
             let Some(pending) = receiver.peek(&memory) else { continue };
             let before = receiver.position();
             match receiver.take(pending) {
@@ -168,7 +169,7 @@ proptest! {
         let memory = Memory::new(start);
         let mut sender = Sender::new(SLOTS, start);
         prop_assert_eq!(sender.refresh(&memory), Ok(false));
-        memory.credit.store(start.wrapping_add(ahead), std::sync::atomic::Ordering::Relaxed);
+        memory.credit.store(start.wrapping_add(ahead), Ordering::Relaxed);
         prop_assert_eq!(sender.refresh(&memory), Err(ProtocolViolation));
     }
 }
@@ -193,24 +194,38 @@ fn p20_reserved_slots_are_left_for_control_frames() {
 
 #[test]
 fn p34_a_short_frame_is_taken_on_the_fast_path_and_can_be_read_once_more() {
-    for (len, short) in [(23, false), (24, true), (56, true), (57, false)] {
+    for (len, short) in [(23, false), (24, true), (56, true), (57, true), (184, true), (185, false)] {
         let memory = Memory::new(0);
         let (mut sender, mut receiver) = (Sender::new(SLOTS, 0), Receiver::new(SLOTS, LIMIT, 0));
         let position = sender.reserve(slots_for(len), 0).unwrap();
         memory.fill(position, 2, len);
         sender.publish(&memory, slots_for(len), meta(len, 7));
         let pending = receiver.peek(&memory).unwrap();
-        assert_eq!([6, 8, 0x47].map(|tag| receiver.take_short(pending, tag)), [None; 3]);
-        assert_eq!(receiver.take_short(pending, 7), short.then(|| len - 24));
-        let again = receiver.last_short(&memory).map(|frame| (frame.position, frame.len, frame.tag));
+        let take = |receiver: &mut Receiver, tag| {
+            let short = receiver.take_short(pending, tag);
+            assert!(short.is_none() || len <= 56, "{len} bytes do not fit one slot");
+            short.or_else(|| receiver.take_long(pending, tag))
+        };
+        assert_eq!([6, 8, 0x47].map(|tag| take(&mut receiver, tag)), [None; 3]);
+        assert_eq!(take(&mut receiver, 7), short.then(|| len - 24));
+        let again = receiver.last_taken(&memory).map(|frame| (frame.position, frame.len, frame.tag));
         assert_eq!(again, short.then_some((0, len, 7)), "{len} bytes");
         if !short {
             assert_eq!(receiver.peek(&memory), Some(pending), "the position did not move");
             continue;
         }
         // A header word that the sender changes meanwhile is checked again.
-        memory.header(0).store(u64::from(meta(LIMIT, 7)) << 32 | 1, std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(receiver.last_short(&memory), None);
+        memory.header(0).store(u64::from(meta(25, 7)) << 32 | 3, Ordering::Relaxed);
+        assert_eq!(receiver.last_taken(&memory), None);
+    }
+    // A frame that no correct peer writes does not take the fast path: it is too long, or runs over the ring's end.
+    for (at, len) in [(0, LIMIT + 1), (0, 0xff_fffe), (0, 0xff_ffff), (SLOTS - 1, 57)] {
+        let memory = Memory::new(at);
+        memory.header(at).store(u64::from(meta(len, 7)) << 32 | u64::from(at << 1 | 1), Ordering::Relaxed);
+        let mut receiver = Receiver::new(SLOTS, LIMIT, at);
+        let pending = receiver.peek(&memory).unwrap();
+        assert_eq!((receiver.take_short(pending, 7), receiver.take_long(pending, 7)), (None, None), "{len} bytes");
+        assert_eq!(receiver.take(pending), Err(ProtocolViolation));
     }
     // Where credit is due, the frame does not take the fast path.
     let memory = Memory::new(0);

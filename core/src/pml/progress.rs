@@ -86,6 +86,12 @@ impl<R: Rails> Pml<'_, R> {
     #[inline(never)]
     fn poll(&mut self, index: usize, now: Instant) -> u32 {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
+        if let Some(eager) = rail.poll_eager(ptl::TAG) {
+            if !self.deliver_short(&eager) {
+                self.poll_again_for_frame(index);
+            }
+            return 1;
+        }
         // Borrowed, not moved: moving a frame costs as much as matching it.
         match &rail.poll(now) {
             None => return 0,

@@ -71,7 +71,7 @@
 #[macro_export]
 macro_rules! forward_rail {
     (FastPath: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] send_now poll_short poll_again is_idle);
+        $crate::forward_rail!(@each $via [$($($own)+)?] send_now poll_short poll_eager poll_again is_idle);
     };
     (RequestCache: $via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?] request_init request_fini send_request);
@@ -123,6 +123,7 @@ macro_rules! forward_rail {
     (@ drained $via:ident [drained $($rest:ident)*]) => {};
     (@ poll $via:ident [poll $($rest:ident)*]) => {};
     (@ poll_short $via:ident [poll_short $($rest:ident)*]) => {};
+    (@ poll_eager $via:ident [poll_eager $($rest:ident)*]) => {};
     (@ poll_again $via:ident [poll_again $($rest:ident)*]) => {};
     (@ is_idle $via:ident [is_idle $($rest:ident)*]) => {};
     (@ read $via:ident [read $($rest:ident)*]) => {};
@@ -374,6 +375,12 @@ macro_rules! forward_rail {
         #[inline]
         fn poll_short(&mut self, tag: u8) -> ::core::option::Option<$crate::rail::Short> {
             $via!(self, rail => rail.poll_short(tag))
+        }
+    };
+    (@ poll_eager $via:ident []) => {
+        #[inline(always)]
+        fn poll_eager(&mut self, tag: u8) -> ::core::option::Option<$crate::rail::Short> {
+            $via!(self, rail => rail.poll_eager(tag))
         }
     };
     (@ poll_again $via:ident []) => {

@@ -46,8 +46,8 @@ impl Frame {
     }
 }
 
-/// A frame that is not longer than [`HEAD`](crate::rail::HEAD), as [`FastPath::poll_short`](crate::rail::FastPath::poll_short)
-/// yields it: its header fits registers.
+/// A frame that lies in memory in one piece, as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields it: its header
+/// is in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Short {
     /// The sender.
@@ -69,8 +69,8 @@ impl Short {
     /// A frame whose bytes after the header are the `len` bytes at `body`. For implementations of rails.
     ///
     /// # Safety
-    /// `len` is at most 32. Those bytes are valid for reads until the rail's next call, or as long as the frame that they are
-    /// part of. A peer may write there.
+    /// Those bytes are valid for reads until the rail's next call, or as long as the frame that they are part of. A peer may write
+    /// there.
     #[inline(always)]
     pub const unsafe fn new(from: Peer, header: [u64; 3], body: *const u8, len: usize) -> Self {
         Self { from, header, body: ShortBody { base: body, len } }

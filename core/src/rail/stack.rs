@@ -198,7 +198,7 @@ impl<R: FullRail, O: FnMut(Call)> Rail for Traced<R, O> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
-    crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_again, is_idle);
+    crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_eager, poll_again, is_idle);
 
     // The observer sees the reservation and the commit.
     #[inline]
@@ -209,6 +209,10 @@ impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
 
     // The fast path of the rail below is not used, so that the observer sees each poll.
     fn poll_short(&mut self, _tag: u8) -> Option<Short> {
+        None
+    }
+
+    fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
         None
     }
 

@@ -59,7 +59,7 @@ pub fn rail(rail: &mut impl FullRail) {
                 );
             }
             12 => {
-                if let Some(short) = rail.poll_short(any(0)) {
+                if let Some(short) = rail.poll_short(any(0)).or_else(|| rail.poll_eager(any(0))) {
                     // SAFETY: never run; for the linker only.
                     unsafe { short.body.deliver(&span) };
                     keep((short.body.len(), rail.poll_again().is_some(), rail.is_idle()));

@@ -217,7 +217,7 @@ impl<R: FullRail> Rail for Recorder<R> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail> FastPath for Recorder<R> {
-    forward_rail!(FastPath: inner, except send_now, poll_short, poll_again, is_idle);
+    forward_rail!(FastPath: inner, except send_now, poll_short, poll_eager, poll_again, is_idle);
 
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
@@ -226,6 +226,10 @@ impl<R: FullRail> FastPath for Recorder<R> {
 
     fn poll_short(&mut self, _tag: u8) -> Option<Short> {
         None // `poll` records what arrives
+    }
+
+    fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
+        None
     }
 
     fn poll_again(&mut self) -> Option<Frame> {

@@ -9,6 +9,7 @@ mod one_sided;
 mod outgoing;
 mod peer;
 mod peers;
+mod prefetch;
 mod receive;
 mod ring_pair;
 mod send;

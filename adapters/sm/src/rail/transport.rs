@@ -10,10 +10,13 @@ use towline_core::rail::{
 use towline_core::rma::Access;
 use towline_core::time::Instant;
 
+use super::held_frames::HeldFrames;
+use super::incoming::Incoming;
 use super::outgoing::Outgoing;
-use super::ring_pair::RingPair;
+use super::prefetch::{prefetch_ahead, prefetch_for_answer};
+use super::ring_pair::{EAGER, RingPair};
 use super::state::Rail;
-use crate::ring::{PendingFrame, ProtocolViolation, ReceivedFrame, meta, slots_for};
+use crate::ring::{MIN_SHORT, PREFIX, PendingFrame, ProtocolViolation, ReceivedFrame, SLOT, meta, slots_for};
 use crate::segment::slots::Slots;
 
 impl Rail {
@@ -24,32 +27,53 @@ impl Rail {
         }
         let RingPair { incoming, outgoing } = self.rings.get_mut(ring as usize)?;
         let pending = incoming.receiver.peek(&incoming.slots)?;
-        let ReceivedFrame { position, len, tag } = match incoming.receiver.take(pending) {
+        let received = match incoming.receiver.take(pending) {
             Ok(Some(received)) => received,
             Ok(None) => return self.take_after_padding(ring),
             Err(ProtocolViolation) => return self.protocol_violation(ring),
         };
-        prefetch_reply_slot(outgoing);
-        // SAFETY: the ring owns the mapping, which stays until this function returns.
-        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
-        let from = incoming.peer;
-        if len as usize > HEAD {
-            incoming.held += 1;
-            let id = self.held.hold(ring, position, len);
-            return Some(Event::Frame(Frame { id, from, tag, valid: HEAD as u8, len, head }));
-        }
-        // Its one slot has been copied, so it may be returned.
-        if incoming.held == 0 && incoming.receiver.return_credit(&incoming.slots, position.wrapping_add(1)) {
+        prefetch_for_answer(outgoing, slots_for(received.len));
+        let frame = frame_of(&mut self.held, incoming, ring, received);
+        // A frame in one slot has been copied, so the slot may be returned.
+        if incoming.held == 0 && incoming.receiver.return_credit(&incoming.slots, incoming.receiver.position()) {
             self.credit_returned(ring);
         }
-        Some(Event::Frame(Frame { id: FrameId(0), from, tag, valid: len as u8, len, head }))
+        Some(Event::Frame(frame))
     }
 }
 
-/// A message is often answered: the slot for the reply is fetched while the message is processed.
+/// Sends a frame in `slots` slots. Returns whether there was room for it.
+///
+/// # Safety
+/// As [`FastPath::send_now`]. There is a ring, and `meta` has the length of header and body, which the slots have room for.
 #[inline(always)]
-fn prefetch_reply_slot(outgoing: &Outgoing) {
-    outgoing.slots.prefetch_for_write(outgoing.sender.position());
+unsafe fn send_in(outgoing: &mut Outgoing, slots: u32, meta: u32, header: [u64; 3], body: Span) -> bool {
+    let Some(position) = outgoing.sender.reserve(slots, outgoing.reserved) else { return false };
+    let (frame, len) = (outgoing.slots.frame(position), size_of_val(&header) + body.len() as usize);
+    // SAFETY: as in `reserve`. The ticket is not used.
+    let mut grant = unsafe { Grant::new(frame, len, Ticket { endpoint: Endpoint(0), position: 0, len: 0, extra: 0 }) };
+    grant.write_words(0, header);
+    // SAFETY: the caller guarantees that the body is valid.
+    unsafe { grant.gather(size_of_val(&header), body) };
+    // SAFETY: the ring owns the mapping, which stays until this function returns.
+    let first = unsafe { Slots::header_of(frame) };
+    outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta);
+    prefetch_ahead(outgoing, frame, position, slots);
+    true
+}
+
+/// The frame that was taken from an incoming ring. It is held if it is longer than its first slot; there must be room for it.
+#[inline(always)]
+fn frame_of(held: &mut HeldFrames, incoming: &mut Incoming, ring: u32, received: ReceivedFrame) -> Frame {
+    let ReceivedFrame { position, len, tag } = received;
+    // SAFETY: the ring owns the mapping, which stays until this function returns.
+    let head = unsafe { Slots::head(incoming.slots.frame(position)) };
+    let (mut id, mut valid) = (FrameId(0), len as u8);
+    if len as usize > HEAD {
+        incoming.held += 1;
+        (id, valid) = (held.hold(ring, position, len), HEAD as u8);
+    }
+    Frame { id, from: incoming.peer, tag, valid, len, head }
 }
 
 impl RailTrait for Rail {
@@ -95,7 +119,9 @@ impl RailTrait for Rail {
             self.rings.get_mut(ticket.endpoint.0 as usize * 2 + class).map(|ring| &mut ring.outgoing)
             && ticket.position as u32 == outgoing.sender.position()
         {
-            outgoing.sender.publish(&outgoing.slots, slots_for(ticket.len), meta(ticket.len, ticket.extra as u8));
+            let slots = slots_for(ticket.len);
+            outgoing.sender.publish(&outgoing.slots, slots, meta(ticket.len, ticket.extra as u8));
+            prefetch_ahead(outgoing, outgoing.slots.frame(ticket.position as u32), ticket.position as u32, slots);
             if outgoing.receiver_may_sleep() {
                 self.wake_for_frame(ticket.endpoint.0);
             }
@@ -173,18 +199,18 @@ impl FastPath for Rail {
         if len >= outgoing.len_bound {
             return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
         }
-        let slots = slots_for(len);
-        let Some(position) = outgoing.sender.reserve(slots, outgoing.reserved) else { return Err(SendError::Busy) };
-        let frame = outgoing.slots.frame(position);
-        let ticket = Ticket { endpoint: to, position: u64::from(position), len, extra: 0 };
-        // SAFETY: as in `reserve`.
-        let mut grant = unsafe { Grant::new(frame, len as usize, ticket) };
-        grant.write_words(0, header);
-        // SAFETY: the caller guarantees that the body is valid.
-        unsafe { grant.gather(size_of_val(&header), body) };
-        // SAFETY: the ring owns the mapping, which stays until this function returns.
-        let first = unsafe { Slots::header_of(frame) };
-        outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
+        // Short frames are worth code of their own, which knows that they are in one slot.
+        let slots = if len as usize <= SLOT - PREFIX { 1 } else { slots_for(len) };
+        let sent = if slots == 1 {
+            // SAFETY: passed on from the caller; there is a ring, since some length is permitted.
+            unsafe { send_in(outgoing, 1, meta(len, tag), header, body) }
+        } else {
+            // SAFETY: as above.
+            unsafe { send_in(outgoing, slots, meta(len, tag), header, body) }
+        };
+        if !sent {
+            return Err(SendError::Busy);
+        }
         if outgoing.receiver_may_sleep() {
             self.wake_for_frame(to.0);
         }
@@ -205,20 +231,39 @@ impl FastPath for Rail {
         // SAFETY: the ring owns the mapping, which stays until this function returns.
         let pending = PendingFrame::look(position, unsafe { Slots::header_of(frame) })?;
         let len = incoming.receiver.take_short(pending, tag)?;
+        prefetch_for_answer(outgoing, 1);
         // SAFETY: as above.
         let header = unsafe { Slots::first_words(frame) };
         let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
-        prefetch_reply_slot(outgoing);
         // SAFETY: a frame that `take_short` yields has 24 to 56 bytes, all in one slot, which is ours until it is returned.
         Some(unsafe { Short::new(from, header, body, len as usize) })
     }
 
+    #[inline(always)]
+    fn poll_eager(&mut self, tag: u8) -> Option<Short> {
+        let ring = self.schedule.fast_ring as usize;
+        // `poll_again` would hold the frame. Long messages come by rings of the other class, in frames of other kinds.
+        if ring % 2 != EAGER || self.held.is_full() {
+            return None;
+        }
+        let RingPair { incoming, outgoing } = self.rings.get_mut(ring)?;
+        let pending = incoming.receiver.peek(&incoming.slots)?;
+        let frame = incoming.slots.frame(incoming.receiver.position());
+        let len = incoming.receiver.take_long(pending, tag)?;
+        // SAFETY: the ring owns the mapping, which stays until this function returns.
+        let header = unsafe { Slots::first_words(frame) };
+        let (from, body) = (incoming.peer, frame.wrapping_add(size_of_val(&header)).cast_const());
+        prefetch_for_answer(outgoing, slots_for(len.wrapping_add(MIN_SHORT)));
+        // SAFETY: a frame that `take_long` yields has 24 bytes or more and lies within the ring. Its slots are ours until they are
+        // returned, which happens in later calls.
+        Some(unsafe { Short::new(from, header, body, len as usize) })
+    }
+
     fn poll_again(&mut self) -> Option<Frame> {
-        let incoming = self.rings.get(self.schedule.fast_ring as usize).map(|ring| &ring.incoming)?;
-        let ReceivedFrame { position, len, tag } = incoming.receiver.last_short(&incoming.slots)?;
-        // SAFETY: as in `take`.
-        let head = unsafe { Slots::head(incoming.slots.frame(position)) };
-        Some(Frame { id: FrameId(0), from: incoming.peer, tag, valid: len as u8, len, head })
+        let ring = self.schedule.fast_ring;
+        let incoming = self.rings.get_mut(ring as usize).map(|ring| &mut ring.incoming)?;
+        let received = incoming.receiver.last_taken(&incoming.slots)?;
+        Some(frame_of(&mut self.held, incoming, ring, received))
     }
 
     #[inline]

@@ -12,8 +12,9 @@
 //!   follow from positions; or
 //! - payload, where a longer frame or padding covered the slot in the lap before, or where a grant was written and dropped.
 //!   Only payload could look like the expected header word. The sender knows when it wrote such frames. For one lap after each
-//!   of them, it clears the next frame's header word *before* it publishes a frame. It publishes with a release store, and the
-//!   receiver loads with acquire, so a receiver that has seen the frame also sees the next word cleared or newer.
+//!   of them, it looks at the next frame's header word *before* it publishes a frame, and clears a word with the sequence number
+//!   that is expected there. It publishes with a release store, and the receiver loads with acquire, so a receiver that has seen
+//!   the frame also sees the next word cleared or newer.
 //!
 //! For this the next frame's slot must be free, so a ring is never filled to the last slot.
 //!

@@ -1,6 +1,8 @@
 //! The receiving side of a ring.
 
-use super::format::{PAD, PREFIX, ProtocolViolation, RingMemory, SLOT, beyond_short, sequence, slots_for};
+use super::format::{
+    MIN_SHORT, PAD, PREFIX, ProtocolViolation, RingMemory, SLOT, beyond_short, meta, sequence, slots_for,
+};
 use crate::atomics::{AtomicU64, Ordering};
 
 /// The header of a frame that was found at the receiver's position; its length and tag are unchecked.
@@ -36,22 +38,28 @@ pub struct ReceivedFrame {
 #[derive(Debug)]
 pub struct Receiver {
     position: u32,
-    /// The position up to which slots were returned to the sender.
-    credited: u32,
+    /// Slots are returned to the sender when the receiver has come to this position, a quarter of the ring behind the slots that
+    /// were returned last.
+    credit_due: u32,
     slots: u32,
     /// A quarter of the slots.
     quarter: u32,
     /// Bytes of the longest frame.
     limit: u32,
+    /// The last frame that [`take_long`](Self::take_long) has taken: the position behind it, and its slots. Not older than the
+    /// last return of slots, so no other frame ends at this position.
+    last_long: (u32, u32),
 }
 
 impl Receiver {
     /// A receiver without a ring.
-    pub const NONE: Self = Self { position: 0, credited: 0, slots: 0, quarter: 0, limit: 0 };
+    pub const NONE: Self = Self { position: 0, credit_due: 0, slots: 0, quarter: 0, limit: 0, last_long: (0, 1) };
 
     /// The receiver of a ring of `slots` slots whose frames have up to `limit` bytes.
     pub const fn new(slots: u32, limit: u32, start: u32) -> Self {
-        Self { position: start, credited: start, slots, quarter: slots / 4, limit }
+        let quarter = slots / 4;
+        let credit_due = start.wrapping_add(quarter);
+        Self { position: start, credit_due, slots, quarter, limit, last_long: (start, 1) }
     }
 
     /// Position, in slots, where the next frame begins.
@@ -107,21 +115,46 @@ impl Receiver {
         Some(more)
     }
 
-    /// Reads once more the frame that [`take_short`](Self::take_short) has just taken. `None` if its slot was returned, or if the
-    /// sender has overwritten its header word meanwhile, which no correct sender does.
-    pub fn last_short(&self, memory: &impl RingMemory) -> Option<ReceivedFrame> {
-        let position = self.position.wrapping_sub(1);
+    /// As [`take_short`](Self::take_short), for a frame in several slots.
+    #[inline]
+    pub fn take_long(&mut self, pending: PendingFrame, tag: u8) -> Option<u32> {
+        let PendingFrame { position, meta } = pending;
+        let more = meta.wrapping_sub(self::meta(MIN_SHORT, tag));
+        if more > self.limit.saturating_sub(MIN_SHORT) {
+            return None;
+        }
+        let slots = slots_for(more.wrapping_add(MIN_SHORT));
+        let next = position.wrapping_add(slots);
+        if slots > self.rest() || self.owes_credit(next) {
+            return None;
+        }
+        self.position = next;
+        self.last_long = (next, slots);
+        Some(more)
+    }
+
+    /// Reads once more the frame that [`take_short`](Self::take_short) or [`take_long`](Self::take_long) has just taken. `None` if
+    /// its slots were returned, or if the sender has overwritten its header word meanwhile, which no correct sender does.
+    pub fn last_taken(&self, memory: &impl RingMemory) -> Option<ReceivedFrame> {
+        let slots = if self.last_long.0 == self.position { self.last_long.1 } else { 1 };
+        let position = self.position.wrapping_sub(slots);
         let PendingFrame { meta, .. } = PendingFrame::look(position, memory.header(position))?;
         let (len, tag) = (meta & PAD, (meta >> 24) as u8);
-        beyond_short(meta, tag)?;
-        (self.credited != self.position).then_some(ReceivedFrame { position, len, tag })
+        let is_kept = self.position.wrapping_sub(self.credit_due.wrapping_sub(self.quarter)) >= slots;
+        (is_kept && len <= self.limit && slots_for(len) == slots).then_some(ReceivedFrame { position, len, tag })
+    }
+
+    /// Slots from the receiver's position to the ring's end.
+    #[inline]
+    const fn rest(&self) -> u32 {
+        self.slots.wrapping_sub(self.position & self.slots.wrapping_sub(1))
     }
 
     /// Slots of a frame that is longer than one slot, or of padding.
     #[inline]
     fn measure(&self, meta: u32) -> Result<u32, ProtocolViolation> {
         let len = meta & PAD;
-        let rest = self.slots.wrapping_sub(self.position & self.slots.wrapping_sub(1));
+        let rest = self.rest();
         if len <= self.limit {
             let slots = slots_for(len);
             return if slots <= rest { Ok(slots) } else { Err(ProtocolViolation) };
@@ -133,7 +166,7 @@ impl Receiver {
     /// Whether the slots before `position` that were not returned to the sender yet make up a quarter of the ring.
     #[inline(always)]
     pub fn owes_credit(&self, position: u32) -> bool {
-        position.wrapping_sub(self.credited) >= self.quarter
+        position.wrapping_sub(self.credit_due).cast_signed() >= 0
     }
 
     /// Returns the slots before `position` to the sender if they make up a quarter of the ring. Returns whether it did.
@@ -142,7 +175,8 @@ impl Receiver {
         if !self.owes_credit(position) {
             return false;
         }
-        self.credited = position;
+        self.credit_due = position.wrapping_add(self.quarter);
+        self.last_long = (position, 1);
         // Release: our reads of those slots come first.
         memory.credit().store(position, Ordering::Release);
         true

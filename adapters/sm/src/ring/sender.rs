@@ -7,21 +7,23 @@ use crate::atomics::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Sender {
     position: u32,
-    /// The receiver's position as far as known.
-    credit: u32,
+    /// One lap behind the receiver's position as far as known: slots before this position are free.
+    end: u32,
     /// Slots of the ring, a power of two; 0 before there is a ring.
     slots: u32,
-    /// For this many more slots, the place of the next header word may hold payload, so the sender clears it.
+    /// For this many more slots, the place of the next header word may hold payload that looks like one.
     dirty: u32,
+    /// Where the frame begins that comes first after a frame of the other side.
+    answer_at: u32,
 }
 
 impl Sender {
     /// A sender without a ring: every reservation fails.
-    pub const NONE: Self = Self { position: 0, credit: 0, slots: 0, dirty: 0 };
+    pub const NONE: Self = Self { position: 0, end: 0, slots: 0, dirty: 0, answer_at: 0 };
 
     /// The sender of a new ring whose memory is zero. `slots` is a power of two, at most [`MAX_SLOTS`](super::MAX_SLOTS).
     pub const fn new(slots: u32, start: u32) -> Self {
-        Self { position: start, credit: start, slots, dirty: 0 }
+        Self { position: start, end: start.wrapping_add(slots), slots, dirty: 0, answer_at: 0 }
     }
 
     /// Position, in slots, where the next frame begins.
@@ -41,9 +43,8 @@ impl Sender {
     /// frame would run over the ring's end. `slots` and `reserved` are at most [`MAX_SLOTS`](super::MAX_SLOTS).
     #[inline(always)]
     pub fn reserve(&mut self, slots: u32, reserved: u32) -> Option<u32> {
-        let used = self.position.wrapping_sub(self.credit);
         let index = self.position & self.slots.wrapping_sub(1);
-        if used + slots + reserved >= self.slots || index + slots > self.slots {
+        if !self.has_room(slots, reserved) || (slots > 1 && index + slots > self.slots) {
             return None;
         }
         if slots > 1 {
@@ -62,17 +63,25 @@ impl Sender {
         if self.position.wrapping_sub(credit) > self.slots {
             return Err(ProtocolViolation);
         }
-        let news = credit != self.credit;
-        self.credit = credit;
+        let end = credit.wrapping_add(self.slots);
+        let news = end != self.end;
+        self.end = end;
         Ok(news)
+    }
+
+    /// Whether more than `reserved` slots stay free behind a frame of `slots` slots: `reserved`, and that of the next header word.
+    #[inline(always)]
+    const fn has_room(&self, slots: u32, reserved: u32) -> bool {
+        // All are at most `MAX_SLOTS`, so the difference is a small number; below 0 if the frame does not fit at all.
+        let free = self.end.wrapping_sub(self.position.wrapping_add(slots));
+        free.cast_signed() > reserved.cast_signed()
     }
 
     /// Fills the rest of the lap with padding where a frame of `slots` slots would run over the ring's end, provided
     /// there is room for both and `reserved` more.
     pub fn pad(&mut self, memory: &impl RingMemory, slots: u32, reserved: u32) {
-        let used = self.position.wrapping_sub(self.credit);
         let rest = self.slots - (self.position & self.slots.wrapping_sub(1));
-        if slots > rest && used + rest + slots + reserved < self.slots {
+        if slots > rest && self.has_room(rest + slots, reserved) {
             self.dirty = self.dirty.max(self.slots + rest);
             self.publish(memory, rest, PAD);
         }
@@ -92,11 +101,28 @@ impl Sender {
         let next = position.wrapping_add(slots);
         if self.dirty != 0 {
             self.dirty = self.dirty.saturating_sub(slots);
-            memory.header(next).store(0, Ordering::Relaxed);
+            let word = memory.header(next);
+            // Not in any case: the line may be in the other side's cache, and the stores that follow would wait for it.
+            if word.load(Ordering::Relaxed) as u32 == sequence(next) {
+                word.store(0, Ordering::Relaxed);
+            }
         }
         let word = u64::from(meta) << 32 | u64::from(sequence(position));
         // Release: the frame's bytes and the cleared next word come first.
         header.store(word, Ordering::Release);
         self.position = next;
+    }
+
+    /// Notes that a frame of the other side has arrived. Returns the position.
+    #[inline(always)]
+    pub const fn expect_answer(&mut self) -> u32 {
+        self.answer_at = self.position;
+        self.position
+    }
+
+    /// Whether the frame at `position` is the first one after a frame of the other side.
+    #[inline(always)]
+    pub const fn is_answer(&self, position: u32) -> bool {
+        self.answer_at == position
     }
 }

@@ -62,23 +62,28 @@ impl Slots {
         unsafe { AtomicU64::from_ptr(frame.wrapping_sub(PREFIX).cast()) }
     }
 
-    /// Prefetches the slot at `position` for writing, without waiting for it. Its cache line is in the other side's cache, and
-    /// fetching it takes as long as everything else that a short message needs.
+    /// Prefetches the slot at `position` for writing, without waiting for it.
     #[inline(always)]
     pub fn prefetch_for_write(&self, position: u32) {
-        let slot = self.slot(position);
+        Self::prefetch_line_for_write::<0>(self.slot(position));
+    }
+
+    /// As [`prefetch_for_write`](Self::prefetch_for_write), for the cache line `OFFSET` bytes behind an address. No memory has to
+    /// be there.
+    #[inline(always)]
+    pub fn prefetch_line_for_write<const OFFSET: usize>(from: *mut u8) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch is a hint without visible effects, for any address.
         unsafe {
-            core::arch::asm!("prefetchw [{}]", in(reg) slot, options(nostack, preserves_flags, readonly));
+            core::arch::asm!("prefetchw [{} + {}]", in(reg) from, const OFFSET, options(nostack, preserves_flags, readonly));
         }
         #[cfg(target_arch = "aarch64")]
         // SAFETY: as above.
         unsafe {
-            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) slot, options(nostack, preserves_flags, readonly));
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) from.wrapping_add(OFFSET), options(nostack, preserves_flags, readonly));
         }
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = slot;
+        let _ = from;
     }
 
     /// The first three words of a frame's bytes; `frame` is an address from [`frame`](Self::frame).

@@ -190,7 +190,7 @@ impl Rail for Odd {
 }
 
 impl FastPath for Odd {
-    crate::forward_rail!(FastPath: below, except poll_short, poll_again, is_idle);
+    crate::forward_rail!(FastPath: below, except poll_short, poll_eager, poll_again, is_idle);
 
     fn poll_short(&mut self, tag: u8) -> Option<Short> {
         if !self.quick || self.other.is_some() {
@@ -206,6 +206,10 @@ impl FastPath for Odd {
                 None
             }
         }
+    }
+
+    fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
+        None
     }
 
     fn poll_again(&mut self) -> Option<Frame> {
