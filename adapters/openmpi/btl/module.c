@@ -162,14 +162,20 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
     return module;
 }
 
+/* One of this many calls makes progress on modules without endpoints. A process whose peers are all reached by better modules has
+ * such modules. A peer of another host may have added this process, and send first, so they are not left out. */
+#define CALLS_PER_LOOK 16
+
 int btl_towline_progress(void)
 {
+    static unsigned calls; /* a lost update delays a look */
+    const bool looks = 0 == ++calls % CALLS_PER_LOOK;
     int events = 0;
     unsigned index;
     for (index = 0; index < mca_btl_towline_component.count; index++) {
         btl_towline_module_t *module = mca_btl_towline_component.modules[index];
         uint32_t came = 0;
-        if (NULL == module) {
+        if (NULL == module || (!looks && NULL == module->endpoints && NULL == module->retired)) {
             continue;
         }
         (void) towline_btl_progress(module->btl, &came);

@@ -11,7 +11,9 @@ use crate::btl::endpoint::{EndpointId, EndpointState, Proc};
 use crate::btl::errors::{AllocError, Failure, ImmediateError, SendError};
 use crate::btl::sends::{PendingSend, Stage};
 use crate::convertor::Span;
-use crate::rail::{self, Capabilities, FullRail, LINKED_HEAD, Lane, Peer, Shape, Unreachable, tags};
+use crate::rail::{
+    self, COPIED, Capabilities, Cookie, Endpoint, FullRail, LINKED_HEAD, Lane, Peer, Shape, Unreachable, tags,
+};
 use crate::rma;
 use crate::time::Instant;
 
@@ -311,14 +313,14 @@ impl<'m, R: FullRail> Btl<'m, R> {
         let header = what.header.len().min(LINKED_HEAD) as u8;
         let shape = Shape { tag: what.tag, lane: Lane::Eager, header, len };
         let waits = state.has_earlier(urgent) || (ordered && !self.all_arrived(to));
-        let granted = if waits { Err(rail::SendError::Busy) } else { self.rail.reserve(state.rail, shape) };
-        match granted {
-            Ok(mut grant) => {
-                grant.write(0, what.header);
-                // SAFETY: the caller vouches for the payload.
-                unsafe { grant.gather(what.header.len(), what.payload) };
-                let ticket = grant.finish();
-                self.rail.commit(ticket);
+        let sent = if waits {
+            Err(rail::SendError::Busy)
+        } else {
+            // SAFETY: the caller vouches for the payload.
+            unsafe { self.send_copy(state.rail, shape, what.header, what.payload) }
+        };
+        match sent {
+            Ok(()) => {
                 if what.flags.contains(DescriptorFlags::SIGNAL) {
                     self.rail.signal(state.rail);
                 }
@@ -337,6 +339,32 @@ impl<'m, R: FullRail> Btl<'m, R> {
             Err(rail::SendError::TooLong) => Err(ImmediateError::TooLong),
             Err(rail::SendError::Unreachable) => Err(ImmediateError::Unreachable),
         }
+    }
+
+    /// Sends one frame whose bytes the rail copies before this returns.
+    ///
+    /// # Safety
+    /// The payload is readable and unchanging during the call.
+    #[inline]
+    unsafe fn send_copy(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        payload: Span,
+    ) -> Result<(), rail::SendError> {
+        if payload.len() <= COPIED && header.len() <= LINKED_HEAD {
+            // One call of the rail. A body of this length is never sent in place, so the cookie is not used.
+            // SAFETY: passed on from the caller.
+            return unsafe { self.rail.send(to, shape, header, payload, Cookie(0)) }.map(|_| ());
+        }
+        let mut grant = self.rail.reserve(to, shape)?;
+        grant.write(0, header);
+        // SAFETY: passed on from the caller.
+        unsafe { grant.gather(header.len(), payload) };
+        let ticket = grant.finish();
+        self.rail.commit(ticket);
+        Ok(())
     }
 
     /// The latest time at which [`progress`](Self::progress) has to be called, even if nothing arrives.
