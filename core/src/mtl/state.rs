@@ -23,6 +23,8 @@ pub(super) struct CommState<'m> {
     made_at: u32,
     /// Each rank is the peer that has the rank's place now, even if it has rejoined since.
     lasting: bool,
+    /// The peers of the table ascend, so a rank is found by halving the table.
+    ascends: bool,
     /// The peer of each rank. Null for a [`Group::World`].
     table: *const u32,
     /// The peer of the member that failed last.
@@ -36,9 +38,12 @@ impl<'m> CommState<'m> {
     /// `made_at`: how many peers have rejoined so far. `None`: a lasting communicator, in which each rank is the peer that has
     /// its place now.
     pub fn new(context: u32, group: Group<'m>, rank: u32, made_at: Option<u32>) -> Result<Self, CommError> {
-        let (size, table) = match group {
-            Group::World { size } => (size, core::ptr::null()),
-            Group::Table(table) => (table.len().min(u32::MAX as usize) as u32, table.as_ptr()),
+        let (size, table, ascends) = match group {
+            Group::World { size } => (size, core::ptr::null(), true),
+            Group::Table(table) => {
+                let size = table.len().min(u32::MAX as usize) as u32;
+                (size, table.as_ptr(), table.is_sorted_by(|one, next| one < next))
+            }
         };
         if rank >= size {
             return Err(CommError::RankOutside);
@@ -52,6 +57,7 @@ impl<'m> CommState<'m> {
             len,
             made_at,
             lasting,
+            ascends,
             table,
             last_failed: OptSlot::NONE,
             unacknowledged: OptSlot::NONE,
@@ -130,12 +136,17 @@ impl<'m> CommState<'m> {
         self.table().get(rank as usize).map(|peer| Peer(*peer))
     }
 
-    /// The rank of a peer. Constant time in a world, a search otherwise.
+    /// The rank of a peer. Constant time in a world, logarithmic if the peers of the table ascend, and a search otherwise.
     pub fn rank_of(&self, peer: Peer) -> Option<u32> {
         if self.table.is_null() {
             return (peer.0 < self.world).then_some(peer.0);
         }
-        self.table().iter().position(|other| *other == peer.0).map(|rank| rank as u32)
+        let rank = if self.ascends {
+            self.table().binary_search(&peer.0).ok()
+        } else {
+            self.table().iter().position(|other| *other == peer.0)
+        };
+        rank.map(|rank| rank as u32)
     }
 
     fn table(&self) -> &'m [u32] {

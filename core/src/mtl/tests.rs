@@ -193,6 +193,19 @@ fn m11_a_request_is_one_word_that_is_good_until_its_outcome_is_taken() {
 }
 
 #[test]
+fn m15_the_rank_of_each_peer_is_found_in_tables_of_any_order() {
+    let (mut world, _) = world(3);
+    for (context, table) in [&[2, 0, 1][..], &[0, 1, 2], &[0, 2], &[2, 0], &[1]].into_iter().enumerate() {
+        let comm = world[0].add_comm(100 + context as u32, Group::Table(table), 0).unwrap();
+        for peer in 0..3 {
+            let rank = table.iter().position(|other| *other == peer).map(|rank| rank as u32);
+            assert_eq!(world[0].rank_of(comm, Peer(peer)), rank, "peer {peer} of {table:?}");
+        }
+        world[0].del_comm(comm);
+    }
+}
+
+#[test]
 fn m15_messages_wait_for_their_communicator_and_go_with_it() {
     let (mut world, _) = world(2);
     let later = world[0].add_comm(9, Group::Table(&[1, 0]), 1).unwrap();

@@ -229,7 +229,8 @@ impl<'m, R: Rails> Mtl<'m, R> {
     }
 
     /// The rank of a peer in a communicator, for example of the peer in a [`Status`]. `None` if the peer has no rank there, or if
-    /// the communicator was deleted. Constant time for [`Group::World`], a search for [`Group::Table`].
+    /// the communicator was deleted. Constant time for [`Group::World`]. For a [`Group::Table`] logarithmic time if its peers
+    /// ascend, as in most communicators of MPI, and a search through the table otherwise.
     pub fn rank_of(&self, comm: Comm, peer: Peer) -> Option<u32> {
         self.comms.get(comm.0)?.rank_of(peer)
     }
