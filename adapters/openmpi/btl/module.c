@@ -168,14 +168,17 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
 
 int btl_towline_progress(void)
 {
-    static unsigned calls; /* a lost update delays a look */
-    const bool looks = 0 == ++calls % CALLS_PER_LOOK;
+    static unsigned calls;
+    /* Several threads may be here. A lost update delays a look. */
+    const unsigned call = __atomic_load_n(&calls, __ATOMIC_RELAXED) + 1;
+    const bool looks = 0 == call % CALLS_PER_LOOK;
     int events = 0;
     unsigned index;
+    __atomic_store_n(&calls, call, __ATOMIC_RELAXED);
     for (index = 0; index < mca_btl_towline_component.count; index++) {
         btl_towline_module_t *module = mca_btl_towline_component.modules[index];
         uint32_t came = 0;
-        if (NULL == module || (!looks && NULL == module->endpoints && NULL == module->retired)) {
+        if (NULL == module || (!looks && NULL == __atomic_load_n(&module->endpoints, __ATOMIC_RELAXED))) {
             continue;
         }
         (void) towline_btl_progress(module->btl, &came);

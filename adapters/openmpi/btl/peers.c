@@ -136,7 +136,7 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
         endpoint->number = towline_number_of(proc->proc_name, mca_btl_towline_component.numbers);
         opal_mutex_lock(&module->lock);
         endpoint->next = module->endpoints;
-        module->endpoints = endpoint;
+        __atomic_store_n(&module->endpoints, endpoint, __ATOMIC_RELAXED); /* progress looks at it without the lock */
         opal_mutex_unlock(&module->lock);
     }
     return endpoint;
@@ -181,7 +181,7 @@ int btl_towline_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_
         }
         is_known = NULL != endpoint && NULL != *place;
         if (is_known) {
-            *place = endpoint->next;
+            __atomic_store_n(place, endpoint->next, __ATOMIC_RELAXED);
         }
         opal_mutex_unlock(&module->lock);
         if (!is_known) {

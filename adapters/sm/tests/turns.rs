@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use towline_core::convertor::Span;
-use towline_core::rail::{Cookie, Endpoint, Event, Frame, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape};
+use towline_core::rail::{
+    Cookie, Endpoint, Event, FastPath as _, Frame, Lane, Lost, Peer, Rail as _, SendError, Sent, Shape,
+};
 use towline_core::time::Instant;
 use towline_sm::{Config, Rail};
 
@@ -120,6 +122,63 @@ fn b39_the_first_poll_after_sleep_ends_it() {
         assert!(readable(hub));
         assert_eq!(frame(hub).unwrap().head(), b"wake");
         assert!(!readable(hub), "the poll has emptied the pipe");
+    }
+}
+
+/// What an engine gets, which looks at the fast paths before it polls: bytes of a frame.
+fn fast(rail: &mut Rail) -> Option<usize> {
+    if let Some(short) = rail.poll_short(0x42) {
+        return Some(24 + short.body.len());
+    }
+    if rail.is_idle() {
+        return None;
+    }
+    if let Some(eager) = rail.poll_eager(0x42) {
+        return Some(24 + eager.body.len());
+    }
+    let frame = frame(rail)?;
+    rail.release(frame.id);
+    Some(frame.len as usize)
+}
+
+#[test]
+fn b39_the_fast_paths_do_not_leave_out_what_the_first_poll_after_sleep_does() {
+    let mut rails = star(2, |_| {});
+    let [hub, one] = &mut rails[..] else { panic!() };
+    hub.wait_fd().unwrap();
+    for round in 0..600 {
+        let bytes = [7; 100];
+        let len = [30, 100][round % 2];
+        send(one, &bytes[..len]).unwrap();
+        while fast(hub).is_none() {}
+        (0..round / 2).for_each(|_| assert_eq!(fast(hub), None));
+        while !hub.arm() {
+            assert_eq!(fast(hub), None);
+        }
+        send(one, &bytes[..len]).unwrap();
+        assert!(readable(hub));
+        assert_eq!(fast(hub), Some(len));
+        assert!(!readable(hub), "the poll has emptied the pipe");
+    }
+}
+
+#[test]
+fn p10_frames_of_the_fast_paths_do_not_keep_other_rings_waiting() {
+    for len in [30, 100] {
+        let mut rails = star(3, |config| config.eager_ring_bytes = 1 << 20);
+        let [hub, one, two] = &mut rails[..] else { panic!() };
+        let bytes = [7; 100];
+        for rail in [&mut *one, &mut *two] {
+            send(rail, &bytes[..len]).unwrap();
+            while fast(hub).is_none() {}
+        }
+        while send(one, &bytes[..len]).is_ok() {}
+        send(two, &bytes[..50]).unwrap();
+        let mut turns = 0;
+        while fast(hub) != Some(50) {
+            turns += 1;
+        }
+        assert!(turns < 1000, "{turns} frames of {len} bytes came first");
     }
 }
 

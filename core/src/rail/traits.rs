@@ -175,9 +175,10 @@ pub trait FastPath: Rail {
         None
     }
 
-    /// As [`poll_short`](Self::poll_short), for a longer frame of the eager lane that lies in memory in one piece. To be called before
-    /// `poll`, and not while the caller holds as many frames as it may: then the result is `None`. The rail uses the frame's memory
-    /// again after its next call.
+    /// As [`poll_short`](Self::poll_short), for a frame of any length of the eager lane that lies in memory in one piece. To be
+    /// called before `poll`. `None` while the caller holds as many frames as it may. The rail uses the frame's memory again after
+    /// its next call. A rail over another one that has a `poll` of its own must not pass this on, as for
+    /// [`is_idle`](Self::is_idle).
     #[inline(always)]
     fn poll_eager(&mut self, tag: u8) -> Option<Short> {
         let _ = tag;
@@ -186,7 +187,8 @@ pub trait FastPath: Rail {
 
     /// The last frame that [`poll_short`](Self::poll_short) or [`poll_eager`](Self::poll_eager) yielded, in the form in which `poll`
     /// yields it: for a caller whose fast path does not take the frame. To be called directly afterwards; after any other call the
-    /// result is meaningless. `None` if the sender has overwritten the frame since.
+    /// result is meaningless. A frame of more than [`HEAD`](crate::rail::HEAD) bytes is held from now on. `None` if the sender has
+    /// overwritten the frame since.
     fn poll_again(&mut self) -> Option<Frame> {
         None
     }

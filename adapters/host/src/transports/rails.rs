@@ -102,7 +102,7 @@ impl Rail for AnyRail {
 
 #[deny(clippy::missing_trait_methods)]
 impl FastPath for AnyRail {
-    towline_core::forward_rail!(FastPath: each, except poll_short, is_idle);
+    towline_core::forward_rail!(FastPath: each, except poll_short, poll_eager, is_idle);
 
     // Inlined for the loopback rail, too, since the call costs more than the look, which nearly always finds nothing.
     #[inline]
@@ -110,6 +110,14 @@ impl FastPath for AnyRail {
         match self {
             Self::Loopback(_) => None,
             other => each!(other, rail => rail.poll_short(tag)),
+        }
+    }
+
+    #[inline]
+    fn poll_eager(&mut self, tag: u8) -> Option<Short> {
+        match self {
+            Self::Loopback(_) => None,
+            other => each!(other, rail => rail.poll_eager(tag)),
         }
     }
 

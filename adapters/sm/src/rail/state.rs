@@ -83,7 +83,7 @@ pub struct Rail {
 /// Which rings a poll looks at, and when maintenance is due.
 #[derive(Debug)]
 pub(super) struct PollSchedule {
-    /// Number of the incoming ring that `poll_short` looks at, or [`NO_RING`]. `poll` sets it, to the number of an active ring.
+    /// Number of the incoming ring that the fast path looks at, or [`NO_RING`]. `poll` sets it, to the number of an active ring.
     pub fast_ring: u32,
     /// Polls until `poll` begins with another ring.
     pub polls_left: u32,

@@ -121,7 +121,8 @@ impl RailTrait for Rail {
         {
             let slots = slots_for(ticket.len);
             outgoing.sender.publish(&outgoing.slots, slots, meta(ticket.len, ticket.extra as u8));
-            prefetch_ahead(outgoing, outgoing.slots.frame(ticket.position as u32), ticket.position as u32, slots);
+            let position = ticket.position as u32;
+            prefetch_ahead(outgoing, outgoing.slots.frame(position), position, slots);
             if outgoing.receiver_may_sleep() {
                 self.wake_for_frame(ticket.endpoint.0);
             }
@@ -242,8 +243,9 @@ impl FastPath for Rail {
     #[inline(always)]
     fn poll_eager(&mut self, tag: u8) -> Option<Short> {
         let ring = self.schedule.fast_ring as usize;
-        // `poll_again` would hold the frame. Long messages come by rings of the other class, in frames of other kinds.
-        if ring % 2 != EAGER || self.held.is_full() {
+        // `poll_again` would hold the frame. Long messages come by rings of the other class, in frames of other kinds. At the end
+        // of a turn `poll` has more to do.
+        if ring % 2 != EAGER || self.held.is_full() || self.schedule.polls_left == 0 {
             return None;
         }
         let RingPair { incoming, outgoing } = self.rings.get_mut(ring)?;
@@ -263,6 +265,9 @@ impl FastPath for Rail {
         let ring = self.schedule.fast_ring;
         let incoming = self.rings.get_mut(ring as usize).map(|ring| &mut ring.incoming)?;
         let received = incoming.receiver.last_taken(&incoming.slots)?;
+        if received.len as usize > HEAD && self.held.is_full() {
+            return None; // only a hostile peer makes a short frame look like a long one
+        }
         Some(frame_of(&mut self.held, incoming, ring, received))
     }
 

@@ -25,7 +25,7 @@
 //! # What a hostile peer can do
 //! The other side can write any byte of the ring at any time. Each side keeps its own position in private memory. The receiver
 //! takes only a length from the ring, and checks it against the ring's end and the longest frame. The sender takes only the
-//! credit from the ring, and checks it against its own position.
+//! credit from the ring, and checks it against its own position. It also looks at the next header word, but only to clear it.
 //!
 //! Positions count slots, wrap at 2^32, and start near the wrap ([`START`]) so that each run crosses it.
 

@@ -38,7 +38,7 @@ pub struct ReceivedFrame {
 #[derive(Debug)]
 pub struct Receiver {
     position: u32,
-    /// Slots are returned to the sender when the receiver has come to this position, a quarter of the ring behind the slots that
+    /// Slots are returned to the sender when the receiver has come to this position, a quarter of the ring after the slots that
     /// were returned last.
     credit_due: u32,
     slots: u32,
@@ -47,7 +47,7 @@ pub struct Receiver {
     /// Bytes of the longest frame.
     limit: u32,
     /// The last frame that [`take_long`](Self::take_long) has taken: the position behind it, and its slots. Not older than the
-    /// last return of slots, so no other frame ends at this position.
+    /// last return of slots, so no other frame of a correct peer ends at this position.
     last_long: (u32, u32),
 }
 
@@ -115,7 +115,7 @@ impl Receiver {
         Some(more)
     }
 
-    /// As [`take_short`](Self::take_short), for a frame in several slots.
+    /// As [`take_short`](Self::take_short), for a frame in any number of slots.
     #[inline]
     pub fn take_long(&mut self, pending: PendingFrame, tag: u8) -> Option<u32> {
         let PendingFrame { position, meta } = pending;

@@ -7,13 +7,13 @@ use crate::atomics::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub struct Sender {
     position: u32,
-    /// One lap behind the receiver's position as far as known: slots before this position are free.
+    /// One lap ahead of the receiver's position as far as known: slots before this position are free.
     end: u32,
     /// Slots of the ring, a power of two; 0 before there is a ring.
     slots: u32,
     /// For this many more slots, the place of the next header word may hold payload that looks like one.
     dirty: u32,
-    /// Where the frame begins that comes first after a frame of the other side.
+    /// Where the first frame after one of the other side begins.
     answer_at: u32,
 }
 
@@ -102,7 +102,7 @@ impl Sender {
         if self.dirty != 0 {
             self.dirty = self.dirty.saturating_sub(slots);
             let word = memory.header(next);
-            // Not in any case: the line may be in the other side's cache, and the stores that follow would wait for it.
+            // Not unconditionally: the line may be in the other side's cache, and the stores that follow would wait for it.
             if word.load(Ordering::Relaxed) as u32 == sequence(next) {
                 word.store(0, Ordering::Relaxed);
             }

@@ -68,7 +68,7 @@ impl Slots {
         Self::prefetch_line_for_write::<0>(self.slot(position));
     }
 
-    /// As [`prefetch_for_write`](Self::prefetch_for_write), for the cache line `OFFSET` bytes behind an address. No memory has to
+    /// As [`prefetch_for_write`](Self::prefetch_for_write), for the cache line `OFFSET` bytes after an address. No memory has to
     /// be there.
     #[inline(always)]
     pub fn prefetch_line_for_write<const OFFSET: usize>(from: *mut u8) {

@@ -294,7 +294,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// header and payload, which the caller fills and sends.
     ///
     /// # Safety
-    /// The memory of the payload is readable during the call, and is not the rail's own.
+    /// The memory of the payload is readable and unchanging during the call, and is not the rail's own.
     pub unsafe fn sendi(&mut self, to: EndpointId, what: Immediate<'_>) -> Result<(), ImmediateError> {
         if matches!(what.tag, tags::MAX | tags::BTL_BASE) {
             return Err(ImmediateError::InvalidTag);
@@ -344,7 +344,7 @@ impl<'m, R: FullRail> Btl<'m, R> {
     /// Sends one frame whose bytes the rail copies before this returns.
     ///
     /// # Safety
-    /// The payload is readable and unchanging during the call.
+    /// The memory of the payload is readable and unchanging during the call, and is not the rail's own.
     #[inline]
     unsafe fn send_copy(
         &mut self,
@@ -356,7 +356,9 @@ impl<'m, R: FullRail> Btl<'m, R> {
         if payload.len() <= COPIED && header.len() <= LINKED_HEAD {
             // One call of the rail. A body of this length is never sent in place, so the cookie is not used.
             // SAFETY: passed on from the caller.
-            return unsafe { self.rail.send(to, shape, header, payload, Cookie(0)) }.map(|_| ());
+            let sent = unsafe { self.rail.send(to, shape, header, payload, Cookie(0)) }?;
+            debug_assert!(sent != rail::Sent::InPlace, "a body of at most COPIED bytes is copied");
+            return Ok(());
         }
         let mut grant = self.rail.reserve(to, shape)?;
         grant.write(0, header);
