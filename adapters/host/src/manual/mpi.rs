@@ -57,6 +57,7 @@
 //!
 //! Open MPI 5.0 makes no windows of the program's memory (`MPI_Win_create`, `MPI_Win_allocate` between hosts) under `pml cm`, whatever
 //! the MTL is: it returns `MPI_ERR_WIN`. Such programs need the BTL there. Open MPI 4.1 has windows over both components.
+//! In both versions, `pml cm` crashes if several threads start persistent buffered sends (`MPI_Bsend_init`), whatever the MTL is.
 //!
 //! # When a process dies
 //!
