@@ -115,7 +115,7 @@ proptest! {
                 Step::Receive => {
                     // As an engine does it: the fast paths first, and then a second look, or the general path.
                     let tag = sent.front().map_or(0, |(seed, _): &(u64, u32)| *seed as u8);
-                    let fast = receiver.peek(&memory).filter(|_| seed % 3 != 0).and_then(|pending| {
+                    let fast = receiver.peek(&memory).filter(|_| !seed.is_multiple_of(3)).and_then(|pending| {
                         receiver.take_short(pending, tag).or_else(|| receiver.take_long(pending, tag))
                     });
                     let mut found = match fast {
