@@ -9,8 +9,7 @@ use towline_core::forward_rail;
 use towline_core::rail::loopback::Rail as Loopback;
 use towline_core::rail::native::{KEY, Key, Native, NativeError, OneSided, Pipeline, Reach, Region, Work};
 use towline_core::rail::{
-    Attributes, Cookie, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, Liveness, Rail, RequestCache, Short,
-    SingleCopy,
+    Attributes, Cookie, DeviceMemory, Endpoint, Event, Failover, FastPath, Liveness, Rail, RequestCache, SingleCopy,
 };
 use towline_core::rma::Access;
 use towline_core::time::Instant;
@@ -106,27 +105,8 @@ impl Rail for DeviceRail<'_> {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
-impl FastPath for DeviceRail<'_> {
-    forward_rail!(FastPath: below, except poll_short, poll_eager, poll_again, is_idle);
-
-    // `poll` has events of its own.
-    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
-        None
-    }
-
-    fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
-        None
-    }
-
-    fn poll_again(&mut self) -> Option<Frame> {
-        None
-    }
-
-    fn is_idle(&mut self) -> bool {
-        self.operations.is_empty() && self.rail.is_idle()
-    }
-}
+// The defaults, since `poll` has events of its own.
+impl FastPath for DeviceRail<'_> {}
 
 #[deny(clippy::missing_trait_methods)]
 impl RequestCache for DeviceRail<'_> {

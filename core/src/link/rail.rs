@@ -13,9 +13,9 @@ use crate::rail::access::Access;
 use crate::rail::native::{Key, Native, NativeError, Region};
 use crate::rail::tags;
 use crate::rail::{
-    Attributes, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, FullRail,
-    GiveUp, Grant, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short,
-    SingleCopy, Ticket, UnackedFrame, Unreachable,
+    Attributes, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, FullRail, GiveUp,
+    Grant, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
+    UnackedFrame, Unreachable,
 };
 use crate::time::Instant;
 
@@ -217,18 +217,6 @@ impl<R: FullRail, C: Checksum> FastPath for Link<'_, R, C> {
         let shape = Shape { tag, lane: Lane::Eager, header: 24, len: (body.len() as u32).wrapping_add(24) };
         // SAFETY: passed on from the caller; such a body is always copied.
         unsafe { self.submit(to, None, shape, &bytes, body, None) }
-    }
-
-    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
-        None
-    }
-
-    fn poll_again(&mut self) -> Option<Frame> {
-        None
-    }
-
-    fn is_idle(&mut self) -> bool {
-        false
     }
 }
 

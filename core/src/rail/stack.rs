@@ -21,9 +21,8 @@
 
 use crate::convertor::Span;
 use crate::rail::{
-    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, FullRail, GiveUp,
-    Grant, Liveness, Peer, Rail, RequestCache, SendError, Sent, Shape, Short, SingleCopy, Ticket, Unreachable,
-    send_by_grant,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, FullRail, GiveUp, Grant,
+    Liveness, Peer, Rail, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use crate::time::Instant;
 
@@ -196,34 +195,8 @@ impl<R: FullRail, O: FnMut(Call)> Rail for Traced<R, O> {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
-impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {
-    crate::forward_rail!(FastPath: below, except send_now, poll_short, poll_eager, poll_again, is_idle);
-
-    // The observer sees the reservation and the commit.
-    #[inline]
-    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { send_by_grant(self, to, tag, header, body) }
-    }
-
-    // The fast path of the rail below is not used, so that the observer sees each poll.
-    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
-        None
-    }
-
-    fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
-        None
-    }
-
-    fn poll_again(&mut self) -> Option<Frame> {
-        None
-    }
-
-    fn is_idle(&mut self) -> bool {
-        false
-    }
-}
+// The defaults, so that the observer sees each reservation, commit and poll.
+impl<R: FullRail, O: FnMut(Call)> FastPath for Traced<R, O> {}
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail, O: FnMut(Call)> RequestCache for Traced<R, O> {

@@ -6,9 +6,8 @@ use std::rc::Rc;
 use towline_core::convertor::Span;
 use towline_core::forward_rail;
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, FullRail, Grant,
-    Lane, Liveness, Origin, Peer, Rail, RequestCache, SendError, Sent, Shape, Short, SingleCopy, Ticket, Unreachable,
-    send_by_grant,
+    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, FullRail, Grant, Lane,
+    Liveness, Origin, Peer, Rail, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket, Unreachable,
 };
 use towline_core::time::Instant;
 use towline_core::wire::{self, Kind};
@@ -215,31 +214,8 @@ impl<R: FullRail> Rail for Recorder<R> {
     }
 }
 
-#[deny(clippy::missing_trait_methods)]
-impl<R: FullRail> FastPath for Recorder<R> {
-    forward_rail!(FastPath: inner, except send_now, poll_short, poll_eager, poll_again, is_idle);
-
-    unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
-        // SAFETY: passed on from the caller.
-        unsafe { send_by_grant(self, to, tag, header, body) }
-    }
-
-    fn poll_short(&mut self, _tag: u8) -> Option<Short> {
-        None // `poll` records what arrives
-    }
-
-    fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
-        None
-    }
-
-    fn poll_again(&mut self) -> Option<Frame> {
-        None
-    }
-
-    fn is_idle(&mut self) -> bool {
-        false // `poll` records that, too
-    }
-}
+// The defaults: `reserve`, `commit` and `poll` record what they see.
+impl<R: FullRail> FastPath for Recorder<R> {}
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail> RequestCache for Recorder<R> {

@@ -12,12 +12,13 @@ use crate::segment::slots::Slots;
 const MAX_SLOTS: u32 = 17;
 /// Slots that are fetched while a message is processed, at most. A processor fetches few lines at a time.
 const AT_A_TIME: u32 = 9;
-/// How many slots ahead of a frame its prefetch is. Most rings have so many more free slots, since a sender leaves some to control
-/// frames.
+/// How many slots ahead of a frame its prefetch is. In most rings so many more slots are free, since a sender leaves some to
+/// control frames.
 const AHEAD: u32 = 16;
 
 /// To be called when a frame of `slots` slots arrived. A message is often answered by one of the same length: its slots are fetched
-/// while the message is processed. Earlier would be too early, since the receiver looks at the first slot.
+/// while the message is processed. An earlier prefetch of the first slot would be lost, since the peer reads this slot until the
+/// answer is there.
 #[inline(always)]
 pub fn prefetch_for_answer(outgoing: &mut Outgoing, slots: u32) {
     let position = outgoing.sender.expect_answer();
@@ -27,16 +28,16 @@ pub fn prefetch_for_answer(outgoing: &mut Outgoing, slots: u32) {
     }
 }
 
-/// To be called when a frame of `slots` slots was sent at `position`, whose bytes begin at `frame`. If it is not the first one after a frame that arrived, more may
-/// follow: as many slots are fetched some way ahead.
+/// To be called when a frame of `slots` slots was sent at `position`; its bytes begin at `frame`. If it is not the first one after
+/// a frame that arrived, more frames may follow: as many slots are fetched, `AHEAD` slots further on.
 #[inline(always)]
 pub fn prefetch_ahead(outgoing: &Outgoing, frame: *mut u8, position: u32, slots: u32) {
     if outgoing.sender.is_answer(position) {
         return;
     }
     if slots == 1 {
-        // Two instructions less than with a look for the ring's end. Behind it there may be no memory, or other memory; the first
-        // slots of each lap are fetched when they are written.
+        // No look for the ring's end saves two instructions. After the end there may be no memory, or other memory: a prefetch
+        // harms neither. The first slots of each lap are fetched when they are written.
         Slots::prefetch_line_for_write::<{ AHEAD as usize * SLOT }>(frame.wrapping_sub(PREFIX));
     } else if slots <= MAX_SLOTS {
         prefetch(&outgoing.slots, position.wrapping_add(AHEAD.max(slots)), slots);

@@ -201,13 +201,12 @@ impl FastPath for Rail {
             return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
         }
         // Short frames are worth code of their own, which knows that they are in one slot.
-        let slots = if len as usize <= SLOT - PREFIX { 1 } else { slots_for(len) };
-        let sent = if slots == 1 {
+        let sent = if len as usize <= SLOT - PREFIX {
             // SAFETY: passed on from the caller; there is a ring, since some length is permitted.
             unsafe { send_in(outgoing, 1, meta(len, tag), header, body) }
         } else {
             // SAFETY: as above.
-            unsafe { send_in(outgoing, slots, meta(len, tag), header, body) }
+            unsafe { send_in(outgoing, slots_for(len), meta(len, tag), header, body) }
         };
         if !sent {
             return Err(SendError::Busy);
