@@ -59,7 +59,8 @@
 //! the MTL is: it returns `MPI_ERR_WIN`. Such programs need the BTL there. Open MPI 4.1 has windows over both components.
 //! The MTL has no sessions and no communicators from groups (`MPI_Comm_create_from_group`, `MPI_Intercomm_create_from_groups`): it
 //! has no extended context ids of Open MPI 5.0 yet. The BTL has them.
-//! In both versions, `pml cm` crashes if several threads start persistent buffered sends (`MPI_Bsend_init`), whatever the MTL is.
+//! In both versions, a persistent buffered send (`MPI_Bsend_init`) that is started again fails or crashes under `pml cm`, over Open
+//! MPI's own `mtl ofi`, too. Such programs need the BTL.
 //!
 //! # When a process dies
 //!
