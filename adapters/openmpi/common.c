@@ -10,6 +10,10 @@
 
 #include "common.h"
 
+/* How often this process has begun to use the component: a program may begin MPI again by a further session, after it has ended all
+ * others. The component stays loaded. Beginning is collective over a job, so that all its processes have the same number. */
+static unsigned starts = 0;
+
 /* Bytes of the secret that is drawn for the processes of an mpirun. */
 #define SECRET_BYTES 32
 /* Most bytes of any such secret. */
@@ -49,13 +53,20 @@ static bool find_parent(pmix_proc_t *parent)
 }
 
 /* Rank 0 of the first job draws the secret. The other processes of a job have it from its rank 0, and rank 0 of a spawned job has it
- * from the process that has spawned the job. So all publish it before the transports are opened. */
+ * from the process that has spawned the job. So all publish it before the transports are opened. It stays the same until the process
+ * ends, since PMIx does not tell an old value from a new one. */
 static int get_secret(const char *name, uint8_t *secret, size_t *length)
 {
+    static uint8_t kept[SECRET_BYTES];
     pmix_proc_t source = opal_process_info.myprocid;
     pmix_value_t value;
     char key[64];
     int rc = PMIX_SUCCESS;
+    *length = SECRET_BYTES;
+    if (1 < starts) {
+        memcpy(secret, kept, SECRET_BYTES);
+        return OPAL_SUCCESS;
+    }
     snprintf(key, sizeof key, "towline.secret.%s", name);
     if (0 != source.rank) {
         source.rank = 0;
@@ -78,7 +89,7 @@ static int get_secret(const char *name, uint8_t *secret, size_t *length)
         opal_output(0, "%s towline: the secret of the job cannot be exchanged by PMIx: %s", name, PMIx_Error_string(rc));
         return OPAL_ERROR;
     }
-    *length = SECRET_BYTES;
+    memcpy(kept, secret, SECRET_BYTES);
     return OPAL_SUCCESS;
 }
 #else
@@ -151,11 +162,100 @@ static void clean_up(void *state, const char *const *paths, size_t count)
     free(list);
 }
 
+#if OMPI_MAJOR_VERSION >= 5
+/* The key of the cards that a process has published at its start with this number. Each start has a key of its own, since PMIx also
+ * has the cards of earlier ones, and may return them. */
+static bool cards_key(const mca_base_component_t *component, unsigned start, char *key, size_t size)
+{
+    char *name = mca_base_component_to_string(component);
+    if (NULL == name) {
+        return false;
+    }
+    (void) snprintf(key, size, 1 == start ? "%s" : "%s.%u", name, start);
+    free(name);
+    return true;
+}
+
+/* Reads the cards of a process. `wait`: if it has not published them yet, it will do so soon. */
+static pmix_status_t read_cards(const pmix_proc_t *of, const char *key, bool wait, void **cards, size_t *length)
+{
+    pmix_value_t *value = NULL;
+    pmix_info_t no_wait;
+    pmix_status_t rc;
+    PMIX_INFO_LOAD(&no_wait, PMIX_OPTIONAL, NULL, PMIX_BOOL);
+    rc = PMIx_Get(of, key, wait ? NULL : &no_wait, wait ? 0 : 1, &value);
+    PMIX_INFO_DESTRUCT(&no_wait);
+    if (PMIX_SUCCESS == rc && (NULL == value || PMIX_BYTE_OBJECT != value->type)) {
+        rc = PMIX_ERR_TYPE_MISMATCH;
+    }
+    if (PMIX_SUCCESS == rc) {
+        free(*cards);
+        *cards = value->data.bo.bytes;
+        *length = value->data.bo.size;
+        value->data.bo.bytes = NULL;
+        value->data.bo.size = 0;
+    }
+    if (NULL != value) {
+        PMIX_VALUE_RELEASE(value);
+    }
+    return rc;
+}
+
+int towline_publish_cards(const mca_base_component_t *component, const void *cards, size_t length)
+{
+    pmix_value_t value = { .type = PMIX_BYTE_OBJECT, .data.bo = { .bytes = (char *) cards, .size = length } };
+    char key[PMIX_MAX_KEYLEN + 1];
+    if (!cards_key(component, starts, key, sizeof key)) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    return opal_pmix_convert_status(PMIx_Put(PMIX_GLOBAL, key, &value));
+}
+
+int towline_get_cards(const mca_base_component_t *component, const opal_process_name_t *of, void **cards, size_t *length)
+{
+    bool of_own_job = of->jobid == OPAL_PROC_MY_NAME.jobid;
+    unsigned start = of_own_job ? starts : 1;
+    char key[PMIX_MAX_KEYLEN + 1];
+    pmix_proc_t process;
+    pmix_status_t rc;
+    *cards = NULL;
+    *length = 0;
+    OPAL_PMIX_CONVERT_NAME(&process, of);
+    if (!cards_key(component, start, key, sizeof key)) {
+        return OPAL_ERR_OUT_OF_RESOURCE;
+    }
+    rc = read_cards(&process, key, true, cards, length);
+    /* A process of another job may have begun more often: the last cards count. */
+    while (PMIX_SUCCESS == rc && !of_own_job && cards_key(component, ++start, key, sizeof key)
+           && PMIX_SUCCESS == read_cards(&process, key, false, cards, length)) {
+    }
+    return opal_pmix_convert_status(rc);
+}
+#else
+int towline_publish_cards(const mca_base_component_t *component, const void *cards, size_t length)
+{
+    int rc;
+    OPAL_MODEX_SEND(rc, OPAL_PMIX_GLOBAL, component, cards, length);
+    return rc;
+}
+
+int towline_get_cards(const mca_base_component_t *component, const opal_process_name_t *of, void **cards, size_t *length)
+{
+    int rc;
+    *cards = NULL;
+    *length = 0;
+    OPAL_MODEX_RECV(rc, component, of, cards, length);
+    return OPAL_SUCCESS == rc && NULL == *cards ? OPAL_ERR_NOT_FOUND : rc;
+}
+#endif
+
 int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towline_place_t *place)
 {
     uint8_t secret[SECRET_MOST];
     size_t length = 0;
-    int rc = get_secret(name, secret, &length);
+    int rc;
+    starts++;
+    rc = get_secret(name, secret, &length);
     if (OPAL_SUCCESS != rc) {
         return rc;
     }

@@ -11,10 +11,8 @@
 #include "opal/util/proc.h"
 #if OMPI_MAJOR_VERSION >= 5
 #include "opal/mca/pmix/pmix-internal.h"
-#define TOWLINE_MODEX_SCOPE PMIX_GLOBAL
 #else
 #include "opal/mca/pmix/pmix.h"
-#define TOWLINE_MODEX_SCOPE OPAL_PMIX_GLOBAL
 #endif
 #include "towline.h"
 
@@ -36,6 +34,12 @@ static inline uint32_t towline_number_of(opal_process_name_t name, uint32_t numb
 
 /* The place of this process. `name`: the component's, "mtl" or "btl". Returns an Open MPI code; what is wrong was printed then. */
 int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towline_place_t *place);
+
+/* Publishes the cards of this process for a component, after `towline_own_place`. Returns an Open MPI code. */
+int towline_publish_cards(const mca_base_component_t *component, const void *cards, size_t length);
+
+/* The cards that another process has published for the same component, in memory that the caller frees. Returns an Open MPI code. */
+int towline_get_cards(const mca_base_component_t *component, const opal_process_name_t *of, void **cards, size_t *length);
 
 /* The values of the settings of Towline, in the order of `towline_setting`; null where the user has given none. */
 typedef struct towline_settings_t {

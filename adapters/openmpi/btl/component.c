@@ -134,6 +134,10 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     mca_btl_base_module_t **modules;
     size_t number = 0, index;
     *count = 0;
+    /* A program may begin MPI again by a further session. */
+    component->count = 0;
+    component->open = 0;
+    memset(&component->counters, 0, sizeof component->counters);
     if (OPAL_SUCCESS != make_lists()) {
         return NULL;
     }

@@ -14,7 +14,7 @@ int btl_towline_publish_cards(void)
     unsigned char *all = NULL;
     size_t used = 0;
     unsigned index;
-    int rc = OPAL_SUCCESS;
+    int rc;
     for (index = 0; index < component->count; index++) {
         btl_towline_module_t *module = component->modules[index];
         card_head_t head = { .ordinal = module->ordinal };
@@ -38,7 +38,7 @@ int btl_towline_publish_cards(void)
         }
         used += length;
     }
-    OPAL_MODEX_SEND(rc, TOWLINE_MODEX_SCOPE, &component->super.btl_version, all, used);
+    rc = towline_publish_cards(&component->super.btl_version, all, used);
     free(all);
     return rc;
 }
@@ -94,16 +94,6 @@ int btl_towline_add_own(btl_towline_module_t *module)
     return btl_towline_error(code);
 }
 
-/* The cards of a process: a copy, which the caller frees. There is one code where the process has published none, and where they cannot
- * be read, as in the contract of the module exchange. */
-static int read_cards(struct opal_proc_t *proc, void **all, size_t *size)
-{
-    int rc;
-    *all = NULL;
-    OPAL_MODEX_RECV(rc, &mca_btl_towline_component.super.btl_version, &proc->proc_name, all, size);
-    return OPAL_SUCCESS == rc && NULL != *all ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
-}
-
 static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
 {
     struct mca_btl_base_endpoint_t *endpoint;
@@ -115,7 +105,7 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     if (NULL != endpoint) {
         return endpoint;
     }
-    if (OPAL_SUCCESS != read_cards(proc, &all, &size)) {
+    if (OPAL_SUCCESS != towline_get_cards(&mca_btl_towline_component.super.btl_version, &proc->proc_name, &all, &size)) {
         return NULL;
     }
     card = find_card(module, all, size, &length);

@@ -34,10 +34,12 @@ mca_mtl_base_component_2_0_0_t mca_mtl_towline_component = {
 
 mtl_towline_module_t ompi_mtl_towline = {
     .super = {
-        .mtl_max_contextid = (1UL << 30),
+        .mtl_max_contextid = TOWLINE_FIRST_EXTENDED_ID,
         .mtl_max_tag = TOWLINE_TAG_MAX,
         .mtl_request_size = sizeof(mtl_towline_request_t) - sizeof(struct mca_mtl_request_t),
-        .mtl_flags = MCA_MTL_BASE_FLAG_REQUIRE_WORLD,
+#if OMPI_MAJOR_VERSION >= 5
+        .mtl_flags = MCA_MTL_BASE_FLAG_SUPPORTS_EXT_CID,
+#endif
         .mtl_add_procs = mtl_towline_add_procs,
         .mtl_del_procs = mtl_towline_del_procs,
         .mtl_finalize = module_finalize,

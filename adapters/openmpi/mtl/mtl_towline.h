@@ -15,13 +15,14 @@
 #include "../common.h"
 
 #if OMPI_MAJOR_VERSION >= 5
-#define TOWLINE_COMM_ID(comm) ((uint32_t) (comm)->c_index)
 #define TOWLINE_JOB_SIZE() (opal_process_info.num_procs)
 #else
 #include "ompi/mca/rte/rte.h"
-#define TOWLINE_COMM_ID(comm) ((comm)->c_contextid)
 #define TOWLINE_JOB_SIZE() (ompi_process_info.num_procs)
 #endif
+
+/* Ids of communicators below this one are indices that all members have agreed on. */
+#define TOWLINE_FIRST_EXTENDED_ID (1U << 30)
 
 /* The module, and the state of the component. */
 typedef struct mtl_towline_module_t {
