@@ -229,7 +229,7 @@ int towline_get_cards(const mca_base_component_t *component, const opal_process_
     while (PMIX_SUCCESS == rc && !of_own_job && cards_key(component, ++start, key, sizeof key)
            && PMIX_SUCCESS == read_cards(&process, key, false, cards, length)) {
     }
-    return opal_pmix_convert_status(rc);
+    return PMIX_SUCCESS == rc ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
 }
 #else
 int towline_publish_cards(const mca_base_component_t *component, const void *cards, size_t length)
@@ -245,7 +245,7 @@ int towline_get_cards(const mca_base_component_t *component, const opal_process_
     *cards = NULL;
     *length = 0;
     OPAL_MODEX_RECV(rc, component, of, cards, length);
-    return OPAL_SUCCESS == rc && NULL == *cards ? OPAL_ERR_NOT_FOUND : rc;
+    return OPAL_SUCCESS == rc && NULL != *cards ? OPAL_SUCCESS : OPAL_ERR_OUT_OF_RESOURCE;
 }
 #endif
 

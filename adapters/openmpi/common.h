@@ -38,7 +38,9 @@ int towline_own_place(const char *name, uint32_t numbers, uint32_t peers, towlin
 /* Publishes the cards of this process for a component, after `towline_own_place`. Returns an Open MPI code. */
 int towline_publish_cards(const mca_base_component_t *component, const void *cards, size_t length);
 
-/* The cards that another process has published for the same component, in memory that the caller frees. Returns an Open MPI code. */
+/* The cards that another process has published for the same component: a copy, which the caller frees. There is one code,
+ * OPAL_ERR_OUT_OF_RESOURCE, where the process has published none, and where they cannot be read, as in the contract of the module
+ * exchange. */
 int towline_get_cards(const mca_base_component_t *component, const opal_process_name_t *of, void **cards, size_t *length);
 
 /* The values of the settings of Towline, in the order of `towline_setting`; null where the user has given none. */

@@ -24,6 +24,7 @@
 struct mca_btl_base_endpoint_t {
     struct mca_btl_base_endpoint_t *next;
     towline_btl_endpoint_t handle;
+    /* NULL until Open MPI adds the process. */
     struct opal_proc_t *proc;
     uint32_t number;
 };
@@ -45,6 +46,10 @@ typedef struct btl_towline_module_t {
     /* For the lists below. */
     opal_mutex_t lock;
     struct mca_btl_base_endpoint_t *endpoints;
+    /* The processes of the job were added. */
+    bool has_job;
+    /* The module ends. What has used it may be unloaded, so that no function is called any more. */
+    bool is_closing;
     /* The process itself, for one-sided operations. */
     struct mca_btl_base_endpoint_t own;
     /* Memory that could not be deregistered yet, since an operation of a peer used it. */
@@ -87,6 +92,8 @@ typedef struct btl_towline_component_t {
     unsigned count;
     /* How many modules are open. */
     unsigned open;
+    /* How many processes the job has. */
+    uint32_t job_size;
     unsigned numbers;
     unsigned peers;
     opal_free_list_t frags;

@@ -106,10 +106,11 @@ static int thread_level(bool enable_mpi_threads)
 static int open_modules(int level, towline_btl_t *opened, size_t *count)
 {
     btl_towline_component_t *component = &mca_btl_towline_component;
-    uint32_t size = job_size();
+    const uint32_t size = job_size();
     towline_place_t place;
     char **settings;
     int code;
+    component->job_size = size;
     if (component->numbers < 2 * size) {
         component->numbers = 2 * size;
     }

@@ -108,11 +108,6 @@ void btl_towline_set_attributes(mca_btl_base_module_t *super, const towline_btl_
     super->btl_flags |= own->flags & MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 #endif
     super->btl_flags &= flags;
-    if (0 != strcmp(own->name, "sm")) {
-        /* A frame waits until its receiver has added the sender, so all processes add each other at the start. Those of one host do
-         * so in any case. */
-        super->btl_flags |= MCA_BTL_FLAGS_SINGLE_ADD_PROCS;
-    }
     super->btl_atomic_flags &= own->atomics;
     super->btl_eager_limit = smaller(super->btl_eager_limit, own->eager_limit);
     super->btl_rndv_eager_limit = smaller(super->btl_rndv_eager_limit, own->rendezvous_eager_limit);
@@ -162,8 +157,8 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
     return module;
 }
 
-/* One of this many calls makes progress on modules without endpoints. A process whose peers are all reached by better modules has
- * such modules. A peer of another host may have added this process, and send first, so they are not left out. */
+/* One of this many calls makes progress on modules without endpoints: those of a process whose peers are all reached by better modules.
+ * Such a module may still have to say goodbye to peers that were removed. */
 #define CALLS_PER_LOOK 16
 
 int btl_towline_progress(void)
@@ -216,7 +211,7 @@ int btl_towline_finalize(mca_btl_base_module_t *btl)
         component->counters.gets += own.gets;
         component->counters.atomics += own.atomics;
     }
-    module->on_error = NULL; /* peers end, too */
+    module->is_closing = true;
     if (TOWLINE_SUCCESS != towline_btl_close(module->btl, CLOSE_MS)) {
         towline_print_error("btl", "at the end");
     }

@@ -66,7 +66,7 @@ static void on_done(const towline_btl_done_t *done, void *state)
         memcpy(own.local, 4 == own.value_bytes ? (void *) &low : (void *) &done->value, own.value_bytes);
     }
     opal_free_list_return(&mca_btl_towline_component.operations, &operation->super);
-    if (NULL != own.function) {
+    if (NULL != own.function && !own.module->is_closing) {
         own.function(&own.module->super, own.endpoint, own.local, own.local_handle, own.context, own.data,
                      btl_towline_error(done->status));
     }

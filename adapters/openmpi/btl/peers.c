@@ -63,13 +63,13 @@ static const unsigned char *find_card(const btl_towline_module_t *module, const 
     return NULL;
 }
 
-/* The endpoint of a process, or where it is NULL, of the process with a number. */
-static struct mca_btl_base_endpoint_t *find_endpoint(btl_towline_module_t *module, const struct opal_proc_t *proc, uint32_t number)
+/* The endpoint of the process with a number. */
+static struct mca_btl_base_endpoint_t *find_endpoint(btl_towline_module_t *module, uint32_t number)
 {
     struct mca_btl_base_endpoint_t *endpoint;
     opal_mutex_lock(&module->lock);
     endpoint = module->endpoints;
-    while (NULL != endpoint && (NULL != proc ? endpoint->proc != proc : endpoint->number != number)) {
+    while (NULL != endpoint && endpoint->number != number) {
         endpoint = endpoint->next;
     }
     opal_mutex_unlock(&module->lock);
@@ -94,18 +94,19 @@ int btl_towline_add_own(btl_towline_module_t *module)
     return btl_towline_error(code);
 }
 
-static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
+/* The endpoint of a process, which is added to the module if it was not added before. NULL: the module does not reach it. */
+static struct mca_btl_base_endpoint_t *reach(btl_towline_module_t *module, const opal_process_name_t *name)
 {
-    struct mca_btl_base_endpoint_t *endpoint;
+    uint32_t number = towline_number_of(*name, mca_btl_towline_component.numbers);
+    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, number);
     void *all;
     const unsigned char *card;
     size_t size = 0, length = 0;
     int rc;
-    endpoint = find_endpoint(module, proc, 0);
     if (NULL != endpoint) {
         return endpoint;
     }
-    if (OPAL_SUCCESS != towline_get_cards(&mca_btl_towline_component.super.btl_version, &proc->proc_name, &all, &size)) {
+    if (OPAL_SUCCESS != towline_get_cards(&mca_btl_towline_component.super.btl_version, name, &all, &size)) {
         return NULL;
     }
     card = find_card(module, all, size, &length);
@@ -122,14 +123,49 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     }
     free(all);
     if (NULL != endpoint) {
-        endpoint->proc = proc;
-        endpoint->number = towline_number_of(proc->proc_name, mca_btl_towline_component.numbers);
+        endpoint->number = number;
         opal_mutex_lock(&module->lock);
         endpoint->next = module->endpoints;
         __atomic_store_n(&module->endpoints, endpoint, __ATOMIC_RELAXED); /* progress looks at it without the lock */
         opal_mutex_unlock(&module->lock);
     }
     return endpoint;
+}
+
+static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
+{
+    struct mca_btl_base_endpoint_t *endpoint = reach(module, &proc->proc_name);
+    if (NULL != endpoint) {
+        endpoint->proc = proc;
+    }
+    return endpoint;
+}
+
+static bool is_sm(const btl_towline_module_t *module)
+{
+    return 0 == strcmp(module->name, "sm");
+}
+
+/* Adds all processes of the job that no module of shared memory reaches.
+ *
+ * A frame waits until its receiver has added the sender. Open MPI adds a process when the program sends to it for the first time, which
+ * may be never. It would add all at the start because of MCA_BTL_FLAGS_SINGLE_ADD_PROCS, but with this flag, 5.0 crashes at the end of a
+ * program that has sessions alone. The processes of one host add each other in any case. */
+static void add_job(btl_towline_module_t *module)
+{
+    const btl_towline_component_t *component = &mca_btl_towline_component;
+    opal_process_name_t name = OPAL_PROC_MY_NAME;
+    unsigned index;
+    for (name.vpid = 0; name.vpid < component->job_size; name.vpid++) {
+        bool is_near = name.vpid == OPAL_PROC_MY_NAME.vpid;
+        for (index = 0; index < component->count && !is_near; index++) {
+            btl_towline_module_t *other = component->modules[index];
+            is_near = NULL != other && is_sm(other) && NULL != reach(other, &name);
+        }
+        if (!is_near) {
+            (void) reach(module, &name);
+        }
+    }
 }
 
 /* The component `self`, whose exclusivity is higher, carries the messages of a process to itself. But osc/rdma of 5.0 takes only modules
@@ -145,6 +181,10 @@ int btl_towline_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_
 {
     btl_towline_module_t *module = (btl_towline_module_t *) btl;
     size_t index;
+    if (!module->has_job && !is_sm(module)) {
+        module->has_job = true;
+        add_job(module);
+    }
     for (index = 0; index < count; index++) {
         endpoints[index] = procs[index] == opal_proc_local_get() ? OWN_ENDPOINT(module) : add_proc(module, procs[index]);
         if (NULL != endpoints[index] && NULL != reachable) {
@@ -193,10 +233,10 @@ int btl_towline_register_error(mca_btl_base_module_t *btl, mca_btl_base_module_e
 void btl_towline_on_error(const towline_btl_loss_t *loss, void *state)
 {
     btl_towline_module_t *module = state;
-    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, NULL, loss->number);
+    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, loss->number);
     char text[512];
     /* A process that ends normally closes its connections while others may still be on their way to the end. */
-    if (loss->closed || NULL == module->on_error) {
+    if (loss->closed || module->is_closing || NULL == module->on_error) {
         return;
     }
     /* Open MPI prints it, and ends the job. */

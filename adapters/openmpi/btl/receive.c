@@ -9,7 +9,7 @@ void btl_towline_on_frame(const towline_btl_received_t *received, void *state)
     mca_btl_base_tag_t tag = BTL_TOWLINE_TAG_INSTEAD == received->tag ? BTL_TOWLINE_TAG_TAKEN : received->tag;
     const mca_btl_active_message_callback_t *call = &mca_btl_base_active_message_trigger[tag];
     mca_btl_base_segment_t segment = { .seg_addr.pval = (void *) received->data, .seg_len = received->length };
-    if (OPAL_UNLIKELY(NULL == call->cbfunc)) {
+    if (OPAL_UNLIKELY(NULL == call->cbfunc || module->is_closing)) {
         return;
     }
 #if BTL_VERSION >= 330

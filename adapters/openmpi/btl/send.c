@@ -136,7 +136,7 @@ static void on_sent(const towline_btl_sent_t *sent, void *state)
     btl_towline_frag_t *frag = state;
     bool is_ours = frag->base.des_flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP; /* the function may free the frag */
     frag->base.order = sent->order;
-    if (NULL != frag->base.des_cbfunc) {
+    if (NULL != frag->base.des_cbfunc && !frag->module->is_closing) {
         frag->base.des_cbfunc(&frag->module->super, sent->peer, &frag->base, btl_towline_error(sent->status));
     }
     if (is_ours) {

@@ -230,6 +230,7 @@ static void x5(void)
 
     first = version->mca_component_name[0];
     version->mca_component_name[0] = 'x'; /* no process has published cards of this name */
+    copy.proc_name.vpid += 2;             /* nor was this process added before */
     OBJ_CONSTRUCT(&reachable, opal_bitmap_t);
     TRUE(OPAL_SUCCESS == opal_bitmap_init(&reachable, 1));
     TRUE(OPAL_SUCCESS == btl->btl_add_procs(btl, 1, &unknown, &none, &reachable));

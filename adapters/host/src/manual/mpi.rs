@@ -57,8 +57,8 @@
 //!
 //! Open MPI 5.0 makes no windows of the program's memory (`MPI_Win_create`, `MPI_Win_allocate` between hosts) under `pml cm`, whatever
 //! the MTL is: it returns `MPI_ERR_WIN`. Such programs need the BTL there. Open MPI 4.1 has windows over both components.
-//! The MTL has no sessions and no communicators from groups (`MPI_Comm_create_from_group`, `MPI_Intercomm_create_from_groups`): it
-//! has no extended context ids of Open MPI 5.0 yet. The BTL has them.
+//! Both components have the sessions of 5.0, with communicators from groups. A program that ends its last session and begins another
+//! hangs in PMIx at that point now and then, over Open MPI's own components, too.
 //! In both versions, a persistent buffered send (`MPI_Bsend_init`) that is started again fails or crashes under `pml cm`, over Open
 //! MPI's own `mtl ofi`, too. Such programs need the BTL.
 //!
