@@ -211,6 +211,13 @@ impl Scenario {
             self.held.extend(Some(again).filter(|frame| !frame.is_whole()));
             return;
         }
+        // A caller that wants copies. The honest peer's frames, which are counted, come by `poll`.
+        let mut bytes = [0; EAGER.1 as usize];
+        if let Some(copied) = self.victim.poll_copied(TAG, &mut bytes) {
+            assert!(copied.from == Peer(HOSTILE) && self.lost.is_none(), "a frame arrived from a peer that is lost");
+            assert!(copied.tag != TAG && copied.len as usize <= bytes.len(), "{copied:?}");
+            return;
+        }
         match self.victim.poll(self.now) {
             Some(Event::Frame(frame)) if frame.from == Peer(HONEST) => {
                 assert_eq!((frame.tag, frame.head()), (TAG, &self.from_honest.received.to_le_bytes()[..]));

@@ -67,6 +67,7 @@ fn is_null(name: &str) -> Failure {
 ///
 /// # Safety
 /// The address is null, or `len` items are readable from there on, and nothing changes them for `'a`.
+#[inline]
 pub(crate) unsafe fn list<'a, T>(name: &str, base: *const T, len: usize) -> Outcome<&'a [T]> {
     if len == 0 {
         return Ok(&[]);

@@ -90,6 +90,8 @@ typedef struct btl_towline_component_t {
     mca_btl_base_component_3_0_0_t super; /* first */
     btl_towline_module_t *modules[BTL_TOWLINE_MODULES];
     unsigned count;
+    /* The one of shared memory, or NULL. */
+    btl_towline_module_t *shared_memory;
     /* How many modules are open. */
     unsigned open;
     /* How many processes the job has. */

@@ -137,6 +137,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     *count = 0;
     /* A program may begin MPI again by a further session. */
     component->count = 0;
+    component->shared_memory = NULL;
     component->open = 0;
     memset(&component->counters, 0, sizeof component->counters);
     if (OPAL_SUCCESS != make_lists()) {
@@ -152,6 +153,9 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
             continue;
         }
         component->modules[component->count++] = module;
+        if (0 == strcmp(module->name, "sm")) {
+            component->shared_memory = module;
+        }
         component->open++;
     }
     modules = calloc(component->count + 1, sizeof *modules); /* the framework frees it */

@@ -157,30 +157,50 @@ btl_towline_module_t *btl_towline_module_new(towline_btl_t btl)
     return module;
 }
 
-/* One of this many calls makes progress on modules without endpoints: those of a process whose peers are all reached by better modules.
- * Such a module may still have to say goodbye to peers that were removed. */
+/* One of this many calls makes progress on modules that have been idle for a while. A process whose peers are all reached by shared
+ * memory has such modules, too. */
 #define CALLS_PER_LOOK 16
+/* For how many calls all modules are looked at each time after an event of one: longer than an answer takes over a fast network. */
+#define BUSY_CALLS 4096
+
+static inline int progress(btl_towline_module_t *module)
+{
+    uint32_t events = 0;
+    (void) towline_btl_progress(module->btl, &events);
+    if (OPAL_UNLIKELY(NULL != module->retired)) {
+        btl_towline_deregister_retired(module);
+    }
+    return (int) events;
+}
+
+/* Makes progress on all modules but that of shared memory. */
+static int progress_others(const btl_towline_component_t *component)
+{
+    int events = 0;
+    unsigned index;
+    for (index = 0; index < component->count; index++) {
+        btl_towline_module_t *module = component->modules[index];
+        events += NULL != module && module != component->shared_memory ? progress(module) : 0;
+    }
+    return events;
+}
 
 int btl_towline_progress(void)
 {
-    static unsigned calls;
     /* Several threads may be here. A lost update delays a look. */
+    static unsigned calls, busy_until;
+    btl_towline_component_t *component = &mca_btl_towline_component;
+    btl_towline_module_t *shared_memory = component->shared_memory;
     const unsigned call = __atomic_load_n(&calls, __ATOMIC_RELAXED) + 1;
-    const bool looks = 0 == call % CALLS_PER_LOOK;
-    int events = 0;
-    unsigned index;
+    const bool is_busy = (int) (__atomic_load_n(&busy_until, __ATOMIC_RELAXED) - call) > 0;
+    int events = OPAL_LIKELY(NULL != shared_memory) ? progress(shared_memory) : 0;
     __atomic_store_n(&calls, call, __ATOMIC_RELAXED);
-    for (index = 0; index < mca_btl_towline_component.count; index++) {
-        btl_towline_module_t *module = mca_btl_towline_component.modules[index];
-        uint32_t came = 0;
-        if (NULL == module || (!looks && NULL == __atomic_load_n(&module->endpoints, __ATOMIC_RELAXED))) {
-            continue;
+    if (is_busy || 0 == call % CALLS_PER_LOOK || OPAL_UNLIKELY(NULL == shared_memory)) {
+        const int of_others = progress_others(component);
+        if (0 != of_others) {
+            __atomic_store_n(&busy_until, call + BUSY_CALLS, __ATOMIC_RELAXED);
         }
-        (void) towline_btl_progress(module->btl, &came);
-        events += (int) came;
-        if (OPAL_UNLIKELY(NULL != module->retired)) {
-            btl_towline_deregister_retired(module);
-        }
+        events += of_others;
     }
     return events;
 }
@@ -212,6 +232,9 @@ int btl_towline_finalize(mca_btl_base_module_t *btl)
         component->counters.atomics += own.atomics;
     }
     module->is_closing = true;
+    if (module == component->shared_memory) {
+        component->shared_memory = NULL;
+    }
     if (TOWLINE_SUCCESS != towline_btl_close(module->btl, CLOSE_MS)) {
         towline_print_error("btl", "at the end");
     }

@@ -126,7 +126,7 @@ static struct mca_btl_base_endpoint_t *reach(btl_towline_module_t *module, const
         endpoint->number = number;
         opal_mutex_lock(&module->lock);
         endpoint->next = module->endpoints;
-        __atomic_store_n(&module->endpoints, endpoint, __ATOMIC_RELAXED); /* progress looks at it without the lock */
+        module->endpoints = endpoint;
         opal_mutex_unlock(&module->lock);
     }
     return endpoint;
@@ -141,12 +141,7 @@ static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, st
     return endpoint;
 }
 
-static bool is_sm(const btl_towline_module_t *module)
-{
-    return 0 == strcmp(module->name, "sm");
-}
-
-/* Adds all processes of the job that no module of shared memory reaches.
+/* Adds all processes of the job that shared memory does not reach.
  *
  * A frame waits until its receiver has added the sender. Open MPI adds a process when the program sends to it for the first time, which
  * may be never. It would add all at the start because of MCA_BTL_FLAGS_SINGLE_ADD_PROCS, but with this flag, 5.0 crashes at the end of a
@@ -155,14 +150,9 @@ static void add_job(btl_towline_module_t *module)
 {
     const btl_towline_component_t *component = &mca_btl_towline_component;
     opal_process_name_t name = OPAL_PROC_MY_NAME;
-    unsigned index;
     for (name.vpid = 0; name.vpid < component->job_size; name.vpid++) {
-        bool is_near = name.vpid == OPAL_PROC_MY_NAME.vpid;
-        for (index = 0; index < component->count && !is_near; index++) {
-            btl_towline_module_t *other = component->modules[index];
-            is_near = NULL != other && is_sm(other) && NULL != reach(other, &name);
-        }
-        if (!is_near) {
+        if (name.vpid != OPAL_PROC_MY_NAME.vpid
+            && (NULL == component->shared_memory || NULL == reach(component->shared_memory, &name))) {
             (void) reach(module, &name);
         }
     }
@@ -181,7 +171,7 @@ int btl_towline_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_
 {
     btl_towline_module_t *module = (btl_towline_module_t *) btl;
     size_t index;
-    if (!module->has_job && !is_sm(module)) {
+    if (!module->has_job && module != mca_btl_towline_component.shared_memory) {
         module->has_job = true;
         add_job(module);
     }
@@ -211,7 +201,7 @@ int btl_towline_del_procs(mca_btl_base_module_t *btl, size_t count, struct opal_
         }
         is_known = NULL != endpoint && NULL != *place;
         if (is_known) {
-            __atomic_store_n(place, endpoint->next, __ATOMIC_RELAXED);
+            *place = endpoint->next;
         }
         opal_mutex_unlock(&module->lock);
         if (!is_known) {

@@ -149,6 +149,52 @@ fn p34_frames_in_several_slots_take_the_fast_path_for_eager_frames() {
     assert_eq!(eager(&mut right, 0x42), None);
 }
 
+/// What the fast path that copies frames yields: the sender, the tag and the bytes.
+fn copied(rail: &mut Rail, except: u8, most: usize) -> Option<(Peer, u8, Vec<u8>)> {
+    let mut bytes = vec![0xee; most];
+    let frame = rail.poll_copied(except, &mut bytes)?;
+    bytes.truncate(frame.len as usize);
+    Some((frame.from, frame.tag, bytes))
+}
+
+#[test]
+fn p34_frames_of_any_length_are_copied_whole() {
+    let (mut left, mut right, to, _) = pair();
+    let limit = left.attributes().eager_limit as usize;
+    send(&mut left, to, Lane::Eager, &[0; 24]).unwrap();
+    assert_eq!(frame(&mut right).unwrap().len, 24, "the ring is known now");
+    let lengths: Vec<usize> = (0..130).chain((130..3000).step_by(97)).chain([limit - 1, limit]).collect();
+    // Several laps of the ring, so that the path returns slots, too.
+    let mut taken = 0;
+    for round in 0..40 {
+        for &len in &lengths {
+            let bytes = pattern(len, round);
+            send(&mut left, to, Lane::Eager, &bytes).unwrap();
+            assert_eq!(copied(&mut right, 0x42, limit), None, "a tag that is not wanted");
+            assert!(len == 0 || copied(&mut right, 0x41, len - 1).is_none(), "no room");
+            // The end of a turn, and of the ring.
+            match copied(&mut right, 0x41, len.max(HEAD + round % 2)) {
+                Some(got) => {
+                    assert!(got == (Peer(10), 0x42, bytes), "{len}");
+                    taken += 1;
+                }
+                None => {
+                    let got = frame(&mut right).unwrap();
+                    assert!(whole(&mut right, &got) == bytes, "{len}");
+                }
+            }
+        }
+    }
+    assert!(taken * 10 > 40 * lengths.len() * 9, "{taken}");
+    // The slots of a held frame are returned first.
+    send(&mut left, to, Lane::Eager, &pattern(100, 1)).unwrap();
+    let held = frame(&mut right).unwrap();
+    send(&mut left, to, Lane::Eager, b"next").unwrap();
+    assert_eq!(copied(&mut right, 0x41, limit), None);
+    assert!(whole(&mut right, &held) == pattern(100, 1));
+    assert_eq!(copied(&mut right, 0x41, limit), Some((Peer(10), 0x42, b"next".to_vec())));
+}
+
 #[test]
 fn p25_positions_wrap_and_frames_stay_in_order() {
     // The positions of a ring begin 2^20 slots before the wrap.

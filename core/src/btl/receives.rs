@@ -46,7 +46,7 @@ impl<'m> Receives<'m> {
         let (count, words) = (count.max(1), Self::words(bytes));
         Ok(Self {
             slots: Pool::new(arena, count)?,
-            memory: arena.table::<u64>(words.saturating_mul(count as usize))?.as_mut_ptr().cast(),
+            memory: arena.table::<u64>(Self::all_words(count, words))?.as_mut_ptr().cast(),
             bytes: bytes as usize,
             stride: words.saturating_mul(8),
             waiting: arena.table(kept.max(1) as usize)?,
@@ -58,8 +58,13 @@ impl<'m> Receives<'m> {
     pub(super) const fn cost(count: u32, bytes: u32, kept: u32) -> usize {
         let (count, kept) = (if count == 0 { 1 } else { count }, if kept == 0 { 1 } else { kept });
         Pool::<Incoming>::cost(count)
-            .saturating_add(Arena::cost::<u64>(Self::words(bytes).saturating_mul(count as usize)))
+            .saturating_add(Arena::cost::<u64>(Self::all_words(count, Self::words(bytes))))
             .saturating_add(Arena::cost::<Incoming>(kept as usize))
+    }
+
+    /// The words of the slots, and of the spare memory behind them.
+    const fn all_words(count: u32, words: usize) -> usize {
+        words.saturating_mul(count as usize).saturating_add(words)
     }
 
     const fn words(bytes: u32) -> usize {
@@ -88,6 +93,13 @@ impl<'m> Receives<'m> {
     fn memory(&self, handle: Handle, len: u32) -> Span {
         let base = self.memory.wrapping_add((handle.slot() as usize).saturating_mul(self.stride));
         Span::contiguous(base, (len as usize).min(self.bytes))
+    }
+
+    /// Memory for a frame that the rail copies at once: it has its address, and may be borrowed as long as no other call borrows it.
+    pub(super) const fn spare(&mut self) -> &mut [u8] {
+        let base = self.memory.wrapping_add((self.slots.capacity() as usize).saturating_mul(self.stride));
+        // SAFETY: the memory behind that of the slots, as `new` has taken it; it was zeroed, and belongs to this for 'm.
+        unsafe { core::slice::from_raw_parts_mut(base, self.bytes) }
     }
 
     /// Puts a frame in the queue. Returns `false` if the queue is full: the rail holds more frames than its attributes say.

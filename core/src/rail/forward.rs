@@ -71,7 +71,7 @@
 #[macro_export]
 macro_rules! forward_rail {
     (FastPath: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] send_now poll_short poll_eager poll_again is_idle);
+        $crate::forward_rail!(@each $via [$($($own)+)?] send_now poll_short poll_eager poll_copied poll_again is_idle);
     };
     (RequestCache: $via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?] request_init request_fini send_request);
@@ -124,6 +124,7 @@ macro_rules! forward_rail {
     (@ poll $via:ident [poll $($rest:ident)*]) => {};
     (@ poll_short $via:ident [poll_short $($rest:ident)*]) => {};
     (@ poll_eager $via:ident [poll_eager $($rest:ident)*]) => {};
+    (@ poll_copied $via:ident [poll_copied $($rest:ident)*]) => {};
     (@ poll_again $via:ident [poll_again $($rest:ident)*]) => {};
     (@ is_idle $via:ident [is_idle $($rest:ident)*]) => {};
     (@ read $via:ident [read $($rest:ident)*]) => {};
@@ -381,6 +382,12 @@ macro_rules! forward_rail {
         #[inline(always)]
         fn poll_eager(&mut self, tag: u8) -> ::core::option::Option<$crate::rail::Short> {
             $via!(self, rail => rail.poll_eager(tag))
+        }
+    };
+    (@ poll_copied $via:ident []) => {
+        #[inline]
+        fn poll_copied(&mut self, except: u8, into: &mut [u8]) -> ::core::option::Option<$crate::rail::Copied> {
+            $via!(self, rail => rail.poll_copied(except, into))
         }
     };
     (@ poll_again $via:ident []) => {

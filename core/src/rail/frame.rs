@@ -58,6 +58,18 @@ pub struct Short {
     pub body: ShortBody,
 }
 
+/// A frame whose bytes [`FastPath::poll_copied`](crate::rail::FastPath::poll_copied) has copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Copied {
+    /// The sender.
+    pub from: Peer,
+    /// The tag.
+    pub tag: u8,
+    /// How many bytes there are.
+    pub len: u32,
+}
+
 /// The bytes of a [`Short`] after its header, in the rail's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortBody {

@@ -53,7 +53,7 @@ pub use apply::apply_atomic;
 pub use attributes::{AcceleratorLimits, Attributes, Capabilities};
 pub use errors::{Lost, SendError, Unreachable};
 pub use event::Event;
-pub use frame::{Frame, Short, ShortBody};
+pub use frame::{Copied, Frame, Short, ShortBody};
 pub use grant::{Grant, Ticket};
 pub use migration::{Claim, LINKED_HEAD, Origin, UnackedFrame};
 pub use traits::{DeviceMemory, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy, send_by_grant};

@@ -4,7 +4,7 @@ use super::access::Access;
 use super::attributes::Attributes;
 use super::errors::{Lost, SendError, Unreachable};
 use super::event::Event;
-use super::frame::{Frame, Short};
+use super::frame::{Copied, Frame, Short};
 use super::grant::{Grant, Ticket};
 use super::migration::{Claim, Origin, UnackedFrame};
 use super::native::{Key, Native, NativeError, Region};
@@ -182,6 +182,16 @@ pub trait FastPath: Rail {
     #[inline(always)]
     fn poll_eager(&mut self, tag: u8) -> Option<Short> {
         let _ = tag;
+        None
+    }
+
+    /// The fast part of [`poll`](Rail::poll) for callers that want all bytes: copies the next frame of the eager lane to the beginning
+    /// of `into`, if it fits, and if its tag is not `except`. The rail does not hold the frame. After `None` there may still be a
+    /// frame, or other work, so the caller calls `poll`. The bytes of `into` behind the frame are arbitrary afterwards. A rail over
+    /// another one that has a `poll` of its own must not pass this on, as for [`is_idle`](Self::is_idle).
+    #[inline(always)]
+    fn poll_copied(&mut self, except: u8, into: &mut [u8]) -> Option<Copied> {
+        let _ = (except, into);
         None
     }
 

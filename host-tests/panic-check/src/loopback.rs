@@ -64,6 +64,7 @@ pub fn rail(rail: &mut impl FullRail) {
                     unsafe { short.body.deliver(&span) };
                     keep((short.body.len(), rail.poll_again().is_some(), rail.is_idle()));
                 }
+                keep(rail.poll_copied(any(0), bytes(&mut buffer)).map(|copied| (copied.from, copied.tag, copied.len)));
             }
             11 => {
                 // SAFETY: never run; for the linker only.

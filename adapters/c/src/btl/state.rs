@@ -189,7 +189,7 @@ impl State {
     }
 
     /// Makes progress. Within a callback it does nothing.
-    #[inline]
+    #[inline(always)] // on the path of each message
     fn progress(&self) -> u32 {
         if self.is_in_callback() {
             return 0;
@@ -230,7 +230,7 @@ pub(super) fn with<T>(
 }
 
 /// Makes progress on the module of a handle. If another thread uses it, that thread makes progress.
-#[inline]
+#[inline(always)] // on the path of each message
 pub(super) fn progress(btl: BtlHandle) -> Outcome<u32> {
     let state = find(btl)?;
     match &state.lock {

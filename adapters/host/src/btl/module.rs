@@ -82,6 +82,9 @@ impl Module {
     /// [`Btl::progress`](CoreBtl::progress).
     #[inline]
     pub fn progress(&mut self) -> u32 {
+        if let Some(delivered) = self.parts.btl.deliver() {
+            return delivered;
+        }
         if self.exact {
             self.clock.renew();
         } else {

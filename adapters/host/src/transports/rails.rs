@@ -3,7 +3,7 @@
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
 use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
-use towline_core::rail::{FullRail, Rail, Short};
+use towline_core::rail::{Copied, FullRail, Rail, Short};
 use towline_sm::SingleCopyState;
 
 use crate::transports::bundled::Bundled;
@@ -102,7 +102,7 @@ impl Rail for AnyRail {
 
 #[deny(clippy::missing_trait_methods)]
 impl FastPath for AnyRail {
-    towline_core::forward_rail!(FastPath: each, except poll_short, poll_eager, is_idle);
+    towline_core::forward_rail!(FastPath: each, except poll_short, poll_eager, poll_copied, is_idle);
 
     // Inlined for the loopback rail, too, since the call costs more than the look, which nearly always finds nothing.
     #[inline]
@@ -118,6 +118,14 @@ impl FastPath for AnyRail {
         match self {
             Self::Loopback(_) => None,
             other => each!(other, rail => rail.poll_eager(tag)),
+        }
+    }
+
+    #[inline]
+    fn poll_copied(&mut self, except: u8, into: &mut [u8]) -> Option<Copied> {
+        match self {
+            Self::Loopback(_) => None,
+            other => each!(other, rail => rail.poll_copied(except, into)),
         }
     }
 

@@ -3,7 +3,7 @@
 use towline_core::convertor::Span;
 use towline_core::rail::native::{Key, Native, NativeError, Region};
 use towline_core::rail::{
-    Attributes, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, GiveUp, Grant,
+    Attributes, Cookie, Copied, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, GiveUp, Grant,
     HEAD, Lane, Liveness, Lost, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short,
     SingleCopy, Ticket, Unreachable,
 };
@@ -42,22 +42,19 @@ impl Rail {
     }
 }
 
-/// Sends a frame in `slots` slots. Returns whether there was room for it.
+/// Sends a frame of `len` bytes in `slots` slots, which `write` writes. Returns whether there was room for it.
 ///
 /// # Safety
-/// As [`FastPath::send_now`]. There is a ring, and `meta` has the length of header and body, which the slots have room for.
+/// There is a ring, whose longest frame has `len` bytes at least. The slots have room for them.
 #[inline(always)]
-unsafe fn send_in(outgoing: &mut Outgoing, slots: u32, meta: u32, header: [u64; 3], body: Span) -> bool {
+unsafe fn send_in(outgoing: &mut Outgoing, slots: u32, len: u32, tag: u8, write: impl FnOnce(&mut Grant<'_>)) -> bool {
     let Some(position) = outgoing.sender.reserve(slots, outgoing.reserved) else { return false };
-    let (frame, len) = (outgoing.slots.frame(position), size_of_val(&header) + body.len() as usize);
+    let (frame, ticket) = (outgoing.slots.frame(position), Ticket { endpoint: Endpoint(0), position: 0, len: 0, extra: 0 });
     // SAFETY: as in `reserve`. The ticket is not used.
-    let mut grant = unsafe { Grant::new(frame, len, Ticket { endpoint: Endpoint(0), position: 0, len: 0, extra: 0 }) };
-    grant.write_words(0, header);
-    // SAFETY: the caller guarantees that the body is valid.
-    unsafe { grant.gather(size_of_val(&header), body) };
+    write(&mut unsafe { Grant::new(frame, len as usize, ticket) });
     // SAFETY: the ring owns the mapping, which stays until this function returns.
     let first = unsafe { Slots::header_of(frame) };
-    outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta);
+    outgoing.sender.publish_at(&outgoing.slots, position, first, slots, meta(len, tag));
     prefetch_ahead(outgoing, frame, position, slots);
     true
 }
@@ -74,6 +71,28 @@ fn frame_of(held: &mut HeldFrames, incoming: &mut Incoming, ring: u32, received:
         (id, valid) = (held.hold(ring, position, len), HEAD as u8);
     }
     Frame { id, from: incoming.peer, tag, valid, len, head }
+}
+
+impl Rail {
+    /// [`send`](RailTrait::send) for any frame.
+    ///
+    /// # Safety
+    /// As for that.
+    #[inline(never)]
+    unsafe fn send_by_grant(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+    ) -> Result<Sent, SendError> {
+        let mut grant = self.reserve(to, shape)?;
+        grant.write(0, header);
+        // SAFETY: passed on from the caller.
+        unsafe { grant.gather(header.len(), body) };
+        let ticket = grant.finish();
+        Ok(self.commit(ticket))
+    }
 }
 
 impl RailTrait for Rail {
@@ -128,6 +147,38 @@ impl RailTrait for Rail {
             }
         }
         Sent::Done
+    }
+
+    #[inline]
+    unsafe fn send(
+        &mut self,
+        to: Endpoint,
+        shape: Shape,
+        header: &[u8],
+        body: Span,
+        _cookie: Cookie,
+    ) -> Result<Sent, SendError> {
+        // Most frames: what `reserve` and `commit` do, without looking anything up twice.
+        if shape.lane == Lane::Eager
+            && let Some(outgoing) = self.rings.get_mut(to.0 as usize * 2).map(|ring| &mut ring.outgoing)
+            && shape.len < outgoing.len_bound
+            && usize::from(shape.header) <= HEAD
+        {
+            let write = |grant: &mut Grant<'_>| {
+                grant.write(0, header);
+                // SAFETY: passed on from the caller.
+                unsafe { grant.gather(header.len(), body) };
+            };
+            // SAFETY: there is a ring, since some length is permitted.
+            if unsafe { send_in(outgoing, slots_for(shape.len), shape.len, shape.tag, write) } {
+                if outgoing.receiver_may_sleep() {
+                    self.wake_for_frame(to.0);
+                }
+                return Ok(Sent::Done);
+            }
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.send_by_grant(to, shape, header, body) }
     }
 
     fn drained(&self, _to: Endpoint) -> bool {
@@ -201,12 +252,17 @@ impl FastPath for Rail {
             return Err(SendError::Busy); // the ring is still to be made, or the frame is too long: `reserve` tells
         }
         // Short frames are worth code of their own, which knows that they are in one slot.
+        let write = |grant: &mut Grant<'_>| {
+            grant.write_words(0, header);
+            // SAFETY: passed on from the caller.
+            unsafe { grant.gather(size_of_val(&header), body) };
+        };
         let sent = if len as usize <= SLOT - PREFIX {
-            // SAFETY: passed on from the caller; there is a ring, since some length is permitted.
-            unsafe { send_in(outgoing, 1, meta(len, tag), header, body) }
+            // SAFETY: there is a ring, since some length is permitted.
+            unsafe { send_in(outgoing, 1, len, tag, write) }
         } else {
             // SAFETY: as above.
-            unsafe { send_in(outgoing, slots_for(len), meta(len, tag), header, body) }
+            unsafe { send_in(outgoing, slots_for(len), len, tag, write) }
         };
         if !sent {
             return Err(SendError::Busy);
@@ -258,6 +314,34 @@ impl FastPath for Rail {
         // SAFETY: a frame that `take_long` yields has 24 bytes or more and lies within the ring. Its slots are ours until they are
         // returned, which happens in later calls.
         Some(unsafe { Short::new(from, header, body, len as usize) })
+    }
+
+    #[inline]
+    fn poll_copied(&mut self, except: u8, into: &mut [u8]) -> Option<Copied> {
+        let ring = self.schedule.fast_ring;
+        // At the end of a turn `poll` has more to do. The slots of a held frame are returned before those of later frames.
+        let polls_left = self.schedule.polls_left.checked_sub(1)?;
+        let RingPair { incoming, outgoing } = self.rings.get_mut(ring as usize)?;
+        let pending = incoming.receiver.peek(&incoming.slots)?;
+        if ring as usize % 2 != EAGER || incoming.held != 0 {
+            return None;
+        }
+        let ReceivedFrame { position, len, tag } = incoming.receiver.take_fitting(pending, except, into.len())?;
+        self.schedule.polls_left = polls_left;
+        prefetch_for_answer(outgoing, slots_for(len));
+        let frame = incoming.slots.frame(position);
+        match into.first_chunk_mut::<HEAD>() {
+            // SAFETY: the ring owns the mapping, which stays until this function returns.
+            Some(head) if len as usize <= HEAD => *head = unsafe { Slots::head(frame) },
+            // SAFETY: the frame lies within the ring, as was checked; `into` has room for it, and is not in the mapping, since no
+            // slice reaches there.
+            _ => unsafe { core::ptr::copy_nonoverlapping(frame, into.as_mut_ptr(), len as usize) },
+        }
+        let from = incoming.peer;
+        if incoming.receiver.return_credit(&incoming.slots, incoming.receiver.position()) {
+            self.credit_returned(ring);
+        }
+        Some(Copied { from, tag, len })
     }
 
     fn poll_again(&mut self) -> Option<Frame> {

@@ -133,6 +133,23 @@ impl Receiver {
         Some(more)
     }
 
+    /// As `take`, for a frame of at most `most` bytes whose tag is not `except`. `None` for any other frame, and the position does not
+    /// move.
+    #[inline]
+    pub fn take_fitting(&mut self, pending: PendingFrame, except: u8, most: usize) -> Option<ReceivedFrame> {
+        let PendingFrame { position, meta } = pending;
+        let (len, tag) = (meta & PAD, (meta >> 24) as u8);
+        if tag == except || len as usize > most {
+            return None;
+        }
+        let slots = if len as usize <= SLOT - PREFIX { 1 } else { self.measure(meta).ok()? };
+        if len == PAD {
+            return None;
+        }
+        self.position = position.wrapping_add(slots);
+        Some(ReceivedFrame { position, len, tag })
+    }
+
     /// Reads once more the frame that [`take_short`](Self::take_short) or [`take_long`](Self::take_long) has just taken. `None` if
     /// its slots were returned, or if the sender has overwritten its header word meanwhile, which no correct sender does.
     pub fn last_taken(&self, memory: &impl RingMemory) -> Option<ReceivedFrame> {

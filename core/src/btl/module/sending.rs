@@ -295,10 +295,44 @@ impl<'m, R: FullRail> Btl<'m, R> {
     ///
     /// # Safety
     /// The memory of the payload is readable and unchanging during the call, and is not the rail's own.
+    #[inline]
     pub unsafe fn sendi(&mut self, to: EndpointId, what: Immediate<'_>) -> Result<(), ImmediateError> {
         if matches!(what.tag, tags::MAX | tags::BTL_BASE) {
             return Err(ImmediateError::InvalidTag);
         }
+        // Most sends: without order and signal, and of few bytes.
+        let len = (what.header.len() as u64).saturating_add(what.payload.len());
+        let urgent = what.flags.contains(DescriptorFlags::PRIORITY);
+        if what.order == NO_ORDER
+            && !what.flags.contains(DescriptorFlags::SIGNAL)
+            && let Some(state) = self.endpoints.get_mut(to.0).filter(|state| !state.lost && !state.has_earlier(urgent))
+            && what.payload.len() <= COPIED
+            && what.header.len() <= LINKED_HEAD
+            && len <= u64::from(self.rail.attributes().eager_limit)
+        {
+            let shape = Shape { tag: what.tag, lane: Lane::Eager, header: what.header.len() as u8, len: len as u32 };
+            // One call of the rail. A body of this length is never sent in place, so the cookie is not used.
+            // SAFETY: the caller vouches for the payload.
+            let sent = unsafe { self.rail.send(state.rail, shape, what.header, what.payload, Cookie(0)) };
+            debug_assert!(sent != Ok(rail::Sent::InPlace), "a body of at most COPIED bytes is copied");
+            if sent.is_ok() {
+                state.counts.count_sent();
+                state.counts.on_completion();
+                self.counters.sent = self.counters.sent.wrapping_add(1);
+                self.counters.completed = self.counters.completed.wrapping_add(1);
+                return Ok(());
+            }
+        }
+        // SAFETY: passed on from the caller.
+        unsafe { self.sendi_slowly(to, what) }
+    }
+
+    /// Any send that [`sendi`](Self::sendi) has not done already.
+    ///
+    /// # Safety
+    /// As [`sendi`](Self::sendi).
+    #[inline(never)]
+    unsafe fn sendi_slowly(&mut self, to: EndpointId, what: Immediate<'_>) -> Result<(), ImmediateError> {
         let state = self.reachable(to).copied().ok_or(ImmediateError::Unreachable)?;
         if !state.counts.is_valid_order(what.order) {
             return Err(ImmediateError::UnknownOrder);
@@ -345,7 +379,6 @@ impl<'m, R: FullRail> Btl<'m, R> {
     ///
     /// # Safety
     /// The memory of the payload is readable and unchanging during the call, and is not the rail's own.
-    #[inline]
     unsafe fn send_copy(
         &mut self,
         to: Endpoint,
@@ -353,13 +386,6 @@ impl<'m, R: FullRail> Btl<'m, R> {
         header: &[u8],
         payload: Span,
     ) -> Result<(), rail::SendError> {
-        if payload.len() <= COPIED && header.len() <= LINKED_HEAD {
-            // One call of the rail. A body of this length is never sent in place, so the cookie is not used.
-            // SAFETY: passed on from the caller.
-            let sent = unsafe { self.rail.send(to, shape, header, payload, Cookie(0)) }?;
-            debug_assert!(sent != rail::Sent::InPlace, "a body of at most COPIED bytes is copied");
-            return Ok(());
-        }
         let mut grant = self.rail.reserve(to, shape)?;
         grant.write(0, header);
         // SAFETY: passed on from the caller.

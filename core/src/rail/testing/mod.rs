@@ -54,6 +54,10 @@ pub struct Script {
     /// The handshake is not over: `is_connected` returns `false`.
     pub unmet: bool,
     pub events: VecDeque<Event>,
+    /// Frames that the next calls of `poll_copied` copy: sender, tag and bytes.
+    pub copied: VecDeque<(Peer, u8, Vec<u8>)>,
+    /// The answer of `is_idle`.
+    pub idle: bool,
     /// Whether the rail exposes bodies. `exposed` has the address and length of each.
     pub exposes: bool,
     pub exposed: Vec<(usize, u64)>,
@@ -470,5 +474,17 @@ impl Liveness for Scripted {
     }
 }
 
-impl FastPath for Scripted {}
+impl FastPath for Scripted {
+    fn poll_copied(&mut self, except: u8, into: &mut [u8]) -> Option<Copied> {
+        let mut script = self.script.borrow_mut();
+        script.copied.front().filter(|(_, tag, bytes)| *tag != except && bytes.len() <= into.len())?;
+        let (from, tag, bytes) = script.copied.pop_front()?;
+        into[..bytes.len()].copy_from_slice(&bytes);
+        Some(Copied { from, tag, len: bytes.len() as u32 })
+    }
+
+    fn is_idle(&mut self) -> bool {
+        self.script.borrow().idle
+    }
+}
 impl RequestCache for Scripted {}

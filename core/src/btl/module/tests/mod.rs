@@ -299,6 +299,53 @@ fn b9_received_data_is_whole_inside_the_callback() {
     assert!(inbox.0.borrow().iter().all(|frame| frame.0 == Some(mesh.to[1][0])));
 }
 
+/// Makes progress within its callback, which does nothing.
+#[derive(Debug)]
+struct Impatient;
+
+impl<R: FullRail> Consumer<R> for Impatient {
+    fn receive(&self, btl: &mut Btl<'_, R>, _: &Received<'_>) {
+        assert_eq!((btl.deliver(), btl.progress(Instant::ZERO)), (Some(0), 0));
+    }
+}
+
+#[test]
+fn b9_frames_that_the_rail_copies_reach_their_consumers_as_others_do() {
+    let mut mesh = mesh(2, Config::default());
+    let inbox = mesh.inbox(1);
+    let (script, known) = (mesh.scripts[1].clone(), mesh.to[1][0]);
+    let btl = &mut mesh.modules[1];
+    btl.register(TAG + 1, leak(Impatient)).unwrap();
+    assert_eq!(btl.deliver(), None, "there may be other work");
+    script.borrow_mut().idle = true;
+    assert_eq!(btl.deliver(), Some(0));
+    let lengths = [0, 1, 56, 57, 128];
+    for len in lengths {
+        script.borrow_mut().copied.push_back((Peer(0), TAG, (0..len).collect()));
+    }
+    script.borrow_mut().copied.push_back((Peer(7), TAG, vec![9]));
+    script.borrow_mut().copied.push_back((Peer(0), TAG + 1, vec![9]));
+    script.borrow_mut().copied.push_back((Peer(0), TAG + 2, vec![9]));
+    assert_eq!(btl.deliver(), Some(lengths.len() as u32 + 2));
+    let expected = lengths.map(|len| (Some(known), TAG, (0..len).collect::<Vec<u8>>()));
+    assert_eq!(*inbox.0.borrow(), [&expected[..], &[(None, TAG, vec![9])]].concat());
+    assert_eq!((btl.counters().received, btl.counters().unregistered), (7, 1));
+    // The module's own frames, and those for which there is no room, come by `poll`.
+    for (tag, len) in [(tags::BTL_BASE, 1), (TAG, 129)] {
+        script.borrow_mut().copied.push_back((Peer(0), tag, vec![0; len]));
+        assert_eq!(btl.deliver(), Some(0));
+        assert_eq!(script.borrow_mut().copied.drain(..).len(), 1);
+    }
+    // Other work is not left out while frames arrive.
+    script.borrow_mut().answers.push_back(Answer::Busy);
+    let one = descriptor(btl, known, b"waits", DescriptorFlags::BTL_OWNERSHIP);
+    assert_eq!(btl.send(known, one, TAG), Ok(Outcome::Queued));
+    script.borrow_mut().copied.push_back((Peer(0), TAG, vec![9]));
+    assert_eq!(btl.deliver(), None);
+    assert_eq!(btl.progress(Instant::ZERO), 1, "the send is complete");
+    assert_eq!((btl.deliver(), btl.counters().received), (Some(1), 8));
+}
+
 #[test]
 fn b8_a_frame_of_a_peer_that_is_not_known_has_no_endpoint() {
     let mut mesh = mesh(1, Config::default());
