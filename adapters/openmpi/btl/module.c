@@ -103,7 +103,6 @@ void btl_towline_set_attributes(mca_btl_base_module_t *super, const towline_btl_
     /* The calls are the same, whether a device or active messages do the work. */
     flags |= own->flags & PUT_AM ? MCA_BTL_FLAGS_PUT : 0;
     flags |= own->flags & GET_AM ? MCA_BTL_FLAGS_GET : 0;
-    flags |= MCA_BTL_FLAGS_SEND_INPLACE; /* at worst the module copies */
 #if BTL_VERSION >= 330
     super->btl_flags |= own->flags & MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 #endif
