@@ -2,8 +2,8 @@
 
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
-use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
 use towline_core::rail::{Copied, FullRail, Rail, Short};
+use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
 use towline_sm::SingleCopyState;
 
 use crate::transports::bundled::Bundled;

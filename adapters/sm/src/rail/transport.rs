@@ -3,9 +3,9 @@
 use towline_core::convertor::Span;
 use towline_core::rail::native::{Key, Native, NativeError, Region};
 use towline_core::rail::{
-    Attributes, Cookie, Copied, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, GiveUp, Grant,
-    HEAD, Lane, Liveness, Lost, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape, Short,
-    SingleCopy, Ticket, Unreachable,
+    Attributes, Cookie, Copied, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, GiveUp,
+    Grant, HEAD, Lane, Liveness, Lost, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape,
+    Short, SingleCopy, Ticket, Unreachable,
 };
 use towline_core::rma::Access;
 use towline_core::time::Instant;
@@ -49,7 +49,8 @@ impl Rail {
 #[inline(always)]
 unsafe fn send_in(outgoing: &mut Outgoing, slots: u32, len: u32, tag: u8, write: impl FnOnce(&mut Grant<'_>)) -> bool {
     let Some(position) = outgoing.sender.reserve(slots, outgoing.reserved) else { return false };
-    let (frame, ticket) = (outgoing.slots.frame(position), Ticket { endpoint: Endpoint(0), position: 0, len: 0, extra: 0 });
+    let (frame, ticket) =
+        (outgoing.slots.frame(position), Ticket { endpoint: Endpoint(0), position: 0, len: 0, extra: 0 });
     // SAFETY: as in `reserve`. The ticket is not used.
     write(&mut unsafe { Grant::new(frame, len as usize, ticket) });
     // SAFETY: the ring owns the mapping, which stays until this function returns.
