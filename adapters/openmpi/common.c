@@ -58,12 +58,13 @@ static bool find_parent(pmix_proc_t *parent)
 static int get_secret(const char *name, uint8_t *secret, size_t *length)
 {
     static uint8_t kept[SECRET_BYTES];
+    static bool has_kept = false;
     pmix_proc_t source = opal_process_info.myprocid;
     pmix_value_t value;
     char key[64];
     int rc = PMIX_SUCCESS;
     *length = SECRET_BYTES;
-    if (1 < starts) {
+    if (has_kept) {
         memcpy(secret, kept, SECRET_BYTES);
         return OPAL_SUCCESS;
     }
@@ -90,6 +91,7 @@ static int get_secret(const char *name, uint8_t *secret, size_t *length)
         return OPAL_ERROR;
     }
     memcpy(kept, secret, SECRET_BYTES);
+    has_kept = true;
     return OPAL_SUCCESS;
 }
 #else
@@ -176,13 +178,14 @@ static bool cards_key(const mca_base_component_t *component, unsigned start, cha
     return true;
 }
 
-/* Reads the cards of a process. `wait`: if it has not published them yet, it will do so soon. */
+/* Reads the cards of a process. `wait`: if it has not published them yet, it will do so soon. Otherwise its server is asked what there
+ * is now. */
 static pmix_status_t read_cards(const pmix_proc_t *of, const char *key, bool wait, void **cards, size_t *length)
 {
     pmix_value_t *value = NULL;
     pmix_info_t no_wait;
     pmix_status_t rc;
-    PMIX_INFO_LOAD(&no_wait, PMIX_OPTIONAL, NULL, PMIX_BOOL);
+    PMIX_INFO_LOAD(&no_wait, PMIX_IMMEDIATE, NULL, PMIX_BOOL);
     rc = PMIx_Get(of, key, wait ? NULL : &no_wait, wait ? 0 : 1, &value);
     PMIX_INFO_DESTRUCT(&no_wait);
     if (PMIX_SUCCESS == rc && (NULL == value || PMIX_BYTE_OBJECT != value->type)) {

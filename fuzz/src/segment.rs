@@ -128,7 +128,13 @@ impl Scenario {
                 }
             }
             6 => self.victim_sends(data)?,
-            7..=8 => self.poll(),
+            7 => self.poll(),
+            8 => {
+                if bool::arbitrary(data)? {
+                    self.poll_copied();
+                }
+                self.poll();
+            }
             9 => self.consume(data)?,
             10 => match u8::arbitrary(data)? % 4 {
                 0 => drop(self.victim.arm()),
@@ -211,13 +217,6 @@ impl Scenario {
             self.held.extend(Some(again).filter(|frame| !frame.is_whole()));
             return;
         }
-        // A caller that wants copies. The honest peer's frames, which are counted, come by `poll`.
-        let mut bytes = [0; EAGER.1 as usize];
-        if let Some(copied) = self.victim.poll_copied(TAG, &mut bytes) {
-            assert!(copied.from == Peer(HOSTILE) && self.lost.is_none(), "a frame arrived from a peer that is lost");
-            assert!(copied.tag != TAG && copied.len as usize <= bytes.len(), "{copied:?}");
-            return;
-        }
         match self.victim.poll(self.now) {
             Some(Event::Frame(frame)) if frame.from == Peer(HONEST) => {
                 assert_eq!((frame.tag, frame.head()), (TAG, &self.from_honest.received.to_le_bytes()[..]));
@@ -240,6 +239,15 @@ impl Scenario {
             Some(Event::Lost(..)) => self.disconnected = true,
             Some(event) => panic!("{event:?}"),
             None => {}
+        }
+    }
+
+    /// Polls as a caller that wants copies. The honest peer's frames, which are counted, come by `poll`.
+    fn poll_copied(&mut self) {
+        let mut bytes = [0; EAGER.1 as usize];
+        if let Some(copied) = self.victim.poll_copied(TAG, &mut bytes) {
+            assert!(copied.from == Peer(HOSTILE) && self.lost.is_none(), "a frame arrived from a peer that is lost");
+            assert!(copied.tag != TAG && copied.len as usize <= bytes.len(), "{copied:?}");
         }
     }
 

@@ -24,9 +24,7 @@
 struct mca_btl_base_endpoint_t {
     struct mca_btl_base_endpoint_t *next;
     towline_btl_endpoint_t handle;
-    /* NULL until Open MPI adds the process. */
-    struct opal_proc_t *proc;
-    uint32_t number;
+    opal_process_name_t name;
 };
 
 /* Registered memory. Peers get copies of the key alone, which is as long as `btl_registration_handle_size` says. */
@@ -46,8 +44,6 @@ typedef struct btl_towline_module_t {
     /* For the lists below. */
     opal_mutex_t lock;
     struct mca_btl_base_endpoint_t *endpoints;
-    /* The processes of the job were added. */
-    bool has_job;
     /* The module ends. What has used it may be unloaded, so that no function is called any more. */
     bool is_closing;
     /* The process itself, for one-sided operations. */
@@ -94,8 +90,9 @@ typedef struct btl_towline_component_t {
     btl_towline_module_t *shared_memory;
     /* How many modules are open. */
     unsigned open;
-    /* How many processes the job has. */
+    /* How many processes the job has, and whether they were added. */
     uint32_t job_size;
+    bool has_job;
     unsigned numbers;
     unsigned peers;
     opal_free_list_t frags;

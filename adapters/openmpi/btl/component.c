@@ -138,6 +138,7 @@ static mca_btl_base_module_t **component_init(int *count, bool enable_progress_t
     /* A program may begin MPI again by a further session. */
     component->count = 0;
     component->shared_memory = NULL;
+    component->has_job = false;
     component->open = 0;
     memset(&component->counters, 0, sizeof component->counters);
     if (OPAL_SUCCESS != make_lists()) {

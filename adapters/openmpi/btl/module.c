@@ -196,8 +196,9 @@ int btl_towline_progress(void)
     __atomic_store_n(&calls, call, __ATOMIC_RELAXED);
     if (is_busy || 0 == call % CALLS_PER_LOOK || OPAL_UNLIKELY(NULL == shared_memory)) {
         const int of_others = progress_others(component);
-        if (0 != of_others) {
-            __atomic_store_n(&busy_until, call + BUSY_CALLS, __ATOMIC_RELAXED);
+        if (0 != of_others || !is_busy) {
+            /* Never far behind, since the number of the call wraps around. */
+            __atomic_store_n(&busy_until, call + (0 != of_others ? BUSY_CALLS : 0), __ATOMIC_RELAXED);
         }
         events += of_others;
     }

@@ -63,19 +63,6 @@ static const unsigned char *find_card(const btl_towline_module_t *module, const 
     return NULL;
 }
 
-/* The endpoint of the process with a number. */
-static struct mca_btl_base_endpoint_t *find_endpoint(btl_towline_module_t *module, uint32_t number)
-{
-    struct mca_btl_base_endpoint_t *endpoint;
-    opal_mutex_lock(&module->lock);
-    endpoint = module->endpoints;
-    while (NULL != endpoint && endpoint->number != number) {
-        endpoint = endpoint->next;
-    }
-    opal_mutex_unlock(&module->lock);
-    return endpoint;
-}
-
 int btl_towline_add_own(btl_towline_module_t *module)
 {
     size_t length = 0;
@@ -94,11 +81,24 @@ int btl_towline_add_own(btl_towline_module_t *module)
     return btl_towline_error(code);
 }
 
+/* The endpoint of a process that was added before, or NULL. Processes of several jobs may have the same number, so it does not tell
+ * them apart. */
+static struct mca_btl_base_endpoint_t *find_endpoint(btl_towline_module_t *module, const opal_process_name_t *name)
+{
+    struct mca_btl_base_endpoint_t *endpoint;
+    opal_mutex_lock(&module->lock);
+    endpoint = module->endpoints;
+    while (NULL != endpoint && (endpoint->name.jobid != name->jobid || endpoint->name.vpid != name->vpid)) {
+        endpoint = endpoint->next;
+    }
+    opal_mutex_unlock(&module->lock);
+    return endpoint;
+}
+
 /* The endpoint of a process, which is added to the module if it was not added before. NULL: the module does not reach it. */
 static struct mca_btl_base_endpoint_t *reach(btl_towline_module_t *module, const opal_process_name_t *name)
 {
-    uint32_t number = towline_number_of(*name, mca_btl_towline_component.numbers);
-    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, number);
+    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, name);
     void *all;
     const unsigned char *card;
     size_t size = 0, length = 0;
@@ -123,7 +123,7 @@ static struct mca_btl_base_endpoint_t *reach(btl_towline_module_t *module, const
     }
     free(all);
     if (NULL != endpoint) {
-        endpoint->number = number;
+        endpoint->name = *name;
         opal_mutex_lock(&module->lock);
         endpoint->next = module->endpoints;
         module->endpoints = endpoint;
@@ -132,28 +132,25 @@ static struct mca_btl_base_endpoint_t *reach(btl_towline_module_t *module, const
     return endpoint;
 }
 
-static struct mca_btl_base_endpoint_t *add_proc(btl_towline_module_t *module, struct opal_proc_t *proc)
-{
-    struct mca_btl_base_endpoint_t *endpoint = reach(module, &proc->proc_name);
-    if (NULL != endpoint) {
-        endpoint->proc = proc;
-    }
-    return endpoint;
-}
-
-/* Adds all processes of the job that shared memory does not reach.
+/* Adds all processes of the job: to the module of shared memory, or where that does not reach them, to all others.
  *
  * A frame waits until its receiver has added the sender. Open MPI adds a process when the program sends to it for the first time, which
  * may be never. It would add all at the start because of MCA_BTL_FLAGS_SINGLE_ADD_PROCS, but with this flag, 5.0 crashes at the end of a
- * program that has sessions alone. The processes of one host add each other in any case. */
-static void add_job(btl_towline_module_t *module)
+ * program that has sessions alone. */
+static void add_job(const btl_towline_component_t *component)
 {
-    const btl_towline_component_t *component = &mca_btl_towline_component;
     opal_process_name_t name = OPAL_PROC_MY_NAME;
+    unsigned index;
     for (name.vpid = 0; name.vpid < component->job_size; name.vpid++) {
-        if (name.vpid != OPAL_PROC_MY_NAME.vpid
-            && (NULL == component->shared_memory || NULL == reach(component->shared_memory, &name))) {
-            (void) reach(module, &name);
+        if (name.vpid == OPAL_PROC_MY_NAME.vpid
+            || (NULL != component->shared_memory && NULL != reach(component->shared_memory, &name))) {
+            continue;
+        }
+        for (index = 0; index < component->count; index++) {
+            btl_towline_module_t *module = component->modules[index];
+            if (NULL != module && module != component->shared_memory) {
+                (void) reach(module, &name);
+            }
         }
     }
 }
@@ -171,12 +168,12 @@ int btl_towline_add_procs(mca_btl_base_module_t *btl, size_t count, struct opal_
 {
     btl_towline_module_t *module = (btl_towline_module_t *) btl;
     size_t index;
-    if (!module->has_job && module != mca_btl_towline_component.shared_memory) {
-        module->has_job = true;
-        add_job(module);
+    if (!mca_btl_towline_component.has_job) {
+        mca_btl_towline_component.has_job = true;
+        add_job(&mca_btl_towline_component);
     }
     for (index = 0; index < count; index++) {
-        endpoints[index] = procs[index] == opal_proc_local_get() ? OWN_ENDPOINT(module) : add_proc(module, procs[index]);
+        endpoints[index] = procs[index] == opal_proc_local_get() ? OWN_ENDPOINT(module) : reach(module, &procs[index]->proc_name);
         if (NULL != endpoints[index] && NULL != reachable) {
             int rc = opal_bitmap_set_bit(reachable, (int) index);
             if (OPAL_SUCCESS != rc) {
@@ -223,13 +220,23 @@ int btl_towline_register_error(mca_btl_base_module_t *btl, mca_btl_base_module_e
 void btl_towline_on_error(const towline_btl_loss_t *loss, void *state)
 {
     btl_towline_module_t *module = state;
-    struct mca_btl_base_endpoint_t *endpoint = find_endpoint(module, loss->number);
+    struct mca_btl_base_endpoint_t *endpoint;
+    struct opal_proc_t *proc = NULL;
     char text[512];
     /* A process that ends normally closes its connections while others may still be on their way to the end. */
     if (loss->closed || module->is_closing || NULL == module->on_error) {
         return;
     }
+    opal_mutex_lock(&module->lock);
+    endpoint = module->endpoints;
+    while (NULL != endpoint && towline_number_of(endpoint->name, mca_btl_towline_component.numbers) != loss->number) {
+        endpoint = endpoint->next;
+    }
+    opal_mutex_unlock(&module->lock);
+    if (NULL != endpoint) {
+        proc = opal_proc_for_name(endpoint->name);
+    }
     /* Open MPI prints it, and ends the job. */
     snprintf(text, sizeof text, "btl towline: process %u was lost: %s", (unsigned) loss->number, loss->text);
-    module->on_error(&module->super, (int32_t) loss->flags, NULL == endpoint ? NULL : endpoint->proc, text);
+    module->on_error(&module->super, (int32_t) loss->flags, proc, text);
 }

@@ -1,5 +1,9 @@
 /* Communicators that are made from groups of a session, whose members have different indices for them: messages on several of them
- * at the same time, their duplicates and parts, and an inter-communicator. Prints "done" on rank 0. */
+ * at the same time, their duplicates and parts, and an inter-communicator.
+ *
+ *     sessions NUMBER     NUMBER sessions, one after the other
+ *
+ * Prints "done" on rank 0. */
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -61,7 +65,7 @@ static void between_halves(MPI_Session session, MPI_Group world, int rank, int s
     MPI_Group_free(&other);
 }
 
-static void run_session(int turn)
+static void run_session(bool is_last)
 {
     MPI_Session session;
     MPI_Group world, self;
@@ -102,14 +106,16 @@ static void run_session(int turn)
     MPI_Group_free(&self);
     MPI_Group_free(&world);
     TRUE(MPI_SUCCESS == MPI_Session_finalize(&session));
-    if (1 == turn && 0 == rank) {
+    if (is_last && 0 == rank) {
         puts("done");
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    run_session(0);
-    run_session(1);
+    int number = argc > 1 ? atoi(argv[1]) : 1;
+    while (number-- > 0) {
+        run_session(0 == number);
+    }
     return 0;
 }

@@ -1,5 +1,5 @@
-//! Long frames that arrive: slots, into whose memory they are delivered before their consumers get them, and a queue of frames
-//! that wait for a slot.
+//! Frames that arrive and are not in an event: slots, into whose memory long frames are delivered before their consumers get them, a
+//! queue of frames that wait for a slot, and memory for a frame that the rail copies at once.
 
 use zerocopy::FromZeros;
 
@@ -95,11 +95,10 @@ impl<'m> Receives<'m> {
         Span::contiguous(base, (len as usize).min(self.bytes))
     }
 
-    /// Memory for a frame that the rail copies at once: it has its address, and may be borrowed as long as no other call borrows it.
-    pub(super) const fn spare(&mut self) -> &mut [u8] {
-        let base = self.memory.wrapping_add((self.slots.capacity() as usize).saturating_mul(self.stride));
-        // SAFETY: the memory behind that of the slots, as `new` has taken it; it was zeroed, and belongs to this for 'm.
-        unsafe { core::slice::from_raw_parts_mut(base, self.bytes) }
+    /// Memory for a frame that the rail copies at once, and its length. It lies behind that of the slots, was zeroed at first, and lives
+    /// for `'m`. Nothing else uses it.
+    pub(super) const fn spare(&self) -> (*mut u8, usize) {
+        (self.memory.wrapping_add((self.slots.capacity() as usize).saturating_mul(self.stride)), self.bytes)
     }
 
     /// Puts a frame in the queue. Returns `false` if the queue is full: the rail holds more frames than its attributes say.

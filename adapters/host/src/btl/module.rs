@@ -82,7 +82,8 @@ impl Module {
     /// [`Btl::progress`](CoreBtl::progress).
     #[inline]
     pub fn progress(&mut self) -> u32 {
-        if let Some(delivered) = self.parts.btl.deliver() {
+        let (delivered, is_idle) = self.parts.btl.deliver();
+        if is_idle {
             return delivered;
         }
         if self.exact {
@@ -90,7 +91,7 @@ impl Module {
         } else {
             self.clock.renew_coarsely();
         }
-        self.parts.btl.progress(self.clock.now())
+        delivered.wrapping_add(self.parts.btl.progress_after_delivery(self.clock.now()))
     }
 
     /// The process that opened the module. A forked child has no use for the module.

@@ -25,8 +25,36 @@ impl<R: FullRail> Btl<'_, R> {
     /// Returns the number of completions: complete sends, with or without a callback, complete one-sided operations, and frames
     /// that a consumer got; 0 means idle. Within a callback it does nothing.
     pub fn progress(&mut self, now: Instant) -> u32 {
-        if let Some(delivered) = self.deliver() {
-            return delivered;
+        let (delivered, is_idle) = self.deliver();
+        if is_idle { delivered } else { delivered.wrapping_add(self.progress_after_delivery(now)) }
+    }
+
+    /// The fast part of [`progress`](Self::progress), which needs no time: hands over the frames that the rail copies by one call, which
+    /// are most frames of the eager lane. Returns their number, and whether there is nothing else to do. Otherwise the caller calls
+    /// [`progress_after_delivery`](Self::progress_after_delivery).
+    #[inline]
+    pub fn deliver(&mut self) -> (u32, bool) {
+        if self.in_progress {
+            return (0, true);
+        }
+        if self.has_work() {
+            return (0, false);
+        }
+        self.in_progress = true;
+        let mut count = 0u32;
+        for _ in 0..BURST {
+            let Some(delivered) = self.deliver_next() else { break };
+            count += delivered;
+        }
+        self.in_progress = false;
+        // The consumers may have begun something.
+        (count, (count == 0 || !self.has_work()) && self.rail.is_idle())
+    }
+
+    /// The rest of [`progress`](Self::progress). Its result does not count what [`deliver`](Self::deliver) has handed over.
+    pub fn progress_after_delivery(&mut self, now: Instant) -> u32 {
+        if self.in_progress {
+            return 0;
         }
         self.in_progress = true;
         let mut count = 0u32;
@@ -50,26 +78,6 @@ impl<R: FullRail> Btl<'_, R> {
         count = count.wrapping_add(self.run_callbacks()).wrapping_add(self.run_rma_callbacks());
         self.in_progress = false;
         count
-    }
-
-    /// The fast path of [`progress`](Self::progress), which needs no time: hands short frames that have arrived to their consumers.
-    /// Returns their number, which is 0 if there is nothing to do. `None`: there may be other work, so the caller calls `progress`.
-    #[inline]
-    pub fn deliver(&mut self) -> Option<u32> {
-        if self.in_progress {
-            return Some(0);
-        }
-        if self.has_work() {
-            return None;
-        }
-        self.in_progress = true;
-        let mut count = 0u32;
-        for _ in 0..BURST {
-            let Some(delivered) = self.deliver_next() else { break };
-            count += delivered;
-        }
-        self.in_progress = false;
-        (count != 0 || self.rail.is_idle()).then_some(count)
     }
 
     /// Whether something is to be done although the rail reports nothing.
@@ -284,16 +292,15 @@ impl<R: FullRail> Btl<'_, R> {
         }
     }
 
-    /// The fast path of most frames: hands the next one to its consumer, if the rail has copied it by one call.
+    /// Hands the next frame to its consumer, if the rail has copied it by one call.
     #[inline]
     fn deliver_next(&mut self) -> Option<u32> {
-        let memory = self.receives.spare();
-        let base = memory.as_ptr();
+        let (base, room) = self.receives.spare();
+        // SAFETY: see `spare`; this reference ends with the call.
+        let memory = unsafe { core::slice::from_raw_parts_mut(base, room) };
         let Copied { from, tag, len } = self.rail.poll_copied(tags::BTL_BASE, memory)?;
-        let len = (len as usize).min(memory.len());
-        // SAFETY: the memory lives for 'm and was zeroed at first. Only this function writes to it, and `deliver`, which calls it, does
-        // nothing while a callback runs.
-        let data = unsafe { core::slice::from_raw_parts(base, len) };
+        // SAFETY: as above. Only this function writes to the memory, and `deliver`, which calls it, does nothing while a callback runs.
+        let data = unsafe { core::slice::from_raw_parts(base, (len as usize).min(room)) };
         Some(self.call_consumer(from, tag, data))
     }
 

@@ -12,7 +12,7 @@ use crate::rail::loopback::{self, Hub};
 use crate::rail::testing::link::LinkFailure;
 use crate::rail::testing::{Answer, rails};
 use crate::rail::{
-    DeviceMemory, Event, Failover, FastPath, Frame, FullRail, Liveness, Lost, Peer, Rail, RequestCache, Short,
+    Copied, DeviceMemory, Event, Failover, FastPath, Frame, FullRail, Liveness, Lost, Peer, Rail, RequestCache, Short,
     SingleCopy,
 };
 use crate::time::{Duration, Instant};
@@ -190,7 +190,7 @@ impl Rail for Odd {
 }
 
 impl FastPath for Odd {
-    crate::forward_rail!(FastPath: below, except poll_short, poll_eager, poll_again, is_idle);
+    crate::forward_rail!(FastPath: below, except poll_short, poll_eager, poll_copied, poll_again, is_idle);
 
     fn poll_short(&mut self, tag: u8) -> Option<Short> {
         if !self.quick || self.other.is_some() {
@@ -209,6 +209,10 @@ impl FastPath for Odd {
     }
 
     fn poll_eager(&mut self, _tag: u8) -> Option<Short> {
+        None
+    }
+
+    fn poll_copied(&mut self, _except: u8, _into: &mut [u8]) -> Option<Copied> {
         None
     }
 

@@ -305,7 +305,7 @@ struct Impatient;
 
 impl<R: FullRail> Consumer<R> for Impatient {
     fn receive(&self, btl: &mut Btl<'_, R>, _: &Received<'_>) {
-        assert_eq!((btl.deliver(), btl.progress(Instant::ZERO)), (Some(0), 0));
+        assert_eq!((btl.deliver(), btl.progress_after_delivery(Instant::ZERO)), ((0, true), 0));
     }
 }
 
@@ -316,9 +316,9 @@ fn b9_frames_that_the_rail_copies_reach_their_consumers_as_others_do() {
     let (script, known) = (mesh.scripts[1].clone(), mesh.to[1][0]);
     let btl = &mut mesh.modules[1];
     btl.register(TAG + 1, leak(Impatient)).unwrap();
-    assert_eq!(btl.deliver(), None, "there may be other work");
+    assert_eq!(btl.deliver(), (0, false), "there may be other work");
     script.borrow_mut().idle = true;
-    assert_eq!(btl.deliver(), Some(0));
+    assert_eq!(btl.deliver(), (0, true));
     let lengths = [0, 1, 56, 57, 128];
     for len in lengths {
         script.borrow_mut().copied.push_back((Peer(0), TAG, (0..len).collect()));
@@ -326,24 +326,39 @@ fn b9_frames_that_the_rail_copies_reach_their_consumers_as_others_do() {
     script.borrow_mut().copied.push_back((Peer(7), TAG, vec![9]));
     script.borrow_mut().copied.push_back((Peer(0), TAG + 1, vec![9]));
     script.borrow_mut().copied.push_back((Peer(0), TAG + 2, vec![9]));
-    assert_eq!(btl.deliver(), Some(lengths.len() as u32 + 2));
+    assert_eq!(btl.deliver(), (lengths.len() as u32 + 2, true));
     let expected = lengths.map(|len| (Some(known), TAG, (0..len).collect::<Vec<u8>>()));
     assert_eq!(*inbox.0.borrow(), [&expected[..], &[(None, TAG, vec![9])]].concat());
     assert_eq!((btl.counters().received, btl.counters().unregistered), (7, 1));
     // The module's own frames, and those for which there is no room, come by `poll`.
     for (tag, len) in [(tags::BTL_BASE, 1), (TAG, 129)] {
         script.borrow_mut().copied.push_back((Peer(0), tag, vec![0; len]));
-        assert_eq!(btl.deliver(), Some(0));
+        assert_eq!(btl.deliver(), (0, true));
         assert_eq!(script.borrow_mut().copied.drain(..).len(), 1);
     }
-    // Other work is not left out while frames arrive.
+    // What comes by `poll` is not left out while frames arrive, nor is other work.
+    script.borrow_mut().idle = false;
+    script.borrow_mut().copied.push_back((Peer(0), TAG, vec![9]));
+    assert_eq!(btl.deliver(), (1, false));
+    script.borrow_mut().copied.push_back((Peer(0), TAG, vec![9]));
+    let head = [7; HEAD];
+    script.borrow_mut().events.push_back(Event::Frame(Frame {
+        id: FrameId(0),
+        from: Peer(0),
+        tag: TAG,
+        valid: 3,
+        len: 3,
+        head,
+    }));
+    assert_eq!((btl.progress(Instant::ZERO), inbox.bytes().last().unwrap().len()), (2, 3));
+    script.borrow_mut().idle = true;
     script.borrow_mut().answers.push_back(Answer::Busy);
     let one = descriptor(btl, known, b"waits", DescriptorFlags::BTL_OWNERSHIP);
     assert_eq!(btl.send(known, one, TAG), Ok(Outcome::Queued));
     script.borrow_mut().copied.push_back((Peer(0), TAG, vec![9]));
-    assert_eq!(btl.deliver(), None);
+    assert_eq!(btl.deliver(), (0, false));
     assert_eq!(btl.progress(Instant::ZERO), 1, "the send is complete");
-    assert_eq!((btl.deliver(), btl.counters().received), (Some(1), 8));
+    assert_eq!((btl.deliver(), btl.counters().received), ((1, true), 11));
 }
 
 #[test]
