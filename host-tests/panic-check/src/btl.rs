@@ -142,7 +142,11 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
                 btl.rail().card().len(),
             )),
             11 => format(btl.dump(any(None), any(false))),
-            12 => keep((btl.deliver(), btl.progress_after_delivery(Instant::from_nanos(any(0))), btl.progress(Instant::ZERO))),
+            12 => keep((
+                btl.deliver(),
+                btl.progress_after_delivery(Instant::from_nanos(any(0))),
+                btl.progress(Instant::ZERO),
+            )),
             _ => return,
         }
     }
