@@ -2761,7 +2761,8 @@ int towline_worker_card(struct towline_context_t context,
 
 /**
  * Adds the process with this card. Sends nothing: the transports connect with the first message. A process that was added before, or
- * this one itself, may be added again, which changes nothing.
+ * this one itself, may be added again, which changes nothing. If its number is that of a process that has ended or was lost, or if
+ * there is no room, such processes are removed first, as by `towline_worker_remove_peer`.
  *
  * @param context  A context of `towline_worker_open`.
  * @param card     The card.

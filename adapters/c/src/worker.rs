@@ -93,7 +93,8 @@ pub unsafe extern "C" fn towline_worker_card(
 }
 
 /// Adds the process with this card. Sends nothing: the transports connect with the first message. A process that was added before, or
-/// this one itself, may be added again, which changes nothing.
+/// this one itself, may be added again, which changes nothing. If its number is that of a process that has ended or was lost, or if
+/// there is no room, such processes are removed first, as by `towline_worker_remove_peer`.
 ///
 /// @param context  A context of `towline_worker_open`.
 /// @param card     The card.

@@ -226,16 +226,50 @@ fn m6_p7_a_number_belongs_to_a_new_process_once_the_former_one_was_removed() {
                 assert_eq!(word, [life]);
                 exchange.wait();
                 let successor = exchange.card(1);
-                let why = worker.add_peer(&successor).unwrap_err();
-                assert!(why.to_string().contains("another process with the number 1"), "{why}");
-                worker.remove_peer(1).unwrap();
-                assert!(matches!(worker.remove_peer(1), Err(WorkerError::NoSuchPeer(1))));
+                // One that has ended need not be removed.
+                if life != 1 {
+                    worker.remove_peer(1).unwrap();
+                    assert!(matches!(worker.remove_peer(1), Err(WorkerError::NoSuchPeer(1))));
+                }
                 worker.add_peer(&successor).unwrap();
                 assert_eq!(comm.send(1, 1, &[0u8]), Err(Error::Restarted { rank: 1 }), "the former process");
             }
             exchange.wait(); // a process that ends before another one has added it cannot be added any more
         }
     });
+}
+
+#[test]
+fn m6_p7_the_number_and_the_place_of_a_process_that_has_ended_belong_to_a_new_one() {
+    // Room for this process and two others. The same number each time, and another one each time.
+    for numbers in [[1, 1, 1, 1, 1], [1, 2, 3, 4, 5]] {
+        let exchange = Exchange::new(6);
+        let open = |number, transports| {
+            let place = Place { numbers: 6, peers: 3, ..exchange.place(number) };
+            Builder::new().transports(transports).open(place).unwrap()
+        };
+        let parent = open(0, "sm");
+        for (life, number) in (0..).zip(numbers) {
+            let child = open(number, "sm");
+            child.add_peer(&parent.card()).unwrap();
+            assert_eq!(parent.add_peer(&child.card()).unwrap(), number);
+            let (at_parent, at_child) =
+                (parent.communicator(life, &[0, number], Some(0)), child.communicator(life, &[0, number], Some(1)));
+            let (at_parent, at_child) = (at_parent.unwrap(), at_child.unwrap());
+            at_child.send(0, 1, &[life]).unwrap();
+            let mut word = [9u32];
+            at_parent.recv(1, 1, &mut word).unwrap();
+            assert_eq!(word, [life]);
+            if life == 0 {
+                // One that goes on keeps its number.
+                let other = open(number, "tcp");
+                assert!(matches!(parent.add_peer(&other.card()), Err(WorkerError::Card(_))));
+            }
+            drop(at_child);
+            child.finish().unwrap();
+            while at_parent.send(1, 1, &[0u8]).is_ok() {}
+        }
+    }
 }
 
 #[test]

@@ -136,6 +136,10 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
         defaults[defaults_count++] = units;
         defaults[defaults_count++] = unexpected;
     }
+    module->owners = calloc(module->numbers, sizeof *module->owners);
+    if (NULL == module->owners) {
+        return NULL;
+    }
     settings = towline_given_settings(&module->settings, defaults, defaults_count);
     code = towline_worker_open(level, (const char *const *) settings, &place, &module->context);
     towline_free_settings(settings);
@@ -191,5 +195,7 @@ static int module_finalize(mca_mtl_base_module_t *mtl)
     if (TOWLINE_SUCCESS != towline_finish(module->context)) {
         towline_print_error("mtl", "at the end");
     }
+    free(module->owners);
+    module->owners = NULL;
     return OMPI_SUCCESS;
 }

@@ -30,6 +30,8 @@ typedef struct mtl_towline_module_t {
     towline_context_t context;
     bool is_open;
     uint32_t numbers;
+    /* The process that has each number: the last one that was added. It may have the number of one that has ended. */
+    opal_process_name_t *owners;
     uint32_t peers;
     int priority;
     towline_settings_t settings;

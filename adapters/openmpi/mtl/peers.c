@@ -19,6 +19,7 @@ static int add_proc(struct ompi_proc_t *proc)
 {
     void *card = NULL;
     size_t length = 0;
+    uint32_t number = 0;
     int rc;
     if (NULL != proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL]) {
         return OMPI_SUCCESS;
@@ -29,12 +30,13 @@ static int add_proc(struct ompi_proc_t *proc)
                     OMPI_NAME_PRINT(&proc->super.proc_name));
         return rc;
     }
-    rc = towline_worker_add_peer(ompi_mtl_towline.context, card, length, NULL);
+    rc = towline_worker_add_peer(ompi_mtl_towline.context, card, length, &number);
     free(card);
     if (TOWLINE_SUCCESS != rc) {
         towline_print_error("mtl", OMPI_NAME_PRINT(&proc->super.proc_name));
         return mtl_towline_error(rc);
     }
+    ompi_mtl_towline.owners[number] = proc->super.proc_name;
     proc->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = &added;
     return OMPI_SUCCESS;
 }
@@ -55,13 +57,15 @@ int mtl_towline_del_procs(mca_mtl_base_module_t *mtl, size_t count, struct ompi_
 {
     size_t i;
     for (i = 0; i < count; i++) {
-        uint32_t number = towline_number_of(procs[i]->super.proc_name, ompi_mtl_towline.numbers);
+        const opal_process_name_t name = procs[i]->super.proc_name;
+        uint32_t number = towline_number_of(name, ompi_mtl_towline.numbers);
         if (NULL == procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL]) {
             continue;
         }
         procs[i]->proc_endpoints[OMPI_PROC_ENDPOINT_TAG_MTL] = NULL;
         /* This process itself cannot be removed, which needs no message. */
-        if (ompi_mtl_towline.is_open && procs[i] != ompi_proc_local_proc) {
+        if (ompi_mtl_towline.is_open && procs[i] != ompi_proc_local_proc && name.jobid == ompi_mtl_towline.owners[number].jobid
+            && name.vpid == ompi_mtl_towline.owners[number].vpid) {
             (void) towline_worker_remove_peer(ompi_mtl_towline.context, number);
         }
     }

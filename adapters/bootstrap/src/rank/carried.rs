@@ -66,6 +66,12 @@ impl Job {
         }
     }
 
+    /// The rank of the process that has published these bytes; `None` if they are malformed. It may be that of a process whose
+    /// publications are not accepted.
+    pub fn rank_in(bytes: &[u8]) -> Option<u32> {
+        Set::parse(bytes).ok().map(|set| set.rank())
+    }
+
     /// Forgets what another process has published, so that a new process may have its rank.
     pub fn forget_publications(&mut self, rank: u32) {
         let known = self.sets.get_mut(rank as usize).filter(|_| rank != self.environment.rank);

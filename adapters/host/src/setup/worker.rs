@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use parking_lot::ReentrantMutex;
 use towline_core::mtl::Group;
@@ -75,6 +76,9 @@ pub struct Worker<L: Threads = Single> {
     peers: ReentrantMutex<RefCell<PeerTable>>,
 }
 
+/// A transport notices within this time that a process has ended in order.
+const NOTICED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Which engine peer each process is.
 #[derive(Debug)]
 struct PeerTable {
@@ -142,7 +146,9 @@ impl<L: Threads> Worker<L> {
     }
 
     /// Adds the process with this card, and returns its number. Sends nothing: the transports connect with the first message. A
-    /// process that was added before, or this one itself, may be added again, which changes nothing.
+    /// process that was added before, or this one itself, may be added again, which changes nothing. If its number is that of a
+    /// process that has ended or was lost, or if there is no room, such processes are removed first, as by
+    /// [`remove_peer`](Self::remove_peer).
     ///
     /// # Errors
     /// [`WorkerError::Card`] for bytes that are no card of this job, or the card of another process with a number that is in use;
@@ -152,11 +158,19 @@ impl<L: Threads> Worker<L> {
         let context = self.context();
         context.check_process()?;
         let peers = self.peers.lock();
-        let number = context.launcher.change(|job| job.accept_publications(card)).map_err(WorkerError::Card)?;
+        let accept = || context.launcher.change(|job| job.accept_publications(card));
+        let number = match accept() {
+            Err(_) if towline_bootstrap::Job::rank_in(card).is_some_and(|number| self.await_end(number)) => accept(),
+            accepted => accepted,
+        };
+        let number = number.map_err(WorkerError::Card)?;
         if peers.borrow().by_number.contains_key(&number) {
             return Ok(number);
         }
-        let taken = peers.borrow_mut().take(number);
+        let mut taken = peers.borrow_mut().take(number);
+        if taken.is_none() && self.forget_ended(None) {
+            taken = peers.borrow_mut().take(number);
+        }
         let full = || WorkerError::Full { most: peers.borrow().used.len() as u32 };
         let added = taken.ok_or_else(full).and_then(|peer| self.add(number, Peer(peer)));
         if added.is_err() {
@@ -164,6 +178,36 @@ impl<L: Threads> Worker<L> {
             context.launcher.change(|job| job.forget_publications(number));
         }
         added.map(|()| number)
+    }
+
+    /// Forgets the process with this number, if it has ended or was lost. Transports notice this in progress, and the caller may have
+    /// made none since. Returns whether it has ended.
+    fn await_end(&self, number: u32) -> bool {
+        let deadline = Instant::now() + NOTICED_WITHIN;
+        loop {
+            if self.forget_ended(Some(number)) {
+                return true;
+            }
+            if Instant::now() >= deadline || !self.peers.lock().borrow().by_number.contains_key(&number) {
+                return false;
+            }
+            self.context().engine.lock().poll();
+            self.context().run_callbacks();
+            std::thread::yield_now();
+        }
+    }
+
+    /// Forgets processes that have ended or were lost: the one with this number, or all. Returns whether there was any.
+    fn forget_ended(&self, number: Option<u32>) -> bool {
+        let peers = self.peers.lock();
+        let engine = self.context().engine.lock();
+        let has_ended = |(known, peer): (&u32, &u32)| {
+            let is_meant = *known != self.number && number.is_none_or(|number| number == *known);
+            (is_meant && engine.mtl.why_lost(Peer(*peer)).is_some()).then_some(*known)
+        };
+        let ended: Vec<u32> = peers.borrow().by_number.iter().filter_map(has_ended).collect();
+        drop(engine);
+        ended.iter().filter(|number| self.remove_peer(**number).is_ok()).count() != 0
     }
 
     /// Adds a process whose card was accepted to the engine.
