@@ -263,7 +263,8 @@ fn m6_p7_the_number_and_the_place_of_a_process_that_has_ended_belong_to_a_new_on
             if life == 0 {
                 // One that goes on keeps its number.
                 let other = open(number, "tcp");
-                assert!(matches!(parent.add_peer(&other.card()), Err(WorkerError::Card(_))));
+                let why = parent.add_peer(&other.card()).unwrap_err();
+                assert!(why.to_string().contains(&format!("another process with the number {number}")), "{why}");
             }
             drop(at_child);
             child.finish().unwrap();

@@ -144,12 +144,14 @@ static mca_mtl_base_module_t *start(bool enable_mpi_threads)
     code = towline_worker_open(level, (const char *const *) settings, &place, &module->context);
     towline_free_settings(settings);
     if (TOWLINE_SUCCESS != code) {
+        free(module->owners);
         towline_print_error("mtl", "the transports cannot be opened, so this component is not used");
         return NULL;
     }
     module->is_open = true;
     if (OMPI_SUCCESS != mtl_towline_publish_card()) {
         towline_leave(module->context);
+        free(module->owners);
         module->is_open = false;
         return NULL;
     }

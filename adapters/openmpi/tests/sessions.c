@@ -51,7 +51,7 @@ static void separate(MPI_Comm one, MPI_Comm other)
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-static void between_halves(MPI_Session session, MPI_Group world, int rank, int size)
+static void between_halves(MPI_Group world, int rank, int size)
 {
     MPI_Group own, other;
     MPI_Comm inter;
@@ -97,7 +97,7 @@ static void run_session(bool is_last)
         exchange(alone[at], 400, false);
         MPI_Comm_free(&alone[at]);
     }
-    between_halves(session, world, rank, size);
+    between_halves(world, rank, size);
     MPI_Barrier(one);
     MPI_Comm_free(&part);
     MPI_Comm_free(&copy);

@@ -188,7 +188,8 @@ impl<L: Threads> Worker<L> {
             if self.forget_ended(Some(number)) {
                 return true;
             }
-            if Instant::now() >= deadline || !self.peers.lock().borrow().by_number.contains_key(&number) {
+            let is_peer = number != self.number && self.peers.lock().borrow().by_number.contains_key(&number);
+            if !is_peer || Instant::now() >= deadline {
                 return false;
             }
             self.context().engine.lock().poll();
