@@ -36,21 +36,28 @@ impl Directory {
     }
 
     /// Adds the process with this card to the module, and returns its endpoint and its number. Sends nothing: the transport connects
-    /// with the first frame. A process that was added before may be added again, which changes nothing.
+    /// with the first frame. A process that was added before may be added again, which changes nothing. If its number is that of a
+    /// process that was lost, or if there is no room, such processes are removed first, as by [`remove`](Self::remove). A process that
+    /// has ended in order counts as lost once [`progress`](towline_core::btl::module::Btl::progress) has noticed it.
     ///
     /// # Errors
-    /// [`AddError`]. Nothing has changed then.
+    /// [`AddError`]. No process was added then.
     pub fn add(&mut self, btl: &mut Btl<'_>, card: &[u8]) -> Result<(EndpointId, u32), AddError> {
-        let number = self.job.accept_publications(card).map_err(AddError::Card)?;
+        let number = match self.job.accept_publications(card) {
+            Err(_) if Job::rank_in(card).is_some_and(|number| self.remove_lost(btl, Some(number))) => {
+                self.job.accept_publications(card)
+            }
+            accepted => accepted,
+        };
+        let number = number.map_err(AddError::Card)?;
         if let Some(endpoint) = self.endpoints.get(&number) {
             return Ok((*endpoint, number));
         }
-        let mut endpoints = [Err(Unreachable::NoCard)];
-        if let Ok(card) = self.job.card(&component(&self.rail), number) {
-            btl.add_procs(&[Proc { id: number, card }], &mut endpoints, None);
+        let mut added = self.add_accepted(btl, number);
+        if added == Err(Unreachable::Full) && self.remove_lost(btl, None) {
+            added = self.add_accepted(btl, number);
         }
-        let [endpoint] = endpoints;
-        match endpoint {
+        match added {
             Ok(endpoint) => {
                 self.endpoints.insert(number, endpoint);
                 Ok((endpoint, number))
@@ -60,6 +67,27 @@ impl Directory {
                 Err(AddError::Unreachable { number, why })
             }
         }
+    }
+
+    /// Adds a process whose card was accepted.
+    fn add_accepted(&self, btl: &mut Btl<'_>, number: u32) -> Result<EndpointId, Unreachable> {
+        let card = self.job.card(&component(&self.rail), number).map_err(|_| Unreachable::NoCard)?;
+        let mut endpoints = [Err(Unreachable::NoCard)];
+        btl.add_procs(&[Proc { id: number, card }], &mut endpoints, None);
+        let [endpoint] = endpoints;
+        endpoint
+    }
+
+    /// Removes processes that were lost: the one with this number, or all. Returns whether there was any.
+    fn remove_lost(&mut self, btl: &mut Btl<'_>, number: Option<u32>) -> bool {
+        let is_lost = |(known, endpoint): (&u32, &EndpointId)| {
+            (number.is_none_or(|number| number == *known) && !btl.is_reachable(*endpoint)).then_some(*endpoint)
+        };
+        let lost: Vec<EndpointId> = self.endpoints.iter().filter_map(is_lost).collect();
+        for endpoint in &lost {
+            self.remove(btl, *endpoint);
+        }
+        !lost.is_empty()
     }
 
     /// Removes a process from the module: [`del_procs`](towline_core::btl::module::Btl::del_procs). Returns whether it was there.
