@@ -130,6 +130,13 @@ impl<'m> Receives<'m> {
         self.count != 0
     }
 
+    /// Whether a frame of a peer is being delivered, or waits for a slot.
+    pub(super) fn has_frame_of(&self, peer: Peer) -> bool {
+        let waiting = (0..self.count).filter_map(|behind| self.waiting.get(self.place(behind)));
+        let slots = (0..self.slots.capacity()).filter_map(|slot| self.slots.get(self.slots.handle(slot)?));
+        slots.chain(waiting).any(|frame| frame.from == peer.0)
+    }
+
     /// The index of the entry `behind` places after the first. Out of range if the ring is shorter than that.
     fn place(&self, behind: usize) -> usize {
         if behind >= self.waiting.len() {

@@ -86,7 +86,7 @@ macro_rules! forward_rail {
         $crate::forward_rail!(@each $via [$($($own)+)?] next_unacked migrated send_migrated claim);
     };
     (Liveness: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up end_after_frames);
+        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up end_after_frames has_ended);
     };
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
@@ -136,6 +136,7 @@ macro_rules! forward_rail {
     (@ is_connected $via:ident [is_connected $($rest:ident)*]) => {};
     (@ give_up $via:ident [give_up $($rest:ident)*]) => {};
     (@ end_after_frames $via:ident [end_after_frames $($rest:ident)*]) => {};
+    (@ has_ended $via:ident [has_ended $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
@@ -461,6 +462,12 @@ macro_rules! forward_rail {
         #[inline]
         fn end_after_frames(&mut self, of: $crate::rail::Endpoint, why: $crate::rail::Lost) -> bool {
             $via!(self, rail => rail.end_after_frames(of, why))
+        }
+    };
+    (@ has_ended $via:ident []) => {
+        #[inline]
+        fn has_ended(&mut self, of: $crate::rail::Endpoint) -> bool {
+            $via!(self, rail => rail.has_ended(of))
         }
     };
     (@ poll_at $via:ident []) => {

@@ -434,6 +434,14 @@ pub trait Liveness: Rail {
         let _ = (of, why);
         false
     }
+
+    /// Whether a peer has ended, as far as this rail can see at once, and all its frames were polled. Its loss may not have been
+    /// reported yet: a rail that looks for it now and then does so after many polls. `false`: the peer goes on, or the rail has more
+    /// to report, or cannot tell without a poll.
+    fn has_ended(&mut self, of: Endpoint) -> bool {
+        let _ = of;
+        false
+    }
 }
 
 /// A rail with all extensions. Links, the engine and the BTL face require it. Every type that implements [`Rail`] and all

@@ -133,6 +133,7 @@ fn send<R: FullRail>(btl: &mut Btl<'_, R>) {
             9 => keep(btl.del_procs(any(&[to]))),
             10 => keep((
                 btl.is_reachable(any(to)),
+                btl.has_ended(any(to)),
                 btl.is_drained(),
                 (EndpointId::from_bits(any(to).to_bits()), to.slot(), Descriptor::from_bits(any(descriptor).to_bits())),
                 btl.poll_at(),

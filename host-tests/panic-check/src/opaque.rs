@@ -263,6 +263,11 @@ impl Liveness for Opaque {
         keep((to, scope));
         any(true)
     }
+
+    fn has_ended(&mut self, of: Endpoint) -> bool {
+        keep(of);
+        any(true)
+    }
 }
 
 impl FastPath for Opaque {}

@@ -51,9 +51,8 @@ pub unsafe extern "C" fn towline_btl_card(
 }
 
 /// Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
-/// added again, and has the same endpoint. If its number is that of a process that was lost, or if there is no room, such processes are
-/// removed first, as by `towline_btl_remove_peer`. A process that has ended in order counts as lost once progress has noticed it. The
-/// endpoint of this process itself serves one-sided operations, which are done at once.
+/// added again, and has the same endpoint. If its number is that of a process that has ended or was lost, or if there is no room, such
+/// processes are removed first, as by `towline_btl_remove_peer`. The endpoint of this process itself serves one-sided operations, which are done at once.
 ///
 /// @param btl       The module.
 /// @param card      The card of the module of the same rail in the other process.

@@ -37,14 +37,14 @@ impl Directory {
 
     /// Adds the process with this card to the module, and returns its endpoint and its number. Sends nothing: the transport connects
     /// with the first frame. A process that was added before may be added again, which changes nothing. If its number is that of a
-    /// process that was lost, or if there is no room, such processes are removed first, as by [`remove`](Self::remove). A process that
-    /// has ended in order counts as lost once [`progress`](towline_core::btl::module::Btl::progress) has noticed it.
+    /// process that [has ended](towline_core::btl::module::Btl::has_ended), or if there is no room, such processes are removed first, as
+    /// by [`remove`](Self::remove).
     ///
     /// # Errors
     /// [`AddError`]. No process was added then.
     pub fn add(&mut self, btl: &mut Btl<'_>, card: &[u8]) -> Result<(EndpointId, u32), AddError> {
         let number = match self.job.accept_publications(card) {
-            Err(_) if Job::rank_in(card).is_some_and(|number| self.remove_lost(btl, Some(number))) => {
+            Err(_) if Job::rank_in(card).is_some_and(|number| self.remove_ended(btl, Some(number))) => {
                 self.job.accept_publications(card)
             }
             accepted => accepted,
@@ -54,7 +54,7 @@ impl Directory {
             return Ok((*endpoint, number));
         }
         let mut added = self.add_accepted(btl, number);
-        if added == Err(Unreachable::Full) && self.remove_lost(btl, None) {
+        if added == Err(Unreachable::Full) && self.remove_ended(btl, None) {
             added = self.add_accepted(btl, number);
         }
         match added {
@@ -78,16 +78,16 @@ impl Directory {
         endpoint
     }
 
-    /// Removes processes that were lost: the one with this number, or all. Returns whether there was any.
-    fn remove_lost(&mut self, btl: &mut Btl<'_>, number: Option<u32>) -> bool {
-        let is_lost = |(known, endpoint): (&u32, &EndpointId)| {
-            (number.is_none_or(|number| number == *known) && !btl.is_reachable(*endpoint)).then_some(*endpoint)
+    /// Removes processes that have ended or were lost: the one with this number, or all. Returns whether there was any.
+    fn remove_ended(&mut self, btl: &mut Btl<'_>, number: Option<u32>) -> bool {
+        let has_ended = |(known, endpoint): (&u32, &EndpointId)| {
+            (number.is_none_or(|number| number == *known) && btl.has_ended(*endpoint)).then_some(*endpoint)
         };
-        let lost: Vec<EndpointId> = self.endpoints.iter().filter_map(is_lost).collect();
-        for endpoint in &lost {
+        let ended: Vec<EndpointId> = self.endpoints.iter().filter_map(has_ended).collect();
+        for endpoint in &ended {
             self.remove(btl, *endpoint);
         }
-        !lost.is_empty()
+        !ended.is_empty()
     }
 
     /// Removes a process from the module: [`del_procs`](towline_core::btl::module::Btl::del_procs). Returns whether it was there.

@@ -45,23 +45,24 @@ impl Rail {
 
     /// Checks which peers have closed and, if `processes`, whose processes have ended.
     pub(super) fn check_peers(&mut self, processes: bool) {
-        for endpoint in 0..self.peers.len() as u32 {
-            let connected = |peer: &&PeerState| peer.status == PeerStatus::Connected;
-            let Some(peer) = self.peers.get(endpoint as usize).filter(connected) else {
-                continue;
-            };
-            if let Some(how) = peer.control.as_ref().and_then(ControlSegment::closed) {
-                self.lose(endpoint, how);
-            } else if processes && self.has_ended(endpoint) {
-                // It may have closed between the two looks.
-                let closed = self.peers.get(endpoint as usize).and_then(|peer| peer.control.as_ref()?.closed());
-                self.lose(endpoint, closed.unwrap_or(Lost::Broken));
-            }
+        (0..self.peers.len() as u32).for_each(|endpoint| self.check_peer(endpoint, processes));
+    }
+
+    /// Checks whether a peer has closed and, if `process`, whether its process has ended.
+    fn check_peer(&mut self, endpoint: u32, process: bool) {
+        let connected = |peer: &&PeerState| peer.status == PeerStatus::Connected;
+        let Some(peer) = self.peers.get(endpoint as usize).filter(connected) else { return };
+        if let Some(how) = peer.control.as_ref().and_then(ControlSegment::closed) {
+            self.lose(endpoint, how);
+        } else if process && self.process_has_ended(endpoint) {
+            // It may have closed between the two looks.
+            let closed = self.peers.get(endpoint as usize).and_then(|peer| peer.control.as_ref()?.closed());
+            self.lose(endpoint, closed.unwrap_or(Lost::Broken));
         }
     }
 
     /// Whether a peer's process has ended. Where there is no descriptor for it yet, this tries again to open one.
-    fn has_ended(&mut self, endpoint: u32) -> bool {
+    fn process_has_ended(&mut self, endpoint: u32) -> bool {
         let Some(process) = self.peers.get(endpoint as usize).map(|peer| peer.process) else { return false };
         if !self.can_watch(&process) {
             return false;
@@ -83,6 +84,20 @@ impl Rail {
             let ended = rustix::event::poll(&mut [PollFd::new(pidfd, PollFlags::IN)], Some(&at_once));
             matches!(ended, Ok(count) if count > 0)
         })
+    }
+
+    /// Whether a peer is lost, and all its frames were read. Looks at once.
+    pub(super) fn has_ended_after_frames(&mut self, endpoint: u32) -> bool {
+        self.check_peer(endpoint, true);
+        let status = self.peers.get(endpoint as usize).map(|peer| peer.status);
+        matches!(status, Some(PeerStatus::Failing(_) | PeerStatus::LossReported)) && !self.has_frame(endpoint)
+    }
+
+    /// Whether there are frames of a peer that were not read.
+    fn has_frame(&self, endpoint: u32) -> bool {
+        let has_frame =
+            |ring: u32| self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame);
+        [endpoint * 2, endpoint * 2 + 1].into_iter().any(has_frame)
     }
 
     /// A peer is lost, as another rail has noticed. Returns whether this rail will report that.
@@ -136,12 +151,10 @@ impl Rail {
                 return Some(Event::Down(peer.peer, Lost::NoRoom));
             }
             let PeerStatus::Failing(lost) = peer.status else { continue };
-            let rings = [endpoint * 2, endpoint * 2 + 1];
-            let has_frame =
-                |ring: u32| self.rings.get(ring as usize).map(|ring| &ring.incoming).is_some_and(Incoming::has_frame);
-            if lost != Lost::Misbehaved && rings.into_iter().any(has_frame) {
+            if lost != Lost::Misbehaved && self.has_frame(endpoint) {
                 continue;
             }
+            let Some(peer) = self.peers.get_mut(endpoint as usize) else { continue };
             peer.status = PeerStatus::LossReported;
             let event = Event::Lost(peer.peer, lost);
             self.to_report -= 1;

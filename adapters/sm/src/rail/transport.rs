@@ -414,4 +414,8 @@ impl Liveness for Rail {
     fn end_after_frames(&mut self, of: Endpoint, why: Lost) -> bool {
         self.end_after_frames_of(of.0, why)
     }
+
+    fn has_ended(&mut self, of: Endpoint) -> bool {
+        self.has_ended_after_frames(of.0)
+    }
 }

@@ -431,6 +431,15 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.reachable(endpoint).is_some()
     }
 
+    /// Whether the peer of an endpoint is lost, or has ended and no frame of it is left. The end of a peer may be seen here before
+    /// [`progress`](Self::progress) reports it; not all rails look at once, see [`Liveness::has_ended`](rail::Liveness::has_ended).
+    /// `false` for a stale endpoint.
+    pub fn has_ended(&mut self, endpoint: EndpointId) -> bool {
+        let Some(state) = self.endpoints.get(endpoint.0).copied() else { return false };
+        let has_frame = self.receives.has_frame_of(Peer(endpoint.0.slot()));
+        state.lost || (!has_frame && self.rail.has_ended(state.rail))
+    }
+
     /// Whether all sends and one-sided operations are complete, and the rail has sent all frames, except those to lost peers. If not,
     /// make progress and ask again. A caller asks before it drops the module, since frames may be lost with it.
     pub fn is_drained(&self) -> bool {

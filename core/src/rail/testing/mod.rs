@@ -51,6 +51,8 @@ pub struct Script {
     /// Whether the rail reports the loss of a peer that another rail has lost, and the reasons that it was given.
     pub ends_after_frames: bool,
     pub ends: Vec<Lost>,
+    /// The answer of `has_ended`.
+    pub ended: bool,
     /// The handshake is not over: `is_connected` returns `false`.
     pub unmet: bool,
     pub events: VecDeque<Event>,
@@ -467,6 +469,10 @@ impl Liveness for Scripted {
         let mut script = self.script.borrow_mut();
         script.ends.push(why);
         script.ends_after_frames
+    }
+
+    fn has_ended(&mut self, _: Endpoint) -> bool {
+        self.script.borrow().ended
     }
 
     fn is_connected(&self, _: Endpoint) -> bool {

@@ -299,6 +299,35 @@ fn b9_received_data_is_whole_inside_the_callback() {
     assert!(inbox.0.borrow().iter().all(|frame| frame.0 == Some(mesh.to[1][0])));
 }
 
+#[test]
+fn p7_a_peer_has_ended_once_it_is_lost_or_its_rail_says_so_and_its_frames_are_gone() {
+    let mut mesh = mesh(3, Config { receives: 1, ..Config::default() });
+    let (inbox, script, peers) = (mesh.inbox(1), mesh.scripts[1].clone(), [mesh.to[1][0], mesh.to[1][2]]);
+    assert!(peers.iter().all(|peer| !mesh.modules[1].has_ended(*peer)));
+    script.borrow_mut().ended = true;
+    script.borrow_mut().slow_delivery = true;
+    let to = mesh.to[0][1];
+    let one = descriptor(&mut mesh.modules[0], to, &[1; 100], DescriptorFlags::BTL_OWNERSHIP);
+    mesh.modules[0].send(to, one, TAG).unwrap();
+    mesh.modules[1].progress(Instant::ZERO);
+    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [false, true], "a frame is being delivered");
+    let waits = Frame { id: FrameId(9), from: Peer(peers[1].slot()), tag: TAG, valid: 0, len: 100, head: [0; HEAD] };
+    script.borrow_mut().events.push_back(Event::Frame(waits));
+    mesh.modules[1].progress(Instant::ZERO);
+    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [false; 2], "a second frame waits for a slot");
+    script.borrow_mut().slow_delivery = false;
+    mesh.drive();
+    assert_eq!(inbox.bytes().len(), 2);
+    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [true; 2]);
+
+    script.borrow_mut().ended = false;
+    script.borrow_mut().events.push_back(Event::Lost(Peer(peers[0].slot()), Lost::Closed));
+    mesh.modules[1].progress(Instant::ZERO);
+    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [true, false]);
+    mesh.modules[1].del_procs(&peers);
+    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [false; 2], "the endpoints are stale");
+}
+
 /// Makes progress within its callback, which does nothing.
 #[derive(Debug)]
 struct Impatient;
