@@ -56,7 +56,10 @@ pub use event::Event;
 pub use frame::{Copied, Frame, Short, ShortBody};
 pub use grant::{Grant, Ticket};
 pub use migration::{Claim, LINKED_HEAD, Origin, UnackedFrame};
-pub use traits::{DeviceMemory, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy, send_by_grant};
+pub use traits::{
+    DeviceMemory, Failover, FastPath, FullRail, Liveness, Rail, RequestCache, SingleCopy, send_by_grant,
+    send_now_by_grant,
+};
 pub use types::{COPIED, Cookie, Delivery, Endpoint, FrameId, GiveUp, Lane, Peer, Sent, Shape};
 
 pub use crate::wire::{HEAD, REMOTE_BUFFER_BYTES, RemoteBuffer};

@@ -65,12 +65,8 @@ pub trait Rail {
         cookie: Cookie,
     ) -> Result<Sent, SendError> {
         let _ = cookie;
-        let mut grant = self.reserve(to, shape)?;
-        grant.write(0, header);
-        // SAFETY: the caller guarantees that the body is valid until this returns.
-        unsafe { grant.gather(header.len(), body) };
-        let ticket = grant.finish();
-        Ok(self.commit(ticket))
+        // SAFETY: passed on from the caller.
+        unsafe { send_by_grant(self, to, shape, header, body) }
     }
 
     /// As [`send`](Self::send), for a body whose checksum is in the header, so that the other end accepts no other body. A rail
@@ -163,7 +159,7 @@ pub trait FastPath: Rail {
     #[inline(always)]
     unsafe fn send_now(&mut self, to: Endpoint, tag: u8, header: [u64; 3], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        unsafe { send_by_grant(self, to, tag, header, body) }
+        unsafe { send_now_by_grant(self, to, tag, header, body) }
     }
 
     /// The fast part of [`poll`](Rail::poll): yields a frame with `tag` of 24 to [`HEAD`](crate::rail::HEAD) bytes, if one is
@@ -450,6 +446,29 @@ pub trait FullRail: Rail + FastPath + RequestCache + SingleCopy + DeviceMemory +
 
 impl<R: Rail + FastPath + RequestCache + SingleCopy + DeviceMemory + Failover + Liveness + ?Sized> FullRail for R {}
 
+/// [`Rail::send`] by [`Rail::reserve`] and [`Rail::commit`]: the body is copied.
+///
+/// # Errors
+/// As [`Rail::reserve`].
+///
+/// # Safety
+/// The body's memory is readable and unchanging until this returns.
+#[inline(always)]
+pub unsafe fn send_by_grant<R: Rail + ?Sized>(
+    rail: &mut R,
+    to: Endpoint,
+    shape: Shape,
+    header: &[u8],
+    body: Span,
+) -> Result<Sent, SendError> {
+    let mut grant = rail.reserve(to, shape)?;
+    grant.write(0, header);
+    // SAFETY: the caller guarantees that the body is valid.
+    unsafe { grant.gather(header.len(), body) };
+    let ticket = grant.finish();
+    Ok(rail.commit(ticket))
+}
+
 /// [`FastPath::send_now`] for rails without a faster way: [`Rail::reserve`], then [`Rail::commit`]. Also for a wrapper that has
 /// to see both calls.
 ///
@@ -459,7 +478,7 @@ impl<R: Rail + FastPath + RequestCache + SingleCopy + DeviceMemory + Failover + 
 /// # Safety
 /// As [`FastPath::send_now`].
 #[inline(always)]
-pub unsafe fn send_by_grant<R: Rail + ?Sized>(
+pub unsafe fn send_now_by_grant<R: Rail + ?Sized>(
     rail: &mut R,
     to: Endpoint,
     tag: u8,

@@ -3,7 +3,9 @@
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
 use towline_core::rail::loopback::Hub;
-use towline_core::rail::{Cookie, Endpoint, FrameId, FullRail, Lane, Origin, Peer, Shape, Ticket, send_by_grant};
+use towline_core::rail::{
+    Cookie, Endpoint, FrameId, FullRail, Lane, Origin, Peer, Shape, Ticket, send_by_grant, send_now_by_grant,
+};
 use towline_core::time::Instant;
 
 use crate::{any, bytes, format, keep};
@@ -68,7 +70,9 @@ pub fn rail(rail: &mut impl FullRail) {
             }
             11 => {
                 // SAFETY: never run; for the linker only.
-                keep(unsafe { send_by_grant(rail, Endpoint(any(0)), any(0), any([0; 3]), span) });
+                keep(unsafe { send_now_by_grant(rail, Endpoint(any(0)), any(0), any([0; 3]), span) });
+                // SAFETY: never run; for the linker only.
+                keep(unsafe { send_by_grant(rail, Endpoint(any(0)), shape, bytes(&mut buffer), span) });
             }
             6 => {
                 if let Some(towline_core::rail::Event::Frame(frame)) = rail.poll(Instant::from_nanos(any(0))) {

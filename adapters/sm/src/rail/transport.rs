@@ -5,7 +5,7 @@ use towline_core::rail::native::{Key, Native, NativeError, Region};
 use towline_core::rail::{
     Attributes, Cookie, Copied, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId, GiveUp,
     Grant, HEAD, Lane, Liveness, Lost, Peer, Rail as RailTrait, RemoteBuffer, RequestCache, SendError, Sent, Shape,
-    Short, SingleCopy, Ticket, Unreachable,
+    Short, SingleCopy, Ticket, Unreachable, send_by_grant,
 };
 use towline_core::rma::Access;
 use towline_core::time::Instant;
@@ -80,19 +80,9 @@ impl Rail {
     /// # Safety
     /// As for that.
     #[inline(never)]
-    unsafe fn send_by_grant(
-        &mut self,
-        to: Endpoint,
-        shape: Shape,
-        header: &[u8],
-        body: Span,
-    ) -> Result<Sent, SendError> {
-        let mut grant = self.reserve(to, shape)?;
-        grant.write(0, header);
+    unsafe fn send_any(&mut self, to: Endpoint, shape: Shape, header: &[u8], body: Span) -> Result<Sent, SendError> {
         // SAFETY: passed on from the caller.
-        unsafe { grant.gather(header.len(), body) };
-        let ticket = grant.finish();
-        Ok(self.commit(ticket))
+        unsafe { send_by_grant(self, to, shape, header, body) }
     }
 }
 
@@ -179,7 +169,7 @@ impl RailTrait for Rail {
             }
         }
         // SAFETY: passed on from the caller.
-        unsafe { self.send_by_grant(to, shape, header, body) }
+        unsafe { self.send_any(to, shape, header, body) }
     }
 
     fn drained(&self, _to: Endpoint) -> bool {

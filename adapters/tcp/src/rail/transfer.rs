@@ -6,7 +6,7 @@ use towline_core::convertor::Span;
 use towline_core::rail::{
     Attributes, COPIED, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, GiveUp, Grant,
     HEAD, Lane, Liveness, Peer, Rail as RailTrait, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
-    Unreachable,
+    Unreachable, send_by_grant,
 };
 use towline_core::time::Instant;
 use towline_net::card::Card;
@@ -130,12 +130,8 @@ impl RailTrait for Rail {
             // SAFETY: the caller guarantees that the body is valid until this returns.
             return unsafe { self.send_short(to, shape, header, body) };
         }
-        let mut grant = self.reserve(to, shape)?;
-        grant.write(0, header);
         // SAFETY: the caller guarantees that the body is valid until this returns.
-        unsafe { grant.gather(header.len(), body) };
-        let ticket = grant.finish();
-        Ok(self.commit(ticket))
+        unsafe { send_by_grant(self, to, shape, header, body) }
     }
 
     unsafe fn send_summed(

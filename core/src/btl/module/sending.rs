@@ -11,9 +11,7 @@ use crate::btl::endpoint::{EndpointId, EndpointState, Proc};
 use crate::btl::errors::{AllocError, Failure, ImmediateError, SendError};
 use crate::btl::sends::{PendingSend, Stage};
 use crate::convertor::Span;
-use crate::rail::{
-    self, COPIED, Capabilities, Cookie, Endpoint, FullRail, LINKED_HEAD, Lane, Peer, Shape, Unreachable, tags,
-};
+use crate::rail::{self, COPIED, Capabilities, Cookie, FullRail, LINKED_HEAD, Lane, Peer, Shape, Unreachable, tags};
 use crate::rma;
 use crate::time::Instant;
 
@@ -351,10 +349,10 @@ impl<'m, R: FullRail> Btl<'m, R> {
             Err(rail::SendError::Busy)
         } else {
             // SAFETY: the caller vouches for the payload.
-            unsafe { self.send_copy(state.rail, shape, what.header, what.payload) }
+            unsafe { rail::send_by_grant(&mut self.rail, state.rail, shape, what.header, what.payload) }
         };
         match sent {
-            Ok(()) => {
+            Ok(_) => {
                 if what.flags.contains(DescriptorFlags::SIGNAL) {
                     self.rail.signal(state.rail);
                 }
@@ -373,26 +371,6 @@ impl<'m, R: FullRail> Btl<'m, R> {
             Err(rail::SendError::TooLong) => Err(ImmediateError::TooLong),
             Err(rail::SendError::Unreachable) => Err(ImmediateError::Unreachable),
         }
-    }
-
-    /// Sends one frame whose bytes the rail copies before this returns.
-    ///
-    /// # Safety
-    /// The memory of the payload is readable and unchanging during the call, and is not the rail's own.
-    unsafe fn send_copy(
-        &mut self,
-        to: Endpoint,
-        shape: Shape,
-        header: &[u8],
-        payload: Span,
-    ) -> Result<(), rail::SendError> {
-        let mut grant = self.rail.reserve(to, shape)?;
-        grant.write(0, header);
-        // SAFETY: passed on from the caller.
-        unsafe { grant.gather(header.len(), payload) };
-        let ticket = grant.finish();
-        self.rail.commit(ticket);
-        Ok(())
     }
 
     /// The latest time at which [`progress`](Self::progress) has to be called, even if nothing arrives.

@@ -279,12 +279,8 @@ impl Rail for Scripted {
             self.held.push_back((to, shape, header.to_vec(), body, cookie));
             return Ok(Sent::InPlace);
         }
-        let mut grant = self.reserve(to, shape)?;
-        grant.write(0, header);
         // SAFETY: the caller guarantees that the body is valid.
-        unsafe { grant.gather(header.len(), body) };
-        let ticket = grant.finish();
-        Ok(self.commit(ticket))
+        unsafe { crate::rail::send_by_grant(self, to, shape, header, body) }
     }
 
     fn drained(&self, _: Endpoint) -> bool {
