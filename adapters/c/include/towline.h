@@ -1593,7 +1593,8 @@ int towline_btl_card(struct towline_btl_t btl,
 
 /**
  * Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
- * added again, and has the same endpoint. The endpoint of this process itself serves one-sided operations, which are done at once.
+ * added again, and has the same endpoint. If its number is that of a process that has ended or was lost, or if there is no room, such
+ * processes are removed first, as by `towline_btl_remove_peer`. The endpoint of this process itself serves one-sided operations, which are done at once.
  *
  * @param btl       The module.
  * @param card      The card of the module of the same rail in the other process.
@@ -2284,17 +2285,20 @@ int towline_cancel_queued(struct towline_context_t context, uint64_t user, bool 
  * @param completions  Gets the completions.
  * @param most         How many there is room for: at least 1. If all were used, there may be more.
  * @param count        Gets how many there were.
+ * @param events       Gets how many events there were: messages and parts of messages that came or went, and others. A runtime that
+ *                     gives its processor away when nothing happens goes on if there were any. May be null.
  * @return             `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`. The codes of the operations are in their
  *                     statuses.
  *
  * Thread-safe as the context's level says. Since ABI version 0.1.
  *
- * @pre `completions` is writable for `most` items, and `count` is writable.
+ * @pre `completions` is writable for `most` items, `count` is writable, and `events` is null or writable.
  */
 int towline_poll_queue(struct towline_context_t context,
                        struct towline_completion_t *completions,
                        size_t most,
-                       size_t *count);
+                       size_t *count,
+                       uint32_t *events);
 
 /**
  * Receives a message, and returns when it has arrived.

@@ -209,19 +209,22 @@ pub unsafe extern "C" fn towline_cancel_queued(context: ContextHandle, user: u64
 /// @param completions  Gets the completions.
 /// @param most         How many there is room for: at least 1. If all were used, there may be more.
 /// @param count        Gets how many there were.
+/// @param events       Gets how many events there were: messages and parts of messages that came or went, and others. A runtime that
+///                     gives its processor away when nothing happens goes on if there were any. May be null.
 /// @return             `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`. The codes of the operations are in their
 ///                     statuses.
 ///
 /// Thread-safe as the context's level says. Since ABI version 0.1.
 ///
 /// # Safety
-/// `completions` is writable for `most` items, and `count` is writable.
+/// `completions` is writable for `most` items, `count` is writable, and `events` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn towline_poll_queue(
     context: ContextHandle,
     completions: *mut Completion,
     most: usize,
     count: *mut usize,
+    events: *mut u32,
 ) -> c_int {
     border(|| {
         check_list("completions", completions, most)?;
@@ -242,7 +245,9 @@ pub unsafe extern "C" fn towline_poll_queue(
             unsafe { completions.add(taken).write(Completion { user: completion.user, status }) };
             taken += 1;
         };
-        with!(found.all_ranks(), comm => comm.poll_queue(most, take));
+        let polled = with!(found.all_ranks(), comm => comm.poll_queue(most, take));
+        // SAFETY: the caller's promise.
+        unsafe { put_if_wanted(events, polled.events) };
         // SAFETY: the caller's promise.
         unsafe { put("count", count, taken) }
     })

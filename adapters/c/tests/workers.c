@@ -91,10 +91,11 @@ static void alone(void) {
     OK(towline_comm_rank(comm, &rank));
     TRUE(rank == 0);
 
-    IS(towline_poll_queue(context, NULL, 4, &count), TOWLINE_ERR_ARGUMENT);
-    IS(towline_poll_queue(context, ended, 4, NULL), TOWLINE_ERR_ARGUMENT);
-    OK(towline_poll_queue(context, ended, 4, &count));
-    TRUE(count == 0);
+    IS(towline_poll_queue(context, NULL, 4, &count, NULL), TOWLINE_ERR_ARGUMENT);
+    IS(towline_poll_queue(context, ended, 4, NULL, NULL), TOWLINE_ERR_ARGUMENT);
+    uint32_t events = 1;
+    OK(towline_poll_queue(context, ended, 4, &count, &events));
+    TRUE(count == 0 && events == 0);
     IS(towline_isend_queued(comm, into, 1, TOWLINE_BYTES, 0, 1, 0, 1, NULL), TOWLINE_ERR_ARGUMENT);
     IS(towline_isend_queued(comm, NULL, 1, TOWLINE_BYTES, 0, 1, 0, 1, &done), TOWLINE_ERR_ARGUMENT);
     IS(towline_isend_queued(comm, into, 1, TOWLINE_BYTES, 1, 1, 0, 1, &done), TOWLINE_ERR_RANK);
@@ -112,7 +113,7 @@ static void alone(void) {
     OK(towline_imrecv_queued(&message, into, 8, TOWLINE_BYTES, 5));
     TRUE(message.bits == 0);
     IS(towline_imrecv_queued(&message, into, 8, TOWLINE_BYTES, 5), TOWLINE_ERR_HANDLE);
-    do OK(towline_poll_queue(context, ended, 4, &count));
+    do OK(towline_poll_queue(context, ended, 4, &count, NULL));
     while (count == 0 || (count == 1 && ended[0].user == 1)); /* the send may come, too */
     TRUE(ended[count - 1].user == 5 && ended[count - 1].status.error == 0 && ended[count - 1].status.bytes == 3);
     TRUE(memcmp(into, "own", 3) == 0 && ended[count - 1].status.tag == OWN_TAG);
@@ -123,14 +124,14 @@ static void alone(void) {
     TRUE(!done);
     OK(towline_cancel_queued(context, 8, &done));
     TRUE(done);
-    OK(towline_poll_queue(context, ended, 4, &count));
+    OK(towline_poll_queue(context, ended, 4, &count, NULL));
     TRUE(count == 1 && ended[0].user == 8 && ended[0].status.error == TOWLINE_ERR_CANCELLED);
-    OK(towline_poll_queue(context, ended, 4, &count));
+    OK(towline_poll_queue(context, ended, 4, &count, NULL));
     TRUE(count == 0);
     OK(towline_comm_free(comm));
     IS(towline_irecv_queued(comm, into, 8, TOWLINE_BYTES, 0, 1, 1), TOWLINE_ERR_HANDLE);
     OK(towline_finish(context));
-    IS(towline_poll_queue(context, ended, 4, &count), TOWLINE_ERR_HANDLE);
+    IS(towline_poll_queue(context, ended, 4, &count, NULL), TOWLINE_ERR_HANDLE);
 }
 
 /* Takes completions until `wanted` operations have ended. Their words are their places in `ended`. */
@@ -139,7 +140,7 @@ static void take(towline_context_t context, towline_completion_t *ended, size_t 
     while (taken < wanted) {
         towline_completion_t some[2];
         size_t count;
-        OK(towline_poll_queue(context, some, 2, &count));
+        OK(towline_poll_queue(context, some, 2, &count, NULL));
         for (size_t i = 0; i < count; i++) ended[some[i].user] = some[i];
         taken += count;
     }

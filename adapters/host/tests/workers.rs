@@ -355,7 +355,7 @@ fn m11_the_ends_of_queued_operations_come_once_with_their_words() {
             }
         }
         exchange.wait();
-        assert_eq!(worker.poll_queue(9, |_| {}), 0);
+        assert_eq!(worker.poll_queue(9, |_| {}).completions, 0);
     });
 }
 
@@ -380,11 +380,33 @@ fn a_poll_after_one_that_took_something_takes_all_that_is_there() {
         if number == 0 {
             let mut first = 0;
             while first == 0 {
-                first = worker.poll_queue(12, |_| {});
+                first = worker.poll_queue(12, |_| {}).completions;
             }
             let mut rest = Vec::new();
-            assert_eq!(worker.poll_queue(9, |completion| rest.push(completion.user)), 9, "after {first}");
+            assert_eq!(worker.poll_queue(9, |completion| rest.push(completion.user)).completions, 9, "after {first}");
             assert_eq!(rest, (first as u64..first as u64 + 9).collect::<Vec<_>>());
+        }
+        exchange.wait();
+    });
+}
+
+/// A program that gives its processor away when nothing happens must not do so for these.
+#[test]
+fn a_message_that_no_receive_awaits_is_an_event_and_no_completion() {
+    processes(2, |number, exchange| {
+        let worker = exchange.join(number, "sm");
+        let both = worker.communicator(1, &[0, 1], Some(number)).unwrap();
+        if number == 0 {
+            let mut polled = worker.poll_queue(1, |_| {});
+            exchange.wait();
+            while polled.events == 0 {
+                polled = worker.poll_queue(1, |_| {});
+            }
+            assert_eq!(polled.completions, 0);
+            assert_eq!(both.probe(1, 5).unwrap().bytes, 4);
+        } else {
+            exchange.wait();
+            both.send(0, 5, &1u32).unwrap();
         }
         exchange.wait();
     });

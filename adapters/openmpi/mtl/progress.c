@@ -91,13 +91,15 @@ int mtl_towline_progress(void)
 {
     towline_completion_t completions[BATCH];
     size_t count = 0, i;
-    if (TOWLINE_SUCCESS != towline_poll_queue(ompi_mtl_towline.context, completions, BATCH, &count)) {
+    uint32_t events = 0;
+    if (TOWLINE_SUCCESS != towline_poll_queue(ompi_mtl_towline.context, completions, BATCH, &count, &events)) {
         return 0; /* a thread that may not use the context */
     }
     for (i = 0; i < count; i++) {
         complete((mtl_towline_request_t *) (uintptr_t) completions[i].user, &completions[i].status);
     }
-    return (int) count;
+    /* With 0, Open MPI may give the processor to others. */
+    return (int) count + (0 != events);
 }
 
 int mtl_towline_wait(mtl_towline_request_t *request)

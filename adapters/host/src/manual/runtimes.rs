@@ -42,7 +42,7 @@
 //! size_t count;
 //! towline_irecv_queued(comm, buffer, bytes, TOWLINE_BYTES, source, tag, (uint64_t)(uintptr_t)my_request);
 //! ...
-//! towline_poll_queue(context, ended, 16, &count);          /* in your progress function */
+//! towline_poll_queue(context, ended, 16, &count, NULL);    /* in your progress function */
 //! for (size_t i = 0; i < count; i++)
 //!     my_request_is_done((void *)(uintptr_t)ended[i].user, &ended[i].status);
 //! ```

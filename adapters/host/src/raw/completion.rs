@@ -149,10 +149,20 @@ fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64, is_rec
     engine.mtl.pml().notify(request.0);
 }
 
+/// What a call of [`poll_queue`](Communicator::poll_queue) has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Polled {
+    /// How many completions were passed on.
+    pub completions: usize,
+    /// How many events there were: messages and parts of messages that came or went, and others. A caller that gives its processor
+    /// away when nothing happens goes on if there were any: they may be the first parts of what it waits for.
+    pub events: u32,
+}
+
 impl<L: Threads> Communicator<L> {
     /// Makes progress without waiting, and passes at most `most` completions of [queued](Self::isend_queued) operations of this
-    /// context, in any communicator, to `take`, the oldest first. Returns how many. `take` is called while the context is in use:
-    /// it must not use the context. Messages of this process to itself make all the progress that they can: a program may count
+    /// context, in any communicator, to `take`, the oldest first. `take` is called while the context is in use: it must not use the
+    /// context. Messages of this process to itself make all the progress that they can: a program may count
     /// on them, since they wait for nobody.
     ///
     /// ```
@@ -171,13 +181,14 @@ impl<L: Threads> Communicator<L> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn poll_queue(&self, most: usize, mut take: impl FnMut(Completion)) -> usize {
+    pub fn poll_queue(&self, most: usize, mut take: impl FnMut(Completion)) -> Polled {
         let context = &self.handle.context;
         let mut engine = context.engine.lock();
         // After a poll that took something, another message is probably there: it is taken in this call, too. After one that took
         // nothing, a program waits for a single message, and nothing must delay its return.
         let drains = engine.completion_queue.was_taken_from;
         let (mut taken, mut turns, mut events) = (0, 0, engine.poll_and_look());
+        let mut all_events = events;
         loop {
             // Most polls of a program that waits find nothing, and end here.
             while engine.may_have_queued()
@@ -193,6 +204,7 @@ impl<L: Threads> Communicator<L> {
                 break;
             }
             events = engine.poll_more();
+            all_events = all_events.wrapping_add(events);
         }
         engine.completion_queue.was_taken_from = taken != 0;
         drop(engine);
@@ -201,7 +213,7 @@ impl<L: Threads> Communicator<L> {
             std::hint::spin_loop();
         }
         context.run_callbacks();
-        taken
+        Polled { completions: taken, events: all_events }
     }
 
     #[inline]

@@ -50,7 +50,7 @@ pub(crate) mod message;
 pub(crate) mod request;
 pub(crate) mod wait;
 
-pub use completion::Completion;
+pub use completion::{Completion, Polled};
 pub use counters::Counter;
 pub use message::RawMessage;
 pub use request::RawRequest;
