@@ -1593,14 +1593,18 @@ int towline_btl_card(struct towline_btl_t btl,
 
 /**
  * Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
- * added again, and has the same endpoint. If its number is that of a process that has ended or was lost, or if there is no room, such
- * processes are removed first, as by `towline_btl_remove_peer`. The endpoint of this process itself serves one-sided operations, which are done at once.
+ * added again, and has the same endpoint. The endpoint of this process itself serves one-sided operations, which are done at once.
+ *
+ * If the number of the process is that of one that has ended or was lost, or if there is no room, such processes are removed first, as
+ * by `towline_btl_remove_peer`, even if this call fails then. Over sm this holds at once for a process that has ended in order. In all
+ * other cases it holds once `towline_btl_progress` has noticed the end, which needs a connection to the process.
  *
  * @param btl       The module.
  * @param card      The card of the module of the same rail in the other process.
  * @param length    Its length in bytes.
  * @param peer      What functions of the program get for this process. May be null.
- * @param endpoint  Gets the endpoint. It ends with `towline_btl_remove_peer`, or with the module.
+ * @param endpoint  Gets the endpoint. It ends with `towline_btl_remove_peer`, with the module, or when the process has ended and another
+ *                  one is added in its place.
  * @return          `TOWLINE_ERR_ARGUMENT` for bytes that are no card of this job, or the card of another process with a number that is in
  *                  use; `TOWLINE_ERR_PEER_FAILED` if the transport does not reach the process, or if the module has as many peers as the
  *                  place allows; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
@@ -2285,8 +2289,10 @@ int towline_cancel_queued(struct towline_context_t context, uint64_t user, bool 
  * @param completions  Gets the completions.
  * @param most         How many there is room for: at least 1. If all were used, there may be more.
  * @param count        Gets how many there were.
- * @param events       Gets how many events there were: messages and parts of messages that came or went, and others. A runtime that
- *                     gives its processor away when nothing happens goes on if there were any. May be null.
+ * @param events       Gets how many events there were in this call. 0: nothing has arrived and nothing has left; operations that had
+ *                     ended before may still be among the completions. A runtime that gives its processor away while nothing happens
+ *                     keeps it if there were any: parts of what it waits for may have arrived. May be null. Is not set if the call
+ *                     fails.
  * @return             `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`. The codes of the operations are in their
  *                     statuses.
  *

@@ -209,8 +209,10 @@ pub unsafe extern "C" fn towline_cancel_queued(context: ContextHandle, user: u64
 /// @param completions  Gets the completions.
 /// @param most         How many there is room for: at least 1. If all were used, there may be more.
 /// @param count        Gets how many there were.
-/// @param events       Gets how many events there were: messages and parts of messages that came or went, and others. A runtime that
-///                     gives its processor away when nothing happens goes on if there were any. May be null.
+/// @param events       Gets how many events there were in this call. 0: nothing has arrived and nothing has left; operations that had
+///                     ended before may still be among the completions. A runtime that gives its processor away while nothing happens
+///                     keeps it if there were any: parts of what it waits for may have arrived. May be null. Is not set if the call
+///                     fails.
 /// @return             `TOWLINE_ERR_ARGUMENT`, `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`. The codes of the operations are in their
 ///                     statuses.
 ///

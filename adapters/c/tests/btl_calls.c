@@ -121,6 +121,25 @@ static void alone(void) {
     IS(towline_btl_alloc(self, NO_ORDER, 0, 8, &descriptor, &segment), TOWLINE_ERR_HANDLE);
 }
 
+/* Processes that follow each other under one number. All are modules of this process. Shared memory shows at once that one has ended,
+ * without a frame of it. */
+static void followers(void) {
+    towline_btl_t parent = opened(0, TOWLINE_THREAD_SINGLE);
+    towline_btl_endpoint_t endpoint, former = {0, parent};
+    for (int life = 0; life < 3; life++) {
+        towline_btl_t child = opened(1, TOWLINE_THREAD_SINGLE);
+        unsigned char card[4096];
+        size_t length = 0;
+        OK(towline_btl_card(child, card, sizeof card, &length));
+        OK(towline_btl_add_peer(parent, card, length, NULL, &endpoint));
+        TRUE(endpoint.bits != former.bits);
+        IS(towline_btl_remove_peer(former), TOWLINE_ERR_HANDLE);
+        former = endpoint;
+        OK(towline_btl_close(child, 1000));
+    }
+    OK(towline_btl_close(parent, 1000));
+}
+
 /* What the functions of this side have seen. */
 static struct {
     unsigned frames, replies, sent, errors;
@@ -323,6 +342,7 @@ int main(int argc, char **argv) {
     run_pair(two);
     wrong_beginnings();
     alone();
+    if (strcmp(argv[1], "sm") == 0) followers();
     puts("done");
     return 0;
 }

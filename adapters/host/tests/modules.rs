@@ -41,6 +41,13 @@ impl Process {
         self.module.with(|btl| self.directory.add(btl, &card))
     }
 
+    /// Adds a process, after those that have ended have left their places. Returns its endpoint, and theirs.
+    fn replace(&mut self, other: &Self) -> (Result<EndpointId, AddError>, Vec<EndpointId>) {
+        let card = other.directory.card();
+        let removed = self.module.with(|btl| self.directory.remove_ended(btl, &card));
+        (self.add(other).map(|(endpoint, _)| endpoint), removed)
+    }
+
     fn send(&mut self, to: EndpointId, bytes: &[u8]) {
         self.module.with(|btl| {
             let descriptor = btl.alloc(to, NO_ORDER, bytes.len(), DescriptorFlags::BTL_OWNERSHIP).unwrap();
@@ -58,6 +65,13 @@ impl Process {
     }
 }
 
+fn both_until(one: &mut Process, other: &mut Process, what: &str, done: impl Fn(&Process, &Process) -> bool) {
+    one.until(what, |one| {
+        other.module.progress();
+        done(one, other)
+    });
+}
+
 /// A job of this test alone.
 fn job() -> u64 {
     u64::from_le_bytes(JobKey::random().unwrap().bytes()[..8].try_into().unwrap())
@@ -67,18 +81,34 @@ fn job() -> u64 {
 fn p7_the_number_and_the_place_of_a_process_that_has_ended_belong_to_a_new_one() {
     // The same number each time, and another one each time.
     for numbers in [[1; 5], [1, 2, 3, 4, 5]] {
-        let job = job();
-        let mut parent = Process::open(job, 0, "sm");
-        for (life, number) in (0u8..).zip(numbers) {
-            let mut child = Process::open(job, number, "sm");
-            let (to_parent, _) = child.add(&parent).unwrap();
-            let (to_child, added) = parent.add(&child).unwrap();
-            assert_eq!(added, number);
-            child.send(to_parent, &[life]);
-            parent.until("a frame of the new process", |own| own.seen.0.lock().unwrap().contains(&vec![life]));
-            parent.send(to_child, &[life; 3]);
-            child.until("a frame of the old process", |own| own.seen.0.lock().unwrap().contains(&vec![life; 3]));
-            drop(child);
+        for transport in ["sm", "tcp", "udp"] {
+            let job = job();
+            let mut parent = Process::open(job, 0, transport);
+            let mut ended = Vec::new();
+            for (life, number) in (0u8..).zip(numbers) {
+                let mut child = Process::open(job, number, transport);
+                let (to_parent, _) = child.add(&parent).unwrap();
+                // Shared memory shows at once that a process has closed, others in progress.
+                let mut added = parent.replace(&child);
+                if transport != "sm" {
+                    parent.until("the end of the former process", |own| {
+                        if added.0.is_err() {
+                            added = own.replace(&child);
+                        }
+                        added.0.is_ok()
+                    });
+                }
+                let to_child = added.0.unwrap();
+                assert!(added.1.iter().all(|endpoint| ended.contains(endpoint)), "{:?} of {ended:?}", added.1);
+                assert!(transport != "sm" || added.1.last() == ended.last());
+                child.send(to_parent, &[life]);
+                let seen = |own: &Process, frame: &[u8]| own.seen.0.lock().unwrap().iter().any(|seen| seen == frame);
+                both_until(&mut parent, &mut child, "the first frame", |parent, _| seen(parent, &[life]));
+                parent.send(to_child, &[life; 3]);
+                both_until(&mut parent, &mut child, "the answer", |_, child| seen(child, &[life; 3]));
+                drop(child);
+                ended.push(to_child);
+            }
         }
     }
 }
@@ -89,13 +119,16 @@ fn p7_a_process_that_has_ended_keeps_its_number_until_its_frames_were_read() {
     let mut parent = Process::open(job, 0, "sm");
     let mut child = Process::open(job, 1, "sm");
     let (to_parent, _) = child.add(&parent).unwrap();
-    let first = parent.add(&child).unwrap();
+    let (first, _) = parent.add(&child).unwrap();
     child.send(to_parent, b"last");
     drop(child);
     let next = Process::open(job, 1, "sm");
-    assert!(matches!(parent.add(&next), Err(AddError::Card(_))));
+    let (refused, removed) = parent.replace(&next);
+    assert!(matches!(refused, Err(AddError::Card(_))) && removed.is_empty());
     parent.until("the last frame", |own| own.seen.0.lock().unwrap().contains(&b"last".to_vec()));
-    assert_ne!(parent.add(&next).unwrap().0, first.0);
+    let (added, removed) = parent.replace(&next);
+    assert!(added.is_ok_and(|endpoint| endpoint != first));
+    assert_eq!(removed, [first]);
 }
 
 #[test]
@@ -104,7 +137,9 @@ fn p7_a_process_that_goes_on_keeps_its_number_and_its_place() {
     let mut parent = Process::open(job, 0, "sm");
     let children = [1, 2, 3, 4].map(|number| Process::open(job, number, "sm"));
     let first = parent.add(&children[0]).unwrap();
-    let why = parent.add(&Process::open(job, 1, "tcp")).unwrap_err();
+    let (added, removed) = parent.replace(&Process::open(job, 1, "tcp"));
+    assert!(removed.is_empty());
+    let why = added.unwrap_err();
     assert!(matches!(why, AddError::Card(_)), "{why}");
     assert!(why.to_string().contains("another process with the number 1"), "{why}");
 

@@ -228,6 +228,7 @@ void btl_towline_on_error(const towline_btl_loss_t *loss, void *state)
         return;
     }
     opal_mutex_lock(&module->lock);
+    /* Processes that have ended are still in the list, and another one may have the number of one of them. It was put before them. */
     endpoint = module->endpoints;
     while (NULL != endpoint && towline_number_of(endpoint->name, mca_btl_towline_component.numbers) != loss->number) {
         endpoint = endpoint->next;

@@ -98,8 +98,8 @@ int mtl_towline_progress(void)
     for (i = 0; i < count; i++) {
         complete((mtl_towline_request_t *) (uintptr_t) completions[i].user, &completions[i].status);
     }
-    /* With 0, Open MPI may give the processor to others. */
-    return (int) count + (0 != events);
+    /* With 0, Open MPI may give the processor away, which it should not while parts of messages arrive. */
+    return 0 != count ? (int) count : 0 != events;
 }
 
 int mtl_towline_wait(mtl_towline_request_t *request)

@@ -43,6 +43,8 @@ pub(super) struct EndpointState {
     /// tried in that pass.
     pub full: u32,
     pub lost: bool,
+    /// The peer was deleted from the rail, which may have given the endpoint to another peer since.
+    pub deleted: bool,
     /// The counts of frames to and from the peer.
     pub counts: PeerCounts,
 }

@@ -86,7 +86,7 @@ macro_rules! forward_rail {
         $crate::forward_rail!(@each $via [$($($own)+)?] next_unacked migrated send_migrated claim);
     };
     (Liveness: $via:ident $(, except $($own:ident),+)?) => {
-        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up end_after_frames has_ended);
+        $crate::forward_rail!(@each $via [$($($own)+)?] ask_host answered_since is_connected give_up end_after_frames has_closed);
     };
     ($via:ident $(, except $($own:ident),+)?) => {
         $crate::forward_rail!(@each $via [$($($own)+)?]
@@ -136,7 +136,7 @@ macro_rules! forward_rail {
     (@ is_connected $via:ident [is_connected $($rest:ident)*]) => {};
     (@ give_up $via:ident [give_up $($rest:ident)*]) => {};
     (@ end_after_frames $via:ident [end_after_frames $($rest:ident)*]) => {};
-    (@ has_ended $via:ident [has_ended $($rest:ident)*]) => {};
+    (@ has_closed $via:ident [has_closed $($rest:ident)*]) => {};
     (@ poll_at $via:ident [poll_at $($rest:ident)*]) => {};
     (@ wake_on_demand $via:ident [wake_on_demand $($rest:ident)*]) => {};
     (@ signal $via:ident [signal $($rest:ident)*]) => {};
@@ -464,10 +464,10 @@ macro_rules! forward_rail {
             $via!(self, rail => rail.end_after_frames(of, why))
         }
     };
-    (@ has_ended $via:ident []) => {
+    (@ has_closed $via:ident []) => {
         #[inline]
-        fn has_ended(&mut self, of: $crate::rail::Endpoint) -> bool {
-            $via!(self, rail => rail.has_ended(of))
+        fn has_closed(&mut self, of: $crate::rail::Endpoint) -> bool {
+            $via!(self, rail => rail.has_closed(of))
         }
     };
     (@ poll_at $via:ident []) => {

@@ -378,7 +378,7 @@ pub trait Failover: Rail {
     }
 }
 
-/// Whether a peer and its host still answer. By default a rail cannot tell.
+/// Whether a peer and its host still answer, and what becomes of a peer that does not. By default a rail cannot tell.
 pub trait Liveness: Rail {
     /// Probes the host of a peer, whose kernel answers even if the peer's process is stopped, and returns when the last answer
     /// arrived. So a peer whose process is stopped does not count as lost as long as its host answers. `None`: no answer has
@@ -431,10 +431,11 @@ pub trait Liveness: Rail {
         false
     }
 
-    /// Whether a peer has ended, as far as this rail can see at once, and all its frames were polled. Its loss may not have been
-    /// reported yet: a rail that looks for it now and then does so after many polls. `false`: the peer goes on, or the rail has more
-    /// to report, or cannot tell without a poll.
-    fn has_ended(&mut self, of: Endpoint) -> bool {
+    /// Whether a peer has closed in order, and all its frames were polled. The rail looks at once, so it may see this before
+    /// [`Event::Lost`](crate::rail::Event::Lost) reports it. The caller may delete the peer then, and the loss is not reported any
+    /// more. Frames that the caller has polled and not released are its own affair. `false`: the peer goes on or has failed, or the
+    /// rail can tell in [`poll`](Rail::poll) only.
+    fn has_closed(&mut self, of: Endpoint) -> bool {
         let _ = of;
         false
     }

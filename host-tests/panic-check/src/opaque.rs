@@ -264,7 +264,7 @@ impl Liveness for Opaque {
         any(true)
     }
 
-    fn has_ended(&mut self, of: Endpoint) -> bool {
+    fn has_closed(&mut self, of: Endpoint) -> bool {
         keep(of);
         any(true)
     }

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use towline::btl::{AddError, EndpointId};
+use towline::btl::{AddError, Btl, EndpointId};
 
 use crate::border::{border, check_pointer, copy_bytes, list, put};
 use crate::btl::handles::{BtlHandle, EndpointHandle};
-use crate::btl::state;
+use crate::btl::state::{self, State};
 use crate::error::{Code, Failure};
 
 impl From<AddError> for Failure {
@@ -51,14 +51,18 @@ pub unsafe extern "C" fn towline_btl_card(
 }
 
 /// Adds the process with this card. Sends nothing: the transport connects with the first frame. A process that was added before may be
-/// added again, and has the same endpoint. If its number is that of a process that has ended or was lost, or if there is no room, such
-/// processes are removed first, as by `towline_btl_remove_peer`. The endpoint of this process itself serves one-sided operations, which are done at once.
+/// added again, and has the same endpoint. The endpoint of this process itself serves one-sided operations, which are done at once.
+///
+/// If the number of the process is that of one that has ended or was lost, or if there is no room, such processes are removed first, as
+/// by `towline_btl_remove_peer`, even if this call fails then. Over sm this holds at once for a process that has ended in order. In all
+/// other cases it holds once `towline_btl_progress` has noticed the end, which needs a connection to the process.
 ///
 /// @param btl       The module.
 /// @param card      The card of the module of the same rail in the other process.
 /// @param length    Its length in bytes.
 /// @param peer      What functions of the program get for this process. May be null.
-/// @param endpoint  Gets the endpoint. It ends with `towline_btl_remove_peer`, or with the module.
+/// @param endpoint  Gets the endpoint. It ends with `towline_btl_remove_peer`, with the module, or when the process has ended and another
+///                  one is added in its place.
 /// @return          `TOWLINE_ERR_ARGUMENT` for bytes that are no card of this job, or the card of another process with a number that is in
 ///                  use; `TOWLINE_ERR_PEER_FAILED` if the transport does not reach the process, or if the module has as many peers as the
 ///                  place allows; `TOWLINE_ERR_HANDLE`, `TOWLINE_ERR_THREAD`, `TOWLINE_ERR_FORKED`.
@@ -84,7 +88,7 @@ pub unsafe extern "C" fn towline_btl_add_peer(
                 own.set_own(peer);
                 EndpointHandle::own(own.handle())
             } else {
-                let (added, _) = own.directory.borrow_mut().add(btl, card)?;
+                let added = add_in_place_of_ended(own, btl, card)?;
                 own.set_peer(added, peer);
                 own.endpoint(added)
             };
@@ -93,6 +97,20 @@ pub unsafe extern "C" fn towline_btl_add_peer(
             unsafe { put("endpoint", endpoint, added) }
         })
     })
+}
+
+/// Adds a process, in place of those that have ended if they are in its way.
+fn add_in_place_of_ended(own: &State, btl: &mut Btl<'_>, card: &[u8]) -> Result<EndpointId, AddError> {
+    let mut directory = own.directory.borrow_mut();
+    let why = match directory.add(btl, card) {
+        Ok((added, _)) => return Ok(added),
+        Err(why) => why,
+    };
+    let removed = directory.remove_ended(btl, card);
+    for endpoint in &removed {
+        own.set_peer(*endpoint, ptr::null_mut());
+    }
+    if removed.is_empty() { Err(why) } else { directory.add(btl, card).map(|(added, _)| added) }
 }
 
 /// Removes a process. Sends and one-sided operations with it that are not complete end with `TOWLINE_ERR_CANCELLED`: the next progress

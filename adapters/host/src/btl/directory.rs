@@ -36,28 +36,24 @@ impl Directory {
     }
 
     /// Adds the process with this card to the module, and returns its endpoint and its number. Sends nothing: the transport connects
-    /// with the first frame. A process that was added before may be added again, which changes nothing. If its number is that of a
-    /// process that [has ended](towline_core::btl::module::Btl::has_ended), or if there is no room, such processes are removed first, as
-    /// by [`remove`](Self::remove).
+    /// with the first frame. A process that was added before may be added again, which changes nothing.
+    ///
+    /// If the number is that of a process that has ended, or if there is no room and some processes have ended, this fails:
+    /// [`remove_ended`](Self::remove_ended) removes them, and the caller tries again.
     ///
     /// # Errors
-    /// [`AddError`]. No process was added then.
+    /// [`AddError`]. Nothing has changed then.
     pub fn add(&mut self, btl: &mut Btl<'_>, card: &[u8]) -> Result<(EndpointId, u32), AddError> {
-        let number = match self.job.accept_publications(card) {
-            Err(_) if Job::rank_in(card).is_some_and(|number| self.remove_ended(btl, Some(number))) => {
-                self.job.accept_publications(card)
-            }
-            accepted => accepted,
-        };
-        let number = number.map_err(AddError::Card)?;
+        let number = self.job.accept_publications(card).map_err(AddError::Card)?;
         if let Some(endpoint) = self.endpoints.get(&number) {
             return Ok((*endpoint, number));
         }
-        let mut added = self.add_accepted(btl, number);
-        if added == Err(Unreachable::Full) && self.remove_ended(btl, None) {
-            added = self.add_accepted(btl, number);
+        let mut endpoints = [Err(Unreachable::NoCard)];
+        if let Ok(card) = self.job.card(&component(&self.rail), number) {
+            btl.add_procs(&[Proc { id: number, card }], &mut endpoints, None);
         }
-        match added {
+        let [endpoint] = endpoints;
+        match endpoint {
             Ok(endpoint) => {
                 self.endpoints.insert(number, endpoint);
                 Ok((endpoint, number))
@@ -69,25 +65,21 @@ impl Directory {
         }
     }
 
-    /// Adds a process whose card was accepted.
-    fn add_accepted(&self, btl: &mut Btl<'_>, number: u32) -> Result<EndpointId, Unreachable> {
-        let card = self.job.card(&component(&self.rail), number).map_err(|_| Unreachable::NoCard)?;
-        let mut endpoints = [Err(Unreachable::NoCard)];
-        btl.add_procs(&[Proc { id: number, card }], &mut endpoints, None);
-        let [endpoint] = endpoints;
-        endpoint
-    }
-
-    /// Removes processes that have ended or were lost: the one with this number, or all. Returns whether there was any.
-    fn remove_ended(&mut self, btl: &mut Btl<'_>, number: Option<u32>) -> bool {
-        let has_ended = |(known, endpoint): (&u32, &EndpointId)| {
-            (number.is_none_or(|number| number == *known) && btl.has_ended(*endpoint)).then_some(*endpoint)
-        };
-        let ended: Vec<EndpointId> = self.endpoints.iter().filter_map(has_ended).collect();
+    /// Removes processes that [have ended](towline_core::btl::module::Btl::has_ended), as [`remove`](Self::remove) does: the one with
+    /// the number of this card, or if there is no process with that number, all. Returns their endpoints, which are stale then. If
+    /// there are any, [`add`](Self::add) may succeed with the card.
+    ///
+    /// No callback tells the loss of a process that has closed in order and is removed here first.
+    pub fn remove_ended(&mut self, btl: &mut Btl<'_>, card: &[u8]) -> Vec<EndpointId> {
+        let taken = Job::rank_in(card).filter(|number| self.endpoints.contains_key(number));
+        let is_meant = |number: u32| taken.is_none_or(|taken| taken == number);
+        let meant: Vec<EndpointId> =
+            self.endpoints.iter().filter(|(number, _)| is_meant(**number)).map(|(_, endpoint)| *endpoint).collect();
+        let ended: Vec<EndpointId> = meant.into_iter().filter(|endpoint| btl.has_ended(*endpoint)).collect();
         for endpoint in &ended {
             self.remove(btl, *endpoint);
         }
-        !ended.is_empty()
+        ended
     }
 
     /// Removes a process from the module: [`del_procs`](towline_core::btl::module::Btl::del_procs). Returns whether it was there.

@@ -32,17 +32,19 @@
 //!
 //! A runtime does not ask each request whether it is complete. [`raw`](crate::raw) has operations on memory that you keep valid
 //! ([`isend_queued`](crate::Communicator::isend_queued), [`irecv_queued`](crate::Communicator::irecv_queued)); each gets a word, such
-//! as the address of your request. [`poll_queue`](crate::Communicator::poll_queue) makes progress once, and returns the words of the
-//! operations that have ended, with their outcomes.
+//! as the address of your request. [`poll_queue`](crate::Communicator::poll_queue) makes progress, and passes on the words of the operations
+//! that have ended, with their outcomes. It returns how many events there were, too: a runtime that gives its processor away while
+//! nothing happens keeps it if there were any.
 //!
 //! In C:
 //!
 //! ```c
 //! towline_completion_t ended[16];
 //! size_t count;
+//! uint32_t events;
 //! towline_irecv_queued(comm, buffer, bytes, TOWLINE_BYTES, source, tag, (uint64_t)(uintptr_t)my_request);
 //! ...
-//! towline_poll_queue(context, ended, 16, &count, NULL);    /* in your progress function */
+//! towline_poll_queue(context, ended, 16, &count, &events); /* in your progress function */
 //! for (size_t i = 0; i < count; i++)
 //!     my_request_is_done((void *)(uintptr_t)ended[i].user, &ended[i].status);
 //! ```

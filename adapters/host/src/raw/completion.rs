@@ -154,14 +154,15 @@ fn queue(engine: &mut Engine, comm: Comm, request: RawRequest, user: u64, is_rec
 pub struct Polled {
     /// How many completions were passed on.
     pub completions: usize,
-    /// How many events there were: messages and parts of messages that came or went, and others. A caller that gives its processor
-    /// away when nothing happens goes on if there were any: they may be the first parts of what it waits for.
+    /// How many events there were in this call. 0: nothing has arrived and nothing has left; operations that had ended before may
+    /// still be among the completions. A caller that gives its processor away while nothing happens keeps it if there were any:
+    /// parts of what it waits for may have arrived.
     pub events: u32,
 }
 
 impl<L: Threads> Communicator<L> {
     /// Makes progress without waiting, and passes at most `most` completions of [queued](Self::isend_queued) operations of this
-    /// context, in any communicator, to `take`, the oldest first. `take` is called while the context is in use: it must not use the
+    /// context, in any communicator, to `take`, the oldest first. Returns how many, and whether anything else has happened. `take` is called while the context is in use: it must not use the
     /// context. Messages of this process to itself make all the progress that they can: a program may count
     /// on them, since they wait for nobody.
     ///

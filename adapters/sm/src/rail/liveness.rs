@@ -86,11 +86,11 @@ impl Rail {
         })
     }
 
-    /// Whether a peer is lost, and all its frames were read. Looks at once.
-    pub(super) fn has_ended_after_frames(&mut self, endpoint: u32) -> bool {
-        self.check_peer(endpoint, true);
+    /// Whether a peer has closed in order, and all its frames were read. Looks at once.
+    pub(super) fn has_closed_after_frames(&mut self, endpoint: u32) -> bool {
+        self.check_peer(endpoint, false);
         let status = self.peers.get(endpoint as usize).map(|peer| peer.status);
-        matches!(status, Some(PeerStatus::Failing(_) | PeerStatus::LossReported)) && !self.has_frame(endpoint)
+        status == Some(PeerStatus::Failing(Lost::Closed)) && !self.has_frame(endpoint)
     }
 
     /// Whether there are frames of a peer that were not read.

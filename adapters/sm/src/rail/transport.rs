@@ -405,7 +405,7 @@ impl Liveness for Rail {
         self.end_after_frames_of(of.0, why)
     }
 
-    fn has_ended(&mut self, of: Endpoint) -> bool {
-        self.has_ended_after_frames(of.0)
+    fn has_closed(&mut self, of: Endpoint) -> bool {
+        self.has_closed_after_frames(of.0)
     }
 }

@@ -270,7 +270,8 @@ impl<R: FullRail> Btl<'_, R> {
             // A module has only one rail: if its link is down, the peer is lost. A bundle of links reports no link that is down.
             Event::Down(peer, reason) => {
                 if let Some(handle) = self.endpoints.handle(peer.0)
-                    && let Some(state) = self.endpoints.get(handle)
+                    && let Some(state) = self.endpoints.get_mut(handle)
+                    && !core::mem::replace(&mut state.deleted, true)
                 {
                     self.rail.del_peer(state.rail); // after this the rail uses none of the memory that callers get back
                 }

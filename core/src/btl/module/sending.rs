@@ -71,7 +71,9 @@ impl<'m, R: FullRail> Btl<'m, R> {
         for endpoint in endpoints {
             let Some(state) = self.endpoints.get(endpoint.0).copied() else { continue };
             self.forget(*endpoint);
-            self.rail.del_peer(state.rail);
+            if !state.deleted {
+                self.rail.del_peer(state.rail);
+            }
             self.rma.forget(Peer(endpoint.0.slot()), rma::Failure::Removed);
             self.endpoints.free(endpoint.0);
             self.fail_in_place(*endpoint, Failure::Removed);
@@ -409,13 +411,12 @@ impl<'m, R: FullRail> Btl<'m, R> {
         self.reachable(endpoint).is_some()
     }
 
-    /// Whether the peer of an endpoint is lost, or has ended and no frame of it is left. The end of a peer may be seen here before
-    /// [`progress`](Self::progress) reports it; not all rails look at once, see [`Liveness::has_ended`](rail::Liveness::has_ended).
-    /// `false` for a stale endpoint.
+    /// Whether an endpoint may be removed without a loss of messages: its peer is lost or was removed, or has closed in order and no
+    /// frame of it is left. Not all rails see at once that a peer has closed; all do in [`progress`](Self::progress).
     pub fn has_ended(&mut self, endpoint: EndpointId) -> bool {
-        let Some(state) = self.endpoints.get(endpoint.0).copied() else { return false };
+        let Some(state) = self.endpoints.get(endpoint.0).copied() else { return true };
         let has_frame = self.receives.has_frame_of(Peer(endpoint.0.slot()));
-        state.lost || (!has_frame && self.rail.has_ended(state.rail))
+        state.lost || (!has_frame && self.rail.has_closed(state.rail))
     }
 
     /// Whether all sends and one-sided operations are complete, and the rail has sent all frames, except those to lost peers. If not,

@@ -51,8 +51,10 @@ pub struct Script {
     /// Whether the rail reports the loss of a peer that another rail has lost, and the reasons that it was given.
     pub ends_after_frames: bool,
     pub ends: Vec<Lost>,
-    /// The answer of `has_ended`.
-    pub ended: bool,
+    /// The answer of `has_closed`.
+    pub closed: bool,
+    /// The endpoints that were deleted.
+    pub deleted: Vec<Endpoint>,
     /// The handshake is not over: `is_connected` returns `false`.
     pub unmet: bool,
     pub events: VecDeque<Event>,
@@ -237,6 +239,7 @@ impl Rail for Scripted {
     }
 
     fn del_peer(&mut self, endpoint: Endpoint) {
+        self.script.borrow_mut().deleted.push(endpoint);
         self.held.retain(|held| held.0 != endpoint);
         self.coming.clear();
         self.performing.retain(|performing| performing.0 != endpoint);
@@ -467,8 +470,8 @@ impl Liveness for Scripted {
         script.ends_after_frames
     }
 
-    fn has_ended(&mut self, _: Endpoint) -> bool {
-        self.script.borrow().ended
+    fn has_closed(&mut self, _: Endpoint) -> bool {
+        self.script.borrow().closed
     }
 
     fn is_connected(&self, _: Endpoint) -> bool {

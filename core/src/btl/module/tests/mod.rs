@@ -300,11 +300,11 @@ fn b9_received_data_is_whole_inside_the_callback() {
 }
 
 #[test]
-fn p7_a_peer_has_ended_once_it_is_lost_or_its_rail_says_so_and_its_frames_are_gone() {
+fn p7_a_peer_has_ended_once_it_is_lost_or_has_closed_and_its_frames_are_gone() {
     let mut mesh = mesh(3, Config { receives: 1, ..Config::default() });
     let (inbox, script, peers) = (mesh.inbox(1), mesh.scripts[1].clone(), [mesh.to[1][0], mesh.to[1][2]]);
     assert!(peers.iter().all(|peer| !mesh.modules[1].has_ended(*peer)));
-    script.borrow_mut().ended = true;
+    script.borrow_mut().closed = true;
     script.borrow_mut().slow_delivery = true;
     let to = mesh.to[0][1];
     let one = descriptor(&mut mesh.modules[0], to, &[1; 100], DescriptorFlags::BTL_OWNERSHIP);
@@ -320,12 +320,25 @@ fn p7_a_peer_has_ended_once_it_is_lost_or_its_rail_says_so_and_its_frames_are_go
     assert_eq!(inbox.bytes().len(), 2);
     assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [true; 2]);
 
-    script.borrow_mut().ended = false;
+    script.borrow_mut().closed = false;
     script.borrow_mut().events.push_back(Event::Lost(Peer(peers[0].slot()), Lost::Closed));
     mesh.modules[1].progress(Instant::ZERO);
     assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [true, false]);
     mesh.modules[1].del_procs(&peers);
-    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [false; 2], "the endpoints are stale");
+    assert_eq!(peers.map(|peer| mesh.modules[1].has_ended(peer)), [true; 2], "the endpoints are stale");
+}
+
+/// A link gives the place of a peer that was deleted to the next peer.
+#[test]
+fn p7_a_peer_whose_link_went_down_is_deleted_from_the_rail_once() {
+    for event in [Event::Down(Peer(1), Lost::TimedOut), Event::Lost(Peer(1), Lost::Broken)] {
+        let mut mesh = mesh(2, Config::default());
+        let to = mesh.to[0][1];
+        mesh.scripts[0].borrow_mut().events.extend([event, event]);
+        mesh.modules[0].progress(Instant::ZERO);
+        assert_eq!(mesh.modules[0].del_procs(&[to]), 1);
+        assert_eq!(mesh.scripts[0].borrow().deleted.len(), 1, "{event:?}");
+    }
 }
 
 /// Makes progress within its callback, which does nothing.
