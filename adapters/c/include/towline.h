@@ -1369,6 +1369,24 @@ int towline_btl_key(struct towline_btl_registration_t registration,
                     size_t *length);
 
 /**
+ * The key of all memory that the owner of a key has registered for this process: the addresses of operations tell where in it. It serves a
+ * runtime that knows an address, and not the registration in which it lies. The owner looks for the registration in each operation, so
+ * they are slower than with the key of the memory, and need progress of the owner.
+ *
+ * @param key     Any key of the owner.
+ * @param length  Its length in bytes, which is that of the other key, too.
+ * @param all     Gets the key. It may be `key` itself.
+ * @return        `TOWLINE_ERR_ARGUMENT` if the bytes are no key.
+ *
+ * Thread-safe. Since ABI version 0.1.
+ *
+ * @pre `key` is readable, and `all` is writable, for `length` bytes.
+ */
+int towline_btl_key_by_address(const void *key,
+                               size_t length,
+                               void *all);
+
+/**
  * Ends a registration. Operations of peers on the memory are denied from then on.
  *
  * @param registration  The registration.

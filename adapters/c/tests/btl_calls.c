@@ -47,7 +47,7 @@ static void alone(void) {
     towline_btl_segment_t segment;
     towline_btl_done_t done = {0};
     uint64_t words[4] = {0, 5, 6, 7}, word = 40;
-    unsigned char card[4096], key[TOWLINE_BTL_KEY_MAX];
+    unsigned char card[4096], key[TOWLINE_BTL_KEY_MAX], by_address[TOWLINE_BTL_KEY_MAX];
     char text[2000];
     size_t length, key_length, some = 8;
     bool complete, flushed = false;
@@ -87,6 +87,14 @@ static void alone(void) {
     IS(towline_btl_put(self, &word, 8, no_registration, key, key_length, at + 25, NULL, NULL), TOWLINE_ERR_RANGE);
     IS(towline_btl_put(self, &word, 8, no_registration, key, key_length, at - 1, NULL, NULL), TOWLINE_ERR_RANGE);
     IS(towline_btl_put(self, &word, 8, no_registration, key, 3, at, NULL, NULL), TOWLINE_ERR_ARGUMENT);
+    /* By its address, memory is reached through any key of its owner. */
+    IS(towline_btl_key_by_address(NULL, key_length, by_address), TOWLINE_ERR_ARGUMENT);
+    IS(towline_btl_key_by_address(key, 3, by_address), TOWLINE_ERR_ARGUMENT);
+    IS(towline_btl_key_by_address(key, key_length, NULL), TOWLINE_ERR_ARGUMENT);
+    OK(towline_btl_key_by_address(key, key_length, by_address));
+    OK(towline_btl_get(self, &word, 8, no_registration, by_address, key_length, at + 24, keep_done, &done));
+    TRUE(word == 7);
+    IS(towline_btl_get(self, &word, 8, no_registration, by_address, key_length, at + 25, keep_done, &done), TOWLINE_ERR_DENIED);
     IS(towline_btl_put(self, NULL, 8, no_registration, key, key_length, at, NULL, NULL), TOWLINE_ERR_ARGUMENT);
     OK(towline_btl_deregister(registration));
     IS(towline_btl_deregister(registration), TOWLINE_ERR_HANDLE);
@@ -110,7 +118,7 @@ static void alone(void) {
     OK(towline_btl_is_flushed(module, all, &flushed));
     TRUE(flushed);
     OK(towline_btl_counters(module, &counters));
-    TRUE(counters.puts == 1 && counters.gets == 1 && counters.atomics == 2 && counters.sent == 0);
+    TRUE(counters.puts == 1 && counters.gets == 2 && counters.atomics == 2 && counters.sent == 0);
     OK(towline_btl_dump(module, all, true, text, sizeof text, &length));
     TRUE(length == strlen(text) && text[0] == '{');
     pthread_create(&thread, NULL, from_another_thread, &module);

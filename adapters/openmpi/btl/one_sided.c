@@ -113,16 +113,54 @@ static towline_btl_registration_t registration_of(const mca_btl_base_module_t *b
     return NULL == local_handle ? none : local_handle->registration;
 }
 
+/* A copy of the key of a peer's memory. */
+typedef struct remote_key_t {
+    unsigned char bytes[sizeof ((mca_btl_base_registration_handle_t *) 0)->key];
+    size_t length;
+    bool is_by_address;
+} remote_key_t;
+
+/* Has a key mean all registered memory of the peer, in which the address of an operation tells the place. Returns false if it does
+ * already. */
+static bool widen(remote_key_t *key)
+{
+    if (key->is_by_address || TOWLINE_SUCCESS != towline_btl_key_by_address(key->bytes, key->length, key->bytes)) {
+        return false;
+    }
+    key->is_by_address = true;
+    return true;
+}
+
+/* osc/rdma passes a pointer into the list of a dynamic window's memory, in which the peer moves the entries when it attaches memory or
+ * detaches it. So the key may be that of other memory of the peer, or change while it is copied. In the first case, the address lies
+ * beyond that memory, and the caller widens the key and tries again. */
+static void copy_key(const mca_btl_base_module_t *btl, const mca_btl_base_registration_handle_t *handle, remote_key_t *key)
+{
+    key->length = btl->btl_registration_handle_size;
+    key->is_by_address = false;
+    memcpy(key->bytes, handle->key, key->length);
+    opal_atomic_rmb();
+    if (0 != memcmp(key->bytes, handle->key, key->length)) {
+        (void) widen(key);
+    }
+}
+
 int btl_towline_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, void *local, uint64_t remote,
                     mca_btl_base_registration_handle_t *local_handle, mca_btl_base_registration_handle_t *remote_handle, size_t size,
                     int flags, int order, mca_btl_base_rdma_completion_fn_t function, void *context, void *data)
 {
     btl_towline_operation_t *operation = new_operation(btl, endpoint, local, local_handle, function, context, data);
+    remote_key_t key;
+    int code;
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return begun(operation, towline_btl_put(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle), remote_handle->key,
-                                            btl->btl_registration_handle_size, remote, on_done, operation));
+    copy_key(btl, remote_handle, &key);
+    do {
+        code = towline_btl_put(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle),
+                               key.bytes, key.length, remote, on_done, operation);
+    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    return begun(operation, code);
 }
 
 int btl_towline_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, void *local, uint64_t remote,
@@ -130,11 +168,17 @@ int btl_towline_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *
                     int flags, int order, mca_btl_base_rdma_completion_fn_t function, void *context, void *data)
 {
     btl_towline_operation_t *operation = new_operation(btl, endpoint, local, local_handle, function, context, data);
+    remote_key_t key;
+    int code;
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return begun(operation, towline_btl_get(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle), remote_handle->key,
-                                            btl->btl_registration_handle_size, remote, on_done, operation));
+    copy_key(btl, remote_handle, &key);
+    do {
+        code = towline_btl_get(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle),
+                               key.bytes, key.length, remote, on_done, operation);
+    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    return begun(operation, code);
 }
 
 int btl_towline_atomic_op(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint64_t remote,
@@ -142,11 +186,17 @@ int btl_towline_atomic_op(mca_btl_base_module_t *btl, struct mca_btl_base_endpoi
                           int order, mca_btl_base_rdma_completion_fn_t function, void *context, void *data)
 {
     btl_towline_operation_t *operation = new_operation(btl, endpoint, NULL, NULL, function, context, data);
+    remote_key_t key;
+    int code;
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    return begun(operation, towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand, remote_handle->key,
-                                               btl->btl_registration_handle_size, remote, on_done, operation));
+    copy_key(btl, remote_handle, &key);
+    do {
+        code = towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand,
+                                  key.bytes, key.length, remote, on_done, operation);
+    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    return begun(operation, code);
 }
 
 static unsigned word_bytes(int flags)
@@ -160,12 +210,18 @@ int btl_towline_atomic_fop(mca_btl_base_module_t *btl, struct mca_btl_base_endpo
                            mca_btl_base_rdma_completion_fn_t function, void *context, void *data)
 {
     btl_towline_operation_t *operation = new_operation(btl, endpoint, local, local_handle, function, context, data);
+    remote_key_t key;
+    int code;
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
+    copy_key(btl, remote_handle, &key);
     operation->value_bytes = word_bytes(flags);
-    return begun(operation, towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand, remote_handle->key,
-                                               btl->btl_registration_handle_size, remote, on_done, operation));
+    do {
+        code = towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand,
+                                  key.bytes, key.length, remote, on_done, operation);
+    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    return begun(operation, code);
 }
 
 int btl_towline_atomic_cswap(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, void *local, uint64_t remote,
@@ -174,12 +230,18 @@ int btl_towline_atomic_cswap(mca_btl_base_module_t *btl, struct mca_btl_base_end
                              void *context, void *data)
 {
     btl_towline_operation_t *operation = new_operation(btl, endpoint, local, local_handle, function, context, data);
+    remote_key_t key;
+    int code;
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
+    copy_key(btl, remote_handle, &key);
     operation->value_bytes = word_bytes(flags);
-    return begun(operation, towline_btl_compare_swap(peer_of(btl, endpoint), (uint32_t) flags, compare, value, remote_handle->key,
-                                                     btl->btl_registration_handle_size, remote, on_done, operation));
+    do {
+        code = towline_btl_compare_swap(peer_of(btl, endpoint), (uint32_t) flags, compare, value,
+                                        key.bytes, key.length, remote, on_done, operation);
+    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    return begun(operation, code);
 }
 
 int btl_towline_flush(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint)

@@ -89,6 +89,14 @@ impl Request {
         let atomic = Atomic::of_parts((self.operation, self.operand.get(), compare))?;
         atomic.takes(flags).then_some((atomic, flags))
     }
+
+    /// Bytes of the memory that a request means.
+    pub fn bytes(&self) -> u64 {
+        match self.kind {
+            ATOMIC => AtomicFlags::from_bits_retain(self.flags.into()).word_bytes(),
+            _ => self.len.get().into(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +159,10 @@ mod tests {
         golden[16..24].copy_from_slice(&[0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11]);
         assert_eq!(handle.to_bytes(), golden);
         assert_eq!(RemoteMemory::from_bytes(&golden), Some(handle));
+        let mut by_address = [0; HANDLE_BYTES];
+        by_address[..4].copy_from_slice(&[2, 0, 2, 1]);
+        by_address[24..32].fill(0xff);
+        assert_eq!(handle.by_address().to_bytes(), by_address);
     }
 
     /// Compare and swap needs its body: the word to compare with.

@@ -70,6 +70,20 @@ impl RemoteMemory {
         zerocopy::transmute!(self)
     }
 
+    /// A handle of all memory that the owner has registered for a peer: offsets are addresses in the process of the owner. It serves
+    /// callers that know an address, and not the registration in which it lies. The owner looks for the registration in each request,
+    /// so such operations are slower, and no device does them.
+    pub fn by_address(&self) -> Self {
+        Self {
+            flags: self.flags & BIG_ENDIAN,
+            handle: Handle::NONE.to_bits().into(),
+            base: 0.into(),
+            len: u64::MAX.into(),
+            key: native::Key([0; native::KEY]),
+            ..*self
+        }
+    }
+
     /// Bytes of the memory, according to its owner.
     pub const fn len(&self) -> u64 {
         self.len.get()

@@ -28,6 +28,7 @@ impl Rma<'_> {
             Transfer::Atomic(_, flags) => (Access::REMOTE_ATOMIC, flags.word_bytes()),
         };
         let request = AccessRequest { peer: NOBODY, memory: remote.handle(), offset, len, access };
+        let request = self.registry.locate(request);
         let memory = self.registry.check_access(request)?;
         match what {
             // SAFETY: the caller vouches for local memory, and that of `register` for the other.
@@ -37,7 +38,7 @@ impl Rma<'_> {
             Transfer::Atomic(atomic, flags) => {
                 let (at, _) = memory.as_contiguous().ok_or(Denied::NotAvailable)?;
                 let is_aligned = at.addr() as u64 & (flags.word_bytes() - 1) == 0;
-                if !is_aligned || !atomic.takes(flags) || self.registry.owns_atomics(remote.handle()) {
+                if !is_aligned || !atomic.takes(flags) || self.registry.owns_atomics(request.memory) {
                     return Err(Denied::NotAvailable);
                 }
                 // SAFETY: the caller of `register` vouches for the memory, on which peers may use atomics. The word lies within it,

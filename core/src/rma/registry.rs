@@ -158,6 +158,22 @@ impl<'m> Registry<'m> {
         Ok(region.memory.window(request.offset, request.len))
     }
 
+    /// The same request, for the registration in which its memory lies, if it names none: then its offset is an address. Among
+    /// several, one that the peer has the right to access.
+    pub fn locate(&self, request: AccessRequest) -> AccessRequest {
+        if Handle::from_bits(request.memory) != Handle::NONE {
+            return request;
+        }
+        let in_region = |slot| {
+            let handle = self.regions.handle(slot)?;
+            let (base, _) = self.get(handle)?.memory.as_contiguous()?;
+            let offset = request.offset.wrapping_sub(base.addr() as u64);
+            let found = AccessRequest { memory: handle.to_bits(), offset, ..request };
+            self.check_access(found).is_ok().then_some(found)
+        };
+        (0..self.regions.touched()).find_map(in_region).unwrap_or(request)
+    }
+
     /// A peer was removed or lost: memory that was registered for it alone is closed to all peers.
     pub fn revoke(&mut self, peer: Peer) {
         for slot in 0..self.regions.touched() {
@@ -201,8 +217,9 @@ impl<'m> Registry<'m> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRequest {
     pub peer: Peer,
-    /// Slot and generation, from the request.
+    /// Slot and generation, from the request; 0 if it names no registration.
     pub memory: u64,
+    /// Where the bytes begin in the registration. If none is named, their address.
     pub offset: u64,
     pub len: u64,
     pub access: Access,

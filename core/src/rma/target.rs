@@ -41,6 +41,7 @@ impl Rma<'_> {
             self.counters.window_violations = self.counters.window_violations.wrapping_add(1);
             return release(rail, frame);
         };
+        let request = self.locate(frame.from, request);
         match request.kind {
             PUT => self.serve_put(rail, frame, &request, handle),
             PUT_EXPOSED => self.serve_exposed_put(rail, from, frame, &request, handle),
@@ -74,6 +75,20 @@ impl Rma<'_> {
         let handle = self.answers.slots.take(answer).ok()?;
         counts.owed = counts.owed.saturating_add(1);
         Some(handle)
+    }
+
+    /// The request with the registration in which its memory lies, if it names none.
+    fn locate(&self, peer: Peer, mut request: Request) -> Request {
+        let (memory, offset) = (request.memory.get(), request.offset.get());
+        let access = match request.kind {
+            PUT | PUT_EXPOSED => Access::REMOTE_WRITE,
+            GET | GET_EXPOSED => Access::REMOTE_READ,
+            _ => Access::REMOTE_ATOMIC,
+        };
+        let len = request.bytes();
+        let found = self.registry.locate(AccessRequest { peer, memory, offset, len, access });
+        (request.memory, request.offset) = (found.memory.into(), found.offset.into());
+        request
     }
 
     /// The memory that a request names, if the peer has the right to access it.

@@ -166,7 +166,7 @@ fn access<R: FullRail>(btl: &mut Btl<'_, R>) {
     let registration = Registration::from_bits(any(registration.to_bits()));
     let Some(remote) = btl.remote_memory(registration) else { return };
     let Some(remote) = RemoteMemory::from_bytes(&any(remote.to_bytes())) else { return };
-    keep((remote.len(), remote.is_empty(), remote.base()));
+    keep((remote.len(), remote.is_empty(), remote.base(), remote.by_address()));
     format_error(any(NativeError::Busy).blame(), any(NativeError::Busy));
     while any(true) {
         let params = RmaParams { registration: any(None), callback: Some(&CALLBACKS as _), context: any([0; 2]) };

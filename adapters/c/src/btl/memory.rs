@@ -3,9 +3,9 @@
 use std::ffi::{c_int, c_void};
 
 use towline::Access;
-use towline::btl::{DeregisterError, EndpointId, RegisterMemoryError, Registration};
+use towline::btl::{DeregisterError, EndpointId, RegisterMemoryError, Registration, RemoteMemory};
 
-use crate::border::{border, check_list, check_pointer, copy_bytes, put};
+use crate::border::{border, check_list, check_pointer, copy_bytes, list, put};
 use crate::btl::handles::{BtlHandle, EndpointHandle, RegistrationHandle};
 use crate::btl::state;
 use crate::error::{Code, Failure};
@@ -114,6 +114,37 @@ pub unsafe extern "C" fn towline_btl_key(
         // SAFETY: the caller's promise.
         unsafe { copy_bytes("key", &key, buffer, size, length) }
     })
+}
+
+/// The key of all memory that the owner of a key has registered for this process: the addresses of operations tell where in it. It serves a
+/// runtime that knows an address, and not the registration in which it lies. The owner looks for the registration in each operation, so
+/// they are slower than with the key of the memory, and need progress of the owner.
+///
+/// @param key     Any key of the owner.
+/// @param length  Its length in bytes, which is that of the other key, too.
+/// @param all     Gets the key. It may be `key` itself.
+/// @return        `TOWLINE_ERR_ARGUMENT` if the bytes are no key.
+///
+/// Thread-safe. Since ABI version 0.1.
+///
+/// # Safety
+/// `key` is readable, and `all` is writable, for `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn towline_btl_key_by_address(key: *const c_void, length: usize, all: *mut c_void) -> c_int {
+    border(|| {
+        check_pointer("all", all)?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { list("key", key.cast::<u8>(), length) }?;
+        let memory = RemoteMemory::from_bytes(bytes).ok_or_else(no_key)?;
+        let (by_address, mut copied) = (memory.by_address().to_bytes(), 0);
+        // SAFETY: the caller's promise. The bytes of the other key were copied before.
+        unsafe { copy_bytes("all", &by_address, all, length, &raw mut copied) }
+    })
+}
+
+/// The error for bytes that are no key.
+pub(super) fn no_key() -> Failure {
+    Failure::argument("the bytes are no key of registered memory: pass those of `towline_btl_key`")
 }
 
 /// Ends a registration. Operations of peers on the memory are denied from then on.

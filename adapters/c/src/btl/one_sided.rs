@@ -9,6 +9,7 @@ use towline::btl::{
 
 use crate::border::{border, check_pointer, list, memory, put};
 use crate::btl::handles::{BtlHandle, EndpointHandle, RegistrationHandle};
+use crate::btl::memory::no_key;
 use crate::btl::state::{self, State, add};
 use crate::error::{Code, Failure, Fault, Outcome};
 
@@ -57,7 +58,6 @@ impl From<BeginError> for Failure {
 unsafe fn target(key: *const c_void, key_bytes: usize, address: u64) -> Outcome<(RemoteMemory, u64)> {
     // SAFETY: the caller's promise.
     let bytes = unsafe { list("key", key.cast::<u8>(), key_bytes) }?;
-    let no_key = || Failure::argument("the bytes are no key of registered memory: pass those of `towline_btl_key`");
     let memory = RemoteMemory::from_bytes(bytes).ok_or_else(no_key)?;
     // An address below the memory wraps to an offset that is beyond its end.
     Ok((memory, address.wrapping_sub(memory.base())))

@@ -432,6 +432,61 @@ fn b23_b27_memory_for_one_endpoint_is_denied_to_others() {
     assert_eq!(unsafe { btl.register_mem(Some(only), here.0, 8, Access::ANY) }, Err(RegisterMemoryError::Unreachable));
 }
 
+/// Open MPI may give the handle of another memory of the same process with an address.
+#[test]
+fn b25_b27_by_its_address_memory_is_reached_through_any_handle_of_its_owner() {
+    let mut mesh = mesh(3, small(2));
+    let results = Results::new();
+    let (first, second, single) = (memory(64), memory(1000), memory(8));
+    let (_, of_first) = register(&mut mesh.modules[2], first, Access::ANY);
+    let (registration, of_second) = register(&mut mesh.modules[2], second, Access::ANY);
+    let all = of_first.by_address();
+    assert_eq!((all.base(), all.len(), all), (0, u64::MAX, of_second.by_address()));
+    let at = |memory: (*mut u8, usize), offset: u64| memory.0.addr() as u64 + offset;
+
+    put(&mut mesh, [0, 2], source(&[5; 900]), &all, at(second, 100), params(results));
+    mesh.drive();
+    assert_eq!(results.only(), Ok(0));
+    assert_eq!(bytes(second), [vec![0; 100], vec![5; 900]].concat());
+    let sink = memory(300);
+    get(&mut mesh, [0, 2], Span::contiguous(sink.0, sink.1), &all, at(second, 0), params(results));
+    mesh.drive();
+    assert_eq!((results.only(), bytes(sink)), (Ok(0), bytes(second)[..300].to_vec()));
+    let add = Atomic::Op(AtomicOp::Add, 1);
+    let old = atomic(&mut mesh, [1, 2], add, AtomicFlags::BITS_32, &all, at(first, 60), results);
+    assert_eq!((old, &bytes(first)[60..]), (Ok(0), &1u32.to_ne_bytes()[..]));
+
+    // What lies in no registration as a whole is denied.
+    let none = Err(Failure::Denied(Denied::NoMemory));
+    for (address, len) in [(at(first, 1), 64), (at(single, 0), 8), (at(second, 993), 8), (u64::MAX - 100, 8), (0, 8)] {
+        put(&mut mesh, [0, 2], source(&vec![7; len]), &all, address, params(results));
+        mesh.drive();
+        assert_eq!(results.only(), none, "{len} bytes at {address:x}");
+    }
+    mesh.modules[2].deregister_mem(registration).unwrap();
+    put(&mut mesh, [0, 2], source(&[7; 8]), &all, at(second, 0), params(results));
+    mesh.drive();
+    assert_eq!(results.only(), none);
+
+    // The rights are those of the memory, and among several registrations those that allow the operation.
+    let only = mesh.to[2][0];
+    // SAFETY: test memory lives until the process ends.
+    unsafe { mesh.modules[2].register_mem(Some(only), single.0, 8, Access::REMOTE_WRITE) }.unwrap();
+    for (from, status) in [(0, Ok(0)), (1, none)] {
+        put(&mut mesh, [from, 2], source(&[from as u8 + 1; 8]), &all, at(single, 0), params(results));
+        mesh.drive();
+        assert_eq!(results.only(), status);
+    }
+    assert_eq!(bytes(single), [1; 8]);
+    get(&mut mesh, [0, 2], Span::contiguous(sink.0, 8), &all, at(single, 0), params(results));
+    mesh.drive();
+    assert_eq!(results.only(), none);
+    register(&mut mesh.modules[2], single, Access::REMOTE_READ);
+    get(&mut mesh, [0, 2], Span::contiguous(sink.0, 8), &all, at(single, 0), params(results));
+    mesh.drive();
+    assert_eq!((results.only(), &bytes(sink)[..8]), (Ok(0), &[1; 8][..]));
+}
+
 #[test]
 fn b25_deregistered_memory_is_denied() {
     let mut mesh = mesh(2, small(2));
@@ -1057,6 +1112,10 @@ fn b20_b24_operations_on_own_memory_obey_the_same_rules() {
     assert_eq!((bytes(sink), bytes(all)[..8].to_vec()), (0x0101_0101_0101_0103u64.to_ne_bytes().to_vec(), vec![0; 8]));
     assert_eq!(perform(btl, Transfer::Put(source(&[1; 8])), &remote, 9), Err(Denied::OutOfBounds));
     assert_eq!(perform(btl, add, &remote, 4), Err(Denied::NotAvailable));
+    let word = all.0.addr() as u64 + 8;
+    let by_address = read_only.by_address();
+    assert_eq!(perform(btl, add, &by_address, word), Ok(0x0101_0101_0101_0103));
+    assert_eq!(perform(btl, add, &by_address, word + 8), Err(Denied::NoMemory));
     assert_eq!(perform(btl, Transfer::Put(source(&[1; 8])), &read_only, 0), Err(Denied::NoRight));
     assert_eq!(perform(btl, add, &read_only, 0), Err(Denied::NoRight));
     assert_eq!(perform(btl, add, &for_one, 0), Err(Denied::NoRight));
