@@ -1370,13 +1370,18 @@ int towline_btl_key(struct towline_btl_registration_t registration,
 
 /**
  * The key of all memory that the owner of a key has registered for this process: the addresses of operations tell where in it. It serves a
- * runtime that knows an address, and not the registration in which it lies. The owner looks for the registration in each operation, so
- * they are slower than with the key of the memory, and need progress of the owner.
+ * runtime that knows an address, and not the registration in which it lies.
  *
- * @param key     Any key of the owner.
- * @param length  Its length in bytes, which is that of the other key, too.
- * @param all     Gets the key. It may be `key` itself.
- * @return        `TOWLINE_ERR_ARGUMENT` if the bytes are no key.
+ * The owner looks for a registration that allows the access, and does so for each part of a long operation. So an operation is denied
+ * (`TOWLINE_ERR_DENIED`) where `TOWLINE_ERR_RANGE` would be returned with the key of the memory, and a part of it may have been done then.
+ * Such operations are slower, need progress of the owner, and do not reach memory of an accelerator.
+ *
+ * @param key      The key of any memory of the owner.
+ * @param length   Its length in bytes, which is that of the other key, too.
+ * @param address  The address in the owner's process for which the other key is meant.
+ * @param all      Gets the other key. It may be `key` itself.
+ * @return         `TOWLINE_ERR_ARGUMENT` if the bytes are no key; `TOWLINE_ERR_RANGE` if the address lies in the memory of the key: then
+ *                 that is the key for it.
  *
  * Thread-safe. Since ABI version 0.1.
  *
@@ -1384,6 +1389,7 @@ int towline_btl_key(struct towline_btl_registration_t registration,
  */
 int towline_btl_key_by_address(const void *key,
                                size_t length,
+                               uint64_t address,
                                void *all);
 
 /**

@@ -88,10 +88,12 @@ static void alone(void) {
     IS(towline_btl_put(self, &word, 8, no_registration, key, key_length, at - 1, NULL, NULL), TOWLINE_ERR_RANGE);
     IS(towline_btl_put(self, &word, 8, no_registration, key, 3, at, NULL, NULL), TOWLINE_ERR_ARGUMENT);
     /* By its address, memory is reached through any key of its owner. */
-    IS(towline_btl_key_by_address(NULL, key_length, by_address), TOWLINE_ERR_ARGUMENT);
-    IS(towline_btl_key_by_address(key, 3, by_address), TOWLINE_ERR_ARGUMENT);
-    IS(towline_btl_key_by_address(key, key_length, NULL), TOWLINE_ERR_ARGUMENT);
-    OK(towline_btl_key_by_address(key, key_length, by_address));
+    IS(towline_btl_key_by_address(NULL, key_length, 8, by_address), TOWLINE_ERR_ARGUMENT);
+    IS(towline_btl_key_by_address(key, 3, 8, by_address), TOWLINE_ERR_ARGUMENT);
+    IS(towline_btl_key_by_address(key, key_length, 8, NULL), TOWLINE_ERR_ARGUMENT);
+    IS(towline_btl_key_by_address(key, key_length, at + 31, by_address), TOWLINE_ERR_RANGE);
+    OK(towline_btl_key_by_address(key, key_length, at + 32, by_address));
+    IS(towline_btl_key_by_address(by_address, key_length, at, by_address), TOWLINE_ERR_RANGE);
     OK(towline_btl_get(self, &word, 8, no_registration, by_address, key_length, at + 24, keep_done, &done));
     TRUE(word == 7);
     IS(towline_btl_get(self, &word, 8, no_registration, by_address, key_length, at + 25, keep_done, &done), TOWLINE_ERR_DENIED);

@@ -117,31 +117,25 @@ static towline_btl_registration_t registration_of(const mca_btl_base_module_t *b
 typedef struct remote_key_t {
     unsigned char bytes[sizeof ((mca_btl_base_registration_handle_t *) 0)->key];
     size_t length;
-    bool is_by_address;
 } remote_key_t;
 
-/* Has a key mean all registered memory of the peer, in which the address of an operation tells the place. Returns false if it does
- * already. */
-static bool widen(remote_key_t *key)
+/* Has a key mean all registered memory of the peer, if the address does not lie in the memory of the key. Returns whether it was changed. */
+static bool widen(remote_key_t *key, uint64_t address)
 {
-    if (key->is_by_address || TOWLINE_SUCCESS != towline_btl_key_by_address(key->bytes, key->length, key->bytes)) {
-        return false;
-    }
-    key->is_by_address = true;
-    return true;
+    return TOWLINE_SUCCESS == towline_btl_key_by_address(key->bytes, key->length, address, key->bytes);
 }
 
 /* osc/rdma passes a pointer into the list of a dynamic window's memory, in which the peer moves the entries when it attaches memory or
  * detaches it. So the key may be that of other memory of the peer, or change while it is copied. In the first case, the address lies
  * beyond that memory, and the caller widens the key and tries again. */
-static void copy_key(const mca_btl_base_module_t *btl, const mca_btl_base_registration_handle_t *handle, remote_key_t *key)
+static void copy_key(const mca_btl_base_module_t *btl, const mca_btl_base_registration_handle_t *handle, uint64_t address,
+                     remote_key_t *key)
 {
     key->length = btl->btl_registration_handle_size;
-    key->is_by_address = false;
     memcpy(key->bytes, handle->key, key->length);
     opal_atomic_rmb();
     if (0 != memcmp(key->bytes, handle->key, key->length)) {
-        (void) widen(key);
+        (void) widen(key, address);
     }
 }
 
@@ -155,11 +149,11 @@ int btl_towline_put(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    copy_key(btl, remote_handle, &key);
+    copy_key(btl, remote_handle, remote, &key);
     do {
         code = towline_btl_put(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle),
                                key.bytes, key.length, remote, on_done, operation);
-    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    } while (TOWLINE_ERR_RANGE == code && widen(&key, remote));
     return begun(operation, code);
 }
 
@@ -173,11 +167,11 @@ int btl_towline_get(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    copy_key(btl, remote_handle, &key);
+    copy_key(btl, remote_handle, remote, &key);
     do {
         code = towline_btl_get(peer_of(btl, endpoint), local, size, registration_of(btl, local_handle),
                                key.bytes, key.length, remote, on_done, operation);
-    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    } while (TOWLINE_ERR_RANGE == code && widen(&key, remote));
     return begun(operation, code);
 }
 
@@ -191,11 +185,11 @@ int btl_towline_atomic_op(mca_btl_base_module_t *btl, struct mca_btl_base_endpoi
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    copy_key(btl, remote_handle, &key);
+    copy_key(btl, remote_handle, remote, &key);
     do {
         code = towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand,
                                   key.bytes, key.length, remote, on_done, operation);
-    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    } while (TOWLINE_ERR_RANGE == code && widen(&key, remote));
     return begun(operation, code);
 }
 
@@ -215,12 +209,12 @@ int btl_towline_atomic_fop(mca_btl_base_module_t *btl, struct mca_btl_base_endpo
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    copy_key(btl, remote_handle, &key);
+    copy_key(btl, remote_handle, remote, &key);
     operation->value_bytes = word_bytes(flags);
     do {
         code = towline_btl_atomic(peer_of(btl, endpoint), op, (uint32_t) flags, operand,
                                   key.bytes, key.length, remote, on_done, operation);
-    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    } while (TOWLINE_ERR_RANGE == code && widen(&key, remote));
     return begun(operation, code);
 }
 
@@ -235,12 +229,12 @@ int btl_towline_atomic_cswap(mca_btl_base_module_t *btl, struct mca_btl_base_end
     if (OPAL_UNLIKELY(NULL == operation)) {
         return OPAL_ERR_OUT_OF_RESOURCE;
     }
-    copy_key(btl, remote_handle, &key);
+    copy_key(btl, remote_handle, remote, &key);
     operation->value_bytes = word_bytes(flags);
     do {
         code = towline_btl_compare_swap(peer_of(btl, endpoint), (uint32_t) flags, compare, value,
                                         key.bytes, key.length, remote, on_done, operation);
-    } while (TOWLINE_ERR_RANGE == code && widen(&key));
+    } while (TOWLINE_ERR_RANGE == code && widen(&key, remote));
     return begun(operation, code);
 }
 

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(handle.to_bytes(), golden);
         assert_eq!(RemoteMemory::from_bytes(&golden), Some(handle));
         let mut by_address = [0; HANDLE_BYTES];
-        by_address[..4].copy_from_slice(&[2, 0, 2, 1]);
+        by_address[..4].copy_from_slice(&[2, 2, 2, 1]);
         by_address[24..32].fill(0xff);
         assert_eq!(handle.by_address().to_bytes(), by_address);
     }

@@ -26,7 +26,8 @@ const BIG_ENDIAN: u8 = 4;
 /// The handle of registered memory for peers. The owner sends its bytes to peers by any means. The handle has a slot and a
 /// generation. The target checks them together with rights and bounds, so it denies operations on memory that was deregistered
 /// meanwhile (CONTRACTS B25). The handle is not a secret: a peer without it can still access the memory, if the memory was
-/// registered for all peers. The address is only a label, from which offsets are computed.
+/// registered for all peers. The address is only a label, from which offsets are computed, but for
+/// the handle of [all memory](Self::by_address).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RemoteMemory {
@@ -71,11 +72,15 @@ impl RemoteMemory {
     }
 
     /// A handle of all memory that the owner has registered for a peer: offsets are addresses in the process of the owner. It serves
-    /// callers that know an address, and not the registration in which it lies. The owner looks for the registration in each request,
-    /// so such operations are slower, and no device does them.
+    /// callers that know an address, and not the registration in which it lies.
+    ///
+    /// The owner looks for a registration that allows the access for each request, of which a long put or get has several. So a put
+    /// may be denied after some of its bytes were written, and it also reaches memory that was registered after it began. Such
+    /// operations are slower, and no device does them: memory of an accelerator is not reached. `self` has to be of the same kind as
+    /// the memory: whether the device does all atomics is taken from it.
     pub fn by_address(&self) -> Self {
         Self {
-            flags: self.flags & BIG_ENDIAN,
+            flags: self.flags & (BIG_ENDIAN | OWNS_ATOMICS),
             handle: Handle::NONE.to_bits().into(),
             base: 0.into(),
             len: u64::MAX.into(),

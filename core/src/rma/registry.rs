@@ -161,12 +161,14 @@ impl<'m> Registry<'m> {
     /// The same request, for the registration in which its memory lies, if it names none: then its offset is an address. Among
     /// several, one that the peer has the right to access.
     pub fn locate(&self, request: AccessRequest) -> AccessRequest {
-        if Handle::from_bits(request.memory) != Handle::NONE {
+        if request.memory != 0 {
             return request;
         }
         let in_region = |slot| {
             let handle = self.regions.handle(slot)?;
-            let (base, _) = self.get(handle)?.memory.as_contiguous()?;
+            let region = self.get(handle)?;
+            let is_device = request.access.contains(Access::REMOTE_ATOMIC) && region.owns_atomics();
+            let (base, _) = region.memory.as_contiguous().filter(|_| !is_device)?;
             let offset = request.offset.wrapping_sub(base.addr() as u64);
             let found = AccessRequest { memory: handle.to_bits(), offset, ..request };
             self.check_access(found).is_ok().then_some(found)

@@ -117,25 +117,39 @@ pub unsafe extern "C" fn towline_btl_key(
 }
 
 /// The key of all memory that the owner of a key has registered for this process: the addresses of operations tell where in it. It serves a
-/// runtime that knows an address, and not the registration in which it lies. The owner looks for the registration in each operation, so
-/// they are slower than with the key of the memory, and need progress of the owner.
+/// runtime that knows an address, and not the registration in which it lies.
 ///
-/// @param key     Any key of the owner.
-/// @param length  Its length in bytes, which is that of the other key, too.
-/// @param all     Gets the key. It may be `key` itself.
-/// @return        `TOWLINE_ERR_ARGUMENT` if the bytes are no key.
+/// The owner looks for a registration that allows the access, and does so for each part of a long operation. So an operation is denied
+/// (`TOWLINE_ERR_DENIED`) where `TOWLINE_ERR_RANGE` would be returned with the key of the memory, and a part of it may have been done then.
+/// Such operations are slower, need progress of the owner, and do not reach memory of an accelerator.
+///
+/// @param key      The key of any memory of the owner.
+/// @param length   Its length in bytes, which is that of the other key, too.
+/// @param address  The address in the owner's process for which the other key is meant.
+/// @param all      Gets the other key. It may be `key` itself.
+/// @return         `TOWLINE_ERR_ARGUMENT` if the bytes are no key; `TOWLINE_ERR_RANGE` if the address lies in the memory of the key: then
+///                 that is the key for it.
 ///
 /// Thread-safe. Since ABI version 0.1.
 ///
 /// # Safety
 /// `key` is readable, and `all` is writable, for `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn towline_btl_key_by_address(key: *const c_void, length: usize, all: *mut c_void) -> c_int {
+pub unsafe extern "C" fn towline_btl_key_by_address(
+    key: *const c_void,
+    length: usize,
+    address: u64,
+    all: *mut c_void,
+) -> c_int {
     border(|| {
         check_pointer("all", all)?;
         // SAFETY: the caller's promise.
         let bytes = unsafe { list("key", key.cast::<u8>(), length) }?;
         let memory = RemoteMemory::from_bytes(bytes).ok_or_else(no_key)?;
+        if address.wrapping_sub(memory.base()) < memory.len() {
+            let text = "the address lies in the memory of the key: use that key";
+            return Err(Failure { code: Code::TOWLINE_ERR_RANGE, ..Failure::argument(text) });
+        }
         let (by_address, mut copied) = (memory.by_address().to_bytes(), 0);
         // SAFETY: the caller's promise. The bytes of the other key were copied before.
         unsafe { copy_bytes("all", &by_address, all, length, &raw mut copied) }

@@ -106,7 +106,7 @@ fn add_in_place_of_ended(own: &State, btl: &mut Btl<'_>, card: &[u8]) -> Result<
         Ok((added, _)) => return Ok(added),
         Err(why) => why,
     };
-    let removed = directory.remove_ended(btl, card);
+    let removed = directory.remove_ended(btl, card, &why);
     for endpoint in &removed {
         own.set_peer(*endpoint, ptr::null_mut());
     }

@@ -65,17 +65,19 @@ impl Directory {
         }
     }
 
-    /// Removes processes that [have ended](towline_core::btl::module::Btl::has_ended), as [`remove`](Self::remove) does: the one with
-    /// the number of this card, or if there is no process with that number, all. Returns their endpoints, which are stale then. If
-    /// there are any, [`add`](Self::add) may succeed with the card.
+    /// Removes processes that [have ended](towline_core::btl::module::Btl::has_ended) and were the reason why [`add`](Self::add) failed
+    /// with this card, as [`remove`](Self::remove) does: the one with its number, or if there was no room, all. Returns their endpoints,
+    /// which are stale then. If there are any, the caller tries again to add the process.
     ///
     /// No callback tells the loss of a process that has closed in order and is removed here first.
-    pub fn remove_ended(&mut self, btl: &mut Btl<'_>, card: &[u8]) -> Vec<EndpointId> {
-        let taken = Job::rank_in(card).filter(|number| self.endpoints.contains_key(number));
-        let is_meant = |number: u32| taken.is_none_or(|taken| taken == number);
-        let meant: Vec<EndpointId> =
-            self.endpoints.iter().filter(|(number, _)| is_meant(**number)).map(|(_, endpoint)| *endpoint).collect();
-        let ended: Vec<EndpointId> = meant.into_iter().filter(|endpoint| btl.has_ended(*endpoint)).collect();
+    pub fn remove_ended(&mut self, btl: &mut Btl<'_>, card: &[u8], why: &AddError) -> Vec<EndpointId> {
+        let is_in_the_way = |number: u32| match why {
+            AddError::Card(_) => Job::rank_in(card) == Some(number),
+            AddError::Unreachable { why, .. } => *why == Unreachable::Full,
+        };
+        let known = self.endpoints.iter().filter(|(number, _)| is_in_the_way(**number));
+        let known: Vec<EndpointId> = known.map(|(_, endpoint)| *endpoint).collect();
+        let ended: Vec<EndpointId> = known.into_iter().filter(|endpoint| btl.has_ended(*endpoint)).collect();
         for endpoint in &ended {
             self.remove(btl, *endpoint);
         }
