@@ -132,6 +132,11 @@ static void copy_key(const mca_btl_base_module_t *btl, const mca_btl_base_regist
                      remote_key_t *key)
 {
     key->length = btl->btl_registration_handle_size;
+    if (NULL == handle) {
+        /* osc/rdma has none for some memory of this process. With zeros, the operation is refused, and osc/rdma does it itself. */
+        memset(key->bytes, 0, key->length);
+        return;
+    }
     memcpy(key->bytes, handle->key, key->length);
     opal_atomic_rmb();
     if (0 != memcmp(key->bytes, handle->key, key->length)) {
