@@ -129,20 +129,22 @@ static void on_done(mca_btl_base_module_t *module, struct mca_btl_base_endpoint_
     *(unsigned *) context += 1;
 }
 
-/* Rank 1 registers memory for an endpoint, and rank 0 puts a word there. The bytes of the handle are all that it has of the other. */
-static void put_to(struct mca_btl_base_endpoint_t *only, uint64_t word)
+/* Rank 1 registers memory for an endpoint, and rank 0 puts a word there. The bytes of a handle are all that it has of the other: the
+ * handle of this memory, or of other memory of rank 1, as osc/rdma gives now and then in dynamic windows. */
+static void put_through(struct mca_btl_base_endpoint_t *only, uint64_t word, bool is_of_other_memory)
 {
     size_t size = btl->btl_registration_handle_size, page = (size_t) sysconf(_SC_PAGESIZE);
-    static uint64_t memory;
+    static uint64_t memory, other_memory;
     uint64_t at = (uint64_t) (uintptr_t) &memory;
     if (1 == rank) {
         mca_btl_base_registration_handle_t *handle = btl->btl_register_mem(btl, only, &memory, 8, MCA_BTL_REG_FLAG_ACCESS_ANY);
-        TRUE(NULL != handle);
-        MPI_Send(handle, (int) size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+        mca_btl_base_registration_handle_t *other = btl->btl_register_mem(btl, only, &other_memory, 8, MCA_BTL_REG_FLAG_ACCESS_ANY);
+        TRUE(NULL != handle && NULL != other);
+        MPI_Send(is_of_other_memory ? other : handle, (int) size, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
         MPI_Send(&at, 1, MPI_UINT64_T, 0, 2, MPI_COMM_WORLD);
         MPI_Recv(NULL, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        TRUE(word == memory);
-        TRUE(OPAL_SUCCESS == btl->btl_deregister_mem(btl, handle));
+        TRUE(word == memory && 0 == other_memory);
+        TRUE(OPAL_SUCCESS == btl->btl_deregister_mem(btl, handle) && OPAL_SUCCESS == btl->btl_deregister_mem(btl, other));
         return;
     }
     /* The handle ends where accessible memory ends. */
@@ -160,10 +162,16 @@ static void put_to(struct mca_btl_base_endpoint_t *only, uint64_t word)
     munmap(pages, 2 * page);
 }
 
+static void put_to(struct mca_btl_base_endpoint_t *only, uint64_t word)
+{
+    put_through(only, word, false);
+}
+
 static void b26(void)
 {
     TRUE(0 < btl->btl_registration_handle_size && btl->btl_registration_handle_size <= 256);
     put_to(NULL, 26);
+    put_through(NULL, 126, true);
 }
 
 /* NULL, as the comment of the contract says, the wildcard, as its code says, and the endpoint itself. */

@@ -26,8 +26,8 @@ const BIG_ENDIAN: u8 = 4;
 /// The handle of registered memory for peers. The owner sends its bytes to peers by any means. The handle has a slot and a
 /// generation. The target checks them together with rights and bounds, so it denies operations on memory that was deregistered
 /// meanwhile (CONTRACTS B25). The handle is not a secret: a peer without it can still access the memory, if the memory was
-/// registered for all peers. The address is only a label, from which offsets are computed, but for
-/// the handle of [all memory](Self::by_address).
+/// registered for all peers. The address is only a label, from which offsets are computed. In a handle
+/// [by address](Self::by_address), it is 0, so that offsets are addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RemoteMemory {

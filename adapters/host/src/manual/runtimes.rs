@@ -32,9 +32,9 @@
 //!
 //! A runtime does not ask each request whether it is complete. [`raw`](crate::raw) has operations on memory that you keep valid
 //! ([`isend_queued`](crate::Communicator::isend_queued), [`irecv_queued`](crate::Communicator::irecv_queued)); each gets a word, such
-//! as the address of your request. [`poll_queue`](crate::Communicator::poll_queue) makes progress, and passes on the words of the operations
-//! that have ended, with their outcomes. It returns how many events there were, too: a runtime that gives its processor away while
-//! nothing happens keeps it if there were any.
+//! as the address of your request. [`poll_queue`](crate::Communicator::poll_queue) makes progress, and passes on the words of the
+//! operations that have ended, with their outcomes. It also returns how many events there were: a runtime that gives its processor away
+//! while nothing happens keeps it if there were any.
 //!
 //! In C:
 //!

@@ -162,9 +162,9 @@ pub struct Polled {
 
 impl<L: Threads> Communicator<L> {
     /// Makes progress without waiting, and passes at most `most` completions of [queued](Self::isend_queued) operations of this
-    /// context, in any communicator, to `take`, the oldest first. Returns how many, and whether anything else has happened. `take` is called while the context is in use: it must not use the
-    /// context. Messages of this process to itself make all the progress that they can: a program may count
-    /// on them, since they wait for nobody.
+    /// context, in any communicator, to `take`, the oldest first. Returns how many, and how many events there were. `take` is called
+    /// while the context is in use: it must not use the context. Messages of this process to itself make all the progress that they
+    /// can: a program may count on them, since they wait for nobody.
     ///
     /// ```
     /// use towline::ViewMut;
