@@ -23,6 +23,8 @@ pub struct Context<'m> {
 /// Both contexts.
 pub struct Contexts<'m> {
     pub sides: [Context<'m>; 2],
+    /// The time in microseconds.
+    micros: fn() -> u64,
 }
 
 /// Numbers of messages and fragments, summed over both contexts.
@@ -41,11 +43,16 @@ impl<'m> Context<'m> {
     }
 }
 
-/// Creates two contexts in the memory of `tables`, and calls `work` with them.
-pub fn with<T>(tables: &mut [u8], work: impl FnOnce(&mut Contexts<'_>) -> Result<T, Failed>) -> Result<T, Failed> {
+/// Creates two contexts in the memory of `tables`, and calls `work` with them. `micros` is the time in microseconds.
+pub fn with<T>(
+    tables: &mut [u8],
+    micros: fn() -> u64,
+    work: impl FnOnce(&mut Contexts<'_>) -> Result<T, Failed>,
+) -> Result<T, Failed> {
     let mut arena = Arena::new(tables);
     let hub = Hub::new(&mut arena, 2, QUEUE.0, QUEUE.1).map_err(|_| Failed::SetUp)?;
-    let mut contexts = Contexts { sides: [Context::new(0, &mut arena, &hub)?, Context::new(1, &mut arena, &hub)?] };
+    let sides = [Context::new(0, &mut arena, &hub)?, Context::new(1, &mut arena, &hub)?];
+    let mut contexts = Contexts { sides, micros };
     contexts.connect(&hub)?;
     work(&mut contexts)
 }
@@ -69,7 +76,7 @@ impl Contexts<'_> {
 
     /// Both contexts make progress. Returns whether there was any event.
     pub fn progress(&mut self) -> bool {
-        let now = Instant::from_nanos(board::micros().saturating_mul(1000));
+        let now = Instant::from_nanos((self.micros)().saturating_mul(1000));
         self.sides.iter_mut().fold(false, |busy, side| side.mtl.progress(now) != 0 || busy)
     }
 

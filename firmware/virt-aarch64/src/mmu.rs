@@ -23,7 +23,7 @@ unsafe impl Sync for Table {}
 /// One entry for each GiB: devices, then RAM. The entry of RAM refers to `BLOCKS`; `switch_on` writes it, since the address
 /// of `BLOCKS` is not known at compile time. All other entries are unmapped.
 static GIBS: Table = Table(UnsafeCell::new(gibs()));
-/// RAM in blocks of 2 MiB, with the layout of virt.ld.
+/// RAM in blocks of 2 MiB, with the layout of virt-aarch64.ld.
 static BLOCKS: Table = Table(UnsafeCell::new(blocks()));
 
 const fn gibs() -> [u64; 512] {

@@ -1,38 +1,6 @@
-//! Bare-metal support for QEMU's `virt` machine with a 64-bit Arm core: start-up, memory map, UART, the emulator's
-//! semihosting services, stack measurement.
-//!
-//! A program links this crate and defines its entry point:
-//!
-//! ```ignore
-//! #[unsafe(no_mangle)]
-//! fn program() -> u32 {
-//!     board::print!("hello\n");
-//!     0 // the exit status of the emulator
-//! }
-//! ```
-#![no_std]
-
-mod fault;
-mod interrupts;
-mod mmu;
-pub mod semihosting;
-pub mod stack;
-mod start;
-pub mod uart;
-
-pub use uart::CONSOLE;
+//! Static memory.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-
-/// Microseconds since the machine started.
-pub fn micros() -> u64 {
-    let (ticks, hz): (u64, u64);
-    // SAFETY: this reads a counter register and a constant register.
-    unsafe {
-        core::arch::asm!("isb", "mrs {}, cntvct_el0", "mrs {}, cntfrq_el0", out(reg) ticks, out(reg) hz, options(nostack));
-    }
-    ticks.wrapping_mul(1_000_000).checked_div(hz).unwrap_or(0)
-}
 
 /// `N` words of memory in `.bss`, which [`take`](Self::take) gives to one owner.
 #[derive(Debug)]
@@ -51,6 +19,7 @@ impl<const N: usize> Block<N> {
     }
 
     /// The bytes, which are zero. The second call and all later ones return `None`.
+    #[expect(clippy::mut_from_ref, reason = "only one call returns the bytes")]
     pub fn take(&'static self) -> Option<&'static mut [u8]> {
         if self.taken.swap(true, Ordering::AcqRel) {
             return None;

@@ -3,5 +3,5 @@
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     println!("cargo:rustc-link-search={folder}");
-    println!("cargo:rerun-if-changed=virt.ld");
+    println!("cargo:rerun-if-changed=memory.x");
 }

@@ -2,10 +2,7 @@
 
 use core::arch::global_asm;
 
-use crate::semihosting;
-
-/// The initial value of every word of the stack. A word that still has it was never used.
-pub const UNUSED: u64 = 0x57ac_57ac_57ac_57ac;
+use bare::{semihosting, stack};
 
 // This code runs before the MMU is on, when all memory is Device memory, so it makes only aligned accesses. The processor
 // starts at EL1. Compiled code uses floating-point registers, so access to them is enabled first.
@@ -61,7 +58,7 @@ vectors:
     bl   {fault}
     b    9b
     "#,
-    unused = const UNUSED,
+    unused = const stack::UNUSED,
     map = sym crate::mmu::switch_on,
     run = sym run,
     fault = sym crate::fault::exception,

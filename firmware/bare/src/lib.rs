@@ -1,0 +1,13 @@
+//! What boards without an operating system share: a console over any UART, the emulator's semihosting services, stack
+//! measurement, and the check that no panic is reachable.
+#![no_std]
+
+mod console;
+mod panic;
+pub mod semihosting;
+pub mod stack;
+
+pub use console::Console;
+
+/// The exit status after an exception of the processor.
+pub const EXCEPTION: u32 = 102;

@@ -1,0 +1,71 @@
+//! Two contexts of the core in one program exchange messages of all kinds in both directions over the loopback rail, and check
+//! every byte.
+#![no_std]
+
+mod contexts;
+mod error;
+mod exchange;
+
+use core::marker::PhantomData;
+
+use runtime::{Block, Board};
+
+use contexts::Contexts;
+pub use error::Failed;
+use exchange::{Case, LONGEST};
+
+static TABLES: Block<{ Contexts::BYTES / 8 + 1 }> = Block::new();
+static OUT: Block<{ LONGEST / 8 + 1 }> = Block::new();
+static IN: Block<{ LONGEST / 8 + 1 }> = Block::new();
+
+/// Runs the program on a board. Returns the exit status: 0, or the number of a [`Failed`]. It can run once, since it keeps its
+/// static memory.
+pub fn run<B: Board>() -> u32 {
+    let program = Program::<B>(PhantomData);
+    let outcome = program.exchange_all();
+    let logged = program.log();
+    if let Some(stack) = B::stack() {
+        B::print(format_args!("stack: {} of {} bytes\n", stack.deepest, stack.size));
+    }
+    match outcome.and(logged) {
+        Ok(()) => 0,
+        Err(failed) => {
+            B::print(format_args!("failed: {failed:?}\n"));
+            failed as u32
+        }
+    }
+}
+
+struct Program<B>(PhantomData<B>);
+
+impl<B: Board> Program<B> {
+    fn exchange_all(&self) -> Result<(), Failed> {
+        let (Some(tables), Some(out), Some(into)) = (TABLES.take(), OUT.take(), IN.take()) else {
+            return Err(Failed::SetUp);
+        };
+        B::print(format_args!("tables of two contexts and their rails: {} bytes\n", Contexts::BYTES));
+        let begin = B::micros();
+        let counts = contexts::with(tables, B::micros, |contexts| {
+            for case in Case::all() {
+                exchange::run(contexts, case, out, into)?;
+            }
+            contexts.finish()
+        })?;
+        B::print(format_args!(
+            "{} eager and {} rendezvous messages, {} fragments, every byte correct, in {} us\n",
+            counts.eager,
+            counts.rendezvous,
+            counts.fragments,
+            B::micros().wrapping_sub(begin)
+        ));
+        Ok(())
+    }
+
+    /// Gives the log to the host.
+    fn log(&self) -> Result<(), Failed> {
+        let mut stream = B::open_log(c"pair.defmt").ok_or(Failed::Log)?;
+        let counts = trace::drain(&mut stream).map_err(|_| Failed::Log)?;
+        B::print(format_args!("log: {} frames, {} lost\n", counts.frames, counts.lost));
+        Ok(())
+    }
+}

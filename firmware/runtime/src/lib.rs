@@ -1,0 +1,11 @@
+//! What firmware needs on every board: the interface to the board, and static memory.
+//!
+//! A program is a library with a function that is generic over [`Board`]. Each board has a crate, with one executable for each
+//! program.
+#![no_std]
+
+mod block;
+mod board;
+
+pub use block::Block;
+pub use board::{Board, Stack};

@@ -1,0 +1,8 @@
+//! The program `overflow` on this board.
+#![no_std]
+#![no_main]
+
+#[unsafe(no_mangle)]
+fn program() -> u32 {
+    overflow::run::<virt_aarch64::Machine>()
+}
