@@ -77,7 +77,9 @@ impl Contexts<'_> {
     /// Both contexts make progress. Returns whether there was any event.
     pub fn progress(&mut self) -> bool {
         let now = Instant::from_nanos((self.micros)().saturating_mul(1000));
-        self.sides.iter_mut().fold(false, |busy, side| side.mtl.progress(now) != 0 || busy)
+        let [left, right] = &mut self.sides;
+        let events = (left.mtl.progress(now), right.mtl.progress(now));
+        events != (0, 0)
     }
 
     /// Checks that no resources are in use, and that all kinds of messages and transitions occurred.
