@@ -1,0 +1,6 @@
+//! The atomics of the rings: those of `core`, or loom's while a model is checked (`--cfg loom`).
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, Ordering};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, Ordering};

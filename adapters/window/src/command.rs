@@ -1,0 +1,219 @@
+//! What the host asks the device for.
+
+use core::fmt;
+
+use crate::ring::{Entry, WORDS};
+
+/// Any rank, or any tag.
+pub const ANY: u32 = u32::MAX;
+
+/// Memory of a message body. Region 0 is the window itself; other regions are memory of the host that it has registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Body {
+    /// The region.
+    pub region: u32,
+    /// Bytes from the begin of the region.
+    pub at: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// When a send is complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
+pub enum Mode {
+    /// When its memory may be used again.
+    #[default]
+    Standard = 0,
+    /// When its receive has begun.
+    Synchronous = 1,
+    /// When its body has arrived.
+    Complete = 2,
+}
+
+/// A command. Each has a *cookie*, a number of the host's choice, which its completion repeats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum Command {
+    /// Sends a message to a rank of a communicator.
+    Send {
+        /// The communicator.
+        comm: u32,
+        /// The rank that it is sent to.
+        dest: u32,
+        /// Its tag.
+        tag: u32,
+        /// When it is complete.
+        mode: Mode,
+        /// Its bytes. They do not change until the completion.
+        body: Body,
+    },
+    /// Receives a message.
+    Receive {
+        /// The communicator.
+        comm: u32,
+        /// The rank of the sender, or [`ANY`].
+        source: u32,
+        /// Its tag, or [`ANY`].
+        tag: u32,
+        /// Where its bytes go. Nothing else accesses them until the completion.
+        body: Body,
+    },
+    /// Looks for a message without receiving it. It completes at once.
+    Probe {
+        /// The communicator.
+        comm: u32,
+        /// The rank of the sender, or [`ANY`].
+        source: u32,
+        /// Its tag, or [`ANY`].
+        tag: u32,
+        /// Whether the message is taken out, so that only [`ReceiveMatched`](Self::ReceiveMatched) receives it.
+        take: bool,
+    },
+    /// Receives a message that a probe has taken out.
+    ReceiveMatched {
+        /// The value of the probe's completion.
+        message: u32,
+        /// Where its bytes go.
+        body: Body,
+    },
+    /// Cancels a send or receive. Its own completion says whether that succeeded.
+    Cancel {
+        /// The cookie of the send or receive.
+        cookie: u64,
+    },
+    /// Adds a peer.
+    AddPeer {
+        /// Its number.
+        peer: u32,
+        /// Its card, as the other device has published it, in the window.
+        card: Body,
+    },
+    /// Forgets a peer.
+    DeletePeer {
+        /// Its number.
+        peer: u32,
+    },
+    /// Makes a communicator. The completion has its number.
+    AddCommunicator {
+        /// Its context, which all members use.
+        context: u32,
+        /// The own rank.
+        rank: u32,
+        /// The number of ranks.
+        size: u32,
+        /// The peers of the ranks, as words in the window. Of no length if rank r is peer r.
+        peers: Body,
+    },
+    /// Deletes a communicator.
+    DeleteCommunicator {
+        /// The communicator.
+        comm: u32,
+    },
+    /// Writes the card of this device, which other devices need to add it as a peer. The completion has its length.
+    Publish {
+        /// Where the card goes, in the window.
+        into: Body,
+    },
+}
+
+/// A command cannot be understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum BadCommand {
+    /// The device does not know it: the host is newer than the firmware.
+    Unknown(u8),
+    /// A word has a value that is not allowed.
+    Malformed,
+}
+
+impl fmt::Display for BadCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(number) => {
+                write!(f, "the firmware does not know command {number}: it is older than the host")
+            }
+            Self::Malformed => f.write_str("the host has written a command with a value that is not allowed"),
+        }
+    }
+}
+
+impl core::error::Error for BadCommand {}
+
+/// Splits 64 bits into the words of a slot, the lower half first.
+pub(crate) const fn halves(value: u64) -> [u32; 2] {
+    [value as u32, (value >> 32) as u32]
+}
+
+/// Joins two words of a slot.
+pub(crate) const fn join(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+// The layout of an entry: word 1 (here 0) has the number of the command in byte 0 and flags in byte 1; words 2 and 3 have the
+// cookie. Words 4 to 6 have arguments, 7 the region, 8 to 11 offset and length.
+
+impl Command {
+    /// The words of the entry.
+    pub fn encode(&self, cookie: u64) -> Entry {
+        let none = Body::default();
+        let (number, flags, arguments, body) = match *self {
+            Self::Send { comm, dest, tag, mode, body } => (1, mode as u8, [comm, dest, tag], body),
+            Self::Receive { comm, source, tag, body } => (2, 0, [comm, source, tag], body),
+            Self::Probe { comm, source, tag, take } => (3, u8::from(take), [comm, source, tag], none),
+            Self::ReceiveMatched { message, body } => (4, 0, [message, 0, 0], body),
+            Self::Cancel { cookie } => {
+                let [low, high] = halves(cookie);
+                (5, 0, [low, high, 0], none)
+            }
+            Self::AddPeer { peer, card } => (6, 0, [peer, 0, 0], card),
+            Self::DeletePeer { peer } => (7, 0, [peer, 0, 0], none),
+            Self::AddCommunicator { context, rank, size, peers } => (8, 0, [context, rank, size], peers),
+            Self::DeleteCommunicator { comm } => (9, 0, [comm, 0, 0], none),
+            Self::Publish { into } => (10, 0, [0; 3], into),
+        };
+        let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
+        let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
+        let head = u32::from_le_bytes([number, flags, 0, 0]);
+        let mut entry = [0; WORDS];
+        let used = [head, cookie_low, cookie_high, a, b, c, body.region, at_low, at_high, bytes_low, bytes_high];
+        for (word, value) in entry.iter_mut().zip(used) {
+            *word = value;
+        }
+        entry
+    }
+
+    /// The cookie and the command of an entry. The cookie is right even if the command is not.
+    pub const fn decode(entry: &Entry) -> (u64, Result<Self, BadCommand>) {
+        let [head, cookie_low, cookie_high, a, b, c, region, at_low, at_high, bytes_low, bytes_high, ..] = *entry;
+        let body = Body { region, at: join(at_low, at_high), bytes: join(bytes_low, bytes_high) };
+        let [number, flags, 0, 0] = head.to_le_bytes() else {
+            return (join(cookie_low, cookie_high), Err(BadCommand::Malformed));
+        };
+        let command = match (number, flags) {
+            (1, 0..=2) => {
+                let mode = match flags {
+                    0 => Mode::Standard,
+                    1 => Mode::Synchronous,
+                    _ => Mode::Complete,
+                };
+                Ok(Self::Send { comm: a, dest: b, tag: c, mode, body })
+            }
+            (2, 0) => Ok(Self::Receive { comm: a, source: b, tag: c, body }),
+            (3, 0..=1) => Ok(Self::Probe { comm: a, source: b, tag: c, take: flags == 1 }),
+            (4, 0) => Ok(Self::ReceiveMatched { message: a, body }),
+            (5, 0) => Ok(Self::Cancel { cookie: join(a, b) }),
+            (6, 0) => Ok(Self::AddPeer { peer: a, card: body }),
+            (7, 0) => Ok(Self::DeletePeer { peer: a }),
+            (8, 0) => Ok(Self::AddCommunicator { context: a, rank: b, size: c, peers: body }),
+            (9, 0) => Ok(Self::DeleteCommunicator { comm: a }),
+            (10, 0) => Ok(Self::Publish { into: body }),
+            (1..=10, _) => Err(BadCommand::Malformed),
+            (unknown, _) => Err(BadCommand::Unknown(unknown)),
+        };
+        (join(cookie_low, cookie_high), command)
+    }
+}

@@ -1,0 +1,170 @@
+//! What the device answers.
+
+use core::fmt;
+
+use crate::command::{halves, join};
+use crate::ring::{Entry, WORDS};
+
+/// The end of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Completion {
+    /// The command's cookie.
+    pub cookie: u64,
+    /// Its result.
+    pub result: Result<Done, Failure>,
+}
+
+/// The result of a command that succeeded. Fields that it does not set are 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Done {
+    /// Receive, probe: the rank of the sender.
+    pub rank: u32,
+    /// Receive, probe: the tag.
+    pub tag: u32,
+    /// Receive, probe: bytes of the message.
+    pub received: u64,
+    /// Receive: bytes that were written. Fewer than `received` if the memory was too small.
+    pub delivered: u64,
+    /// A new communicator, a message that a probe took out, the length of a card.
+    pub value: u32,
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Failure {
+    /// A probe found no message.
+    NotFound = 1,
+    /// It was cancelled.
+    Cancelled = 2,
+    /// The device's tables are full. The host tries again later.
+    Full = 3,
+    /// The host: the communicator, rank, peer, message or tag does not exist.
+    NoSuchThing = 4,
+    /// The host: the memory is outside the window and all regions.
+    OutOfBounds = 5,
+    /// The host: the device does not know the command.
+    Unknown = 6,
+    /// The host: the command has a value that is not allowed.
+    Malformed = 7,
+    /// The peer was lost.
+    PeerFailed = 8,
+    /// The peer has ended.
+    PeerFinished = 9,
+    /// The peer refused the message, or violated the protocol.
+    Refused = 10,
+}
+
+impl Failure {
+    const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Self::NotFound,
+            2 => Self::Cancelled,
+            3 => Self::Full,
+            4 => Self::NoSuchThing,
+            5 => Self::OutOfBounds,
+            6 => Self::Unknown,
+            7 => Self::Malformed,
+            8 => Self::PeerFailed,
+            9 => Self::PeerFinished,
+            10 => Self::Refused,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFound => "there is no such message",
+            Self::Cancelled => "it was cancelled",
+            Self::Full => "the tables of the device are full: try again later",
+            Self::NoSuchThing => "the device does not know the communicator, rank, peer, message or tag",
+            Self::OutOfBounds => "the memory is outside the window and all registered regions",
+            Self::Unknown => "the firmware does not know the command: it is older than the host",
+            Self::Malformed => "the command has a value that is not allowed",
+            Self::PeerFailed => "the peer was lost",
+            Self::PeerFinished => "the peer has ended",
+            Self::Refused => "the peer refused the message, or violated the protocol",
+        })
+    }
+}
+
+impl core::error::Error for Failure {}
+
+/// The device wrote a completion that is not valid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct BadCompletion;
+
+impl fmt::Display for BadCompletion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the device has written a completion with a value that is not allowed")
+    }
+}
+
+impl core::error::Error for BadCompletion {}
+
+impl Completion {
+    /// The words of the entry.
+    pub fn encode(&self) -> Entry {
+        let (number, done) = match self.result {
+            Ok(done) => (0, done),
+            Err(failure) => (failure as u32, Done::default()),
+        };
+        let [cookie_low, cookie_high] = halves(self.cookie);
+        let ([received_low, received_high], [delivered_low, delivered_high]) =
+            (halves(done.received), halves(done.delivered));
+        let mut entry = [0; WORDS];
+        let used = [
+            number,
+            cookie_low,
+            cookie_high,
+            done.rank,
+            done.tag,
+            received_low,
+            received_high,
+            delivered_low,
+            delivered_high,
+            done.value,
+        ];
+        for (word, value) in entry.iter_mut().zip(used) {
+            *word = value;
+        }
+        entry
+    }
+
+    /// The completion of an entry.
+    ///
+    /// # Errors
+    /// [`BadCompletion`].
+    pub fn decode(entry: &Entry) -> Result<Self, BadCompletion> {
+        let [
+            number,
+            cookie_low,
+            cookie_high,
+            rank,
+            tag,
+            received_low,
+            received_high,
+            delivered_low,
+            delivered_high,
+            value,
+            ..,
+        ] = *entry;
+        let received = join(received_low, received_high);
+        let delivered = join(delivered_low, delivered_high);
+        let result = match number {
+            0 => Ok(Done { rank, tag, received, delivered, value }),
+            number => {
+                let number = u8::try_from(number).map_err(|_| BadCompletion)?;
+                Err(Failure::from_number(number).ok_or(BadCompletion)?)
+            }
+        };
+        Ok(Self { cookie: join(cookie_low, cookie_high), result })
+    }
+}

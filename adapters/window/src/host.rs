@@ -1,0 +1,275 @@
+//! The host's end of the window.
+
+use core::fmt;
+
+use crate::atomics::Ordering;
+use crate::command::Command;
+use crate::completion::{BadCompletion, Completion};
+use crate::header::{BadLayout, DESCRIPTION, Layout, MAGIC, Ring, State, VERSION, at};
+use crate::memory::{Memory, OutOfBounds};
+use crate::ring::{Pushed, Reader, Violation, Writer};
+
+/// A device cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum AttachError {
+    /// It has not written its header yet, or the memory is not a window of a device.
+    NotReady,
+    /// Its firmware has failed, with this number.
+    Failed(u32),
+    /// Its layout has another major version: host and firmware are not of one release.
+    Version(u32),
+    /// It describes a layout that is not valid.
+    Layout(BadLayout),
+    /// It serves another host.
+    Busy,
+    /// Session 0 is not a session.
+    Session,
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotReady => {
+                f.write_str("the device is not ready: its firmware does not run, or the memory is not its window")
+            }
+            Self::Failed(why) => write!(f, "the firmware of the device has failed with status {why}: reset the device"),
+            Self::Version(version) => write!(
+                f,
+                "the window of the device has version {}.{}, and this host knows {}.{}: update the older of both",
+                version >> 16,
+                version & 0xffff,
+                VERSION >> 16,
+                VERSION & 0xffff
+            ),
+            Self::Layout(why) => write!(f, "the device has written a wrong header: {why}"),
+            Self::Busy => f.write_str("the device serves another host"),
+            Self::Session => f.write_str("session 0 is not a session: choose a random number"),
+        }
+    }
+}
+
+impl core::error::Error for AttachError {}
+
+/// The device does not work any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Its firmware has failed, with this number.
+    Failed(u32),
+    /// Its firmware has started again, and has forgotten this session.
+    Restarted,
+    /// It has ended the session.
+    Ended,
+    /// It violated the protocol of the window.
+    Violation,
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(why) => write!(f, "the firmware of the device has failed with status {why}"),
+            Self::Restarted => f.write_str("the firmware of the device has started again"),
+            Self::Ended => f.write_str("the device has ended the session of this host"),
+            Self::Violation => f.write_str("the device has written values to its window that it may not write"),
+        }
+    }
+}
+
+impl core::error::Error for DeviceError {}
+
+impl From<Violation> for DeviceError {
+    fn from(_: Violation) -> Self {
+        Self::Violation
+    }
+}
+
+impl From<BadCompletion> for DeviceError {
+    fn from(_: BadCompletion) -> Self {
+        Self::Violation
+    }
+}
+
+impl From<OutOfBounds> for DeviceError {
+    fn from(_: OutOfBounds) -> Self {
+        Self::Violation
+    }
+}
+
+/// What a device says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Card {
+    /// The version of the layout.
+    pub version: u32,
+    /// The number of this start.
+    pub boot: u32,
+    /// Where rings and buffers are.
+    pub layout: Layout,
+    description: [u8; DESCRIPTION],
+}
+
+impl Card {
+    /// Reads and checks the header of a window.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn read(memory: &Memory<'_>) -> Result<Self, AttachError> {
+        let not_ready = |_| AttachError::NotReady;
+        let state = u32::from_le(memory.word(at::STATE).map_err(not_ready)?.load(Ordering::Acquire));
+        let mut magic = [0; MAGIC.len()];
+        memory.read(at::MAGIC, &mut magic).map_err(not_ready)?;
+        if magic != MAGIC || state == State::Starting as u32 {
+            return Err(AttachError::NotReady);
+        }
+        if state != State::Ready as u32 {
+            let why = memory.word(at::FAULT).map_err(not_ready)?.load(Ordering::Relaxed);
+            return Err(AttachError::Failed(u32::from_le(why)));
+        }
+        let word = |at| {
+            let mut bytes = [0; 4];
+            memory.read(at, &mut bytes).map(|()| u32::from_le_bytes(bytes)).map_err(not_ready)
+        };
+        let version = word(at::VERSION)?;
+        if version >> 16 != VERSION >> 16 {
+            return Err(AttachError::Version(version));
+        }
+        let layout = Layout::read(memory).map_err(not_ready)?;
+        layout.check(memory.bytes()).map_err(AttachError::Layout)?;
+        let mut description = [0; DESCRIPTION];
+        memory.read(at::DESCRIPTION, &mut description).map_err(not_ready)?;
+        Ok(Self { version, boot: word(at::BOOT)?, layout, description })
+    }
+
+    /// Name and version of the firmware: the text up to the first zero, or up to the first byte that is not text.
+    pub fn description(&self) -> &str {
+        let end = self.description.iter().position(|byte| *byte == 0).unwrap_or(DESCRIPTION);
+        let text = self.description.get(..end).unwrap_or_default();
+        match core::str::from_utf8(text) {
+            Ok(text) => text,
+            Err(error) => {
+                text.get(..error.valid_up_to()).and_then(|text| core::str::from_utf8(text).ok()).unwrap_or_default()
+            }
+        }
+    }
+}
+
+/// A host that has asked for a session, and waits for the device.
+#[derive(Debug)]
+pub struct Attaching<'w> {
+    /// `None` after [`poll`](Self::poll) has returned it.
+    host: Option<Host<'w>>,
+}
+
+impl<'w> Attaching<'w> {
+    /// Asks the device of a window for a session. `session` is a random number that is not 0.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn new(memory: Memory<'w>, session: u32) -> Result<Self, AttachError> {
+        let card = Card::read(&memory)?;
+        if session == 0 {
+            return Err(AttachError::Session);
+        }
+        let layout = card.layout;
+        let not_ready = |_| AttachError::NotReady;
+        let wanted = memory.word(at::WANTED).map_err(not_ready)?;
+        if wanted.load(Ordering::Acquire) != 0 {
+            return Err(AttachError::Busy);
+        }
+        let host = Host {
+            memory,
+            card,
+            commands: Ring::new(&memory, layout.commands, layout.command_slots, at::COMMANDS_TAKEN)
+                .map_err(not_ready)?,
+            completions: Ring::new(&memory, layout.completions, layout.completion_slots, at::COMPLETIONS_TAKEN)
+                .map_err(not_ready)?,
+            writer: Writer::new(),
+            reader: Reader::new(),
+            session,
+        };
+        if wanted.compare_exchange(0, session.to_le(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return Err(AttachError::Busy);
+        }
+        Ok(Self { host: Some(host) })
+    }
+
+    /// The host's end, once, when the device serves the session. `None` before and after that. The caller calls this until it has
+    /// the host's end, or until it has waited too long.
+    pub fn poll(&mut self) -> Option<Host<'w>> {
+        let host = self.host.as_ref()?;
+        let serves = u32::from_le(host.memory.word(at::SESSION).ok()?.load(Ordering::Acquire));
+        if serves == host.session { self.host.take() } else { None }
+    }
+}
+
+/// The host's end. It is used by one thread at a time. Dropping it does not end the session; [`detach`](Self::detach) does.
+#[derive(Debug)]
+pub struct Host<'w> {
+    memory: Memory<'w>,
+    card: Card,
+    commands: Ring<'w>,
+    completions: Ring<'w>,
+    writer: Writer,
+    reader: Reader,
+    session: u32,
+}
+
+impl<'w> Host<'w> {
+    /// The memory of the window.
+    pub const fn memory(&self) -> &Memory<'w> {
+        &self.memory
+    }
+
+    /// What the device says of itself.
+    pub const fn card(&self) -> &Card {
+        &self.card
+    }
+
+    /// Writes a command. The cookie is a number of the caller's choice, which the completion repeats.
+    ///
+    /// # Errors
+    /// [`DeviceError::Violation`].
+    pub fn command(&mut self, cookie: u64, command: &Command) -> Result<Pushed, DeviceError> {
+        Ok(self.writer.push(&self.commands, &command.encode(cookie))?)
+    }
+
+    /// Takes the next completion.
+    ///
+    /// # Errors
+    /// [`DeviceError::Violation`].
+    pub fn take(&mut self) -> Result<Option<Completion>, DeviceError> {
+        match self.reader.pop(&self.completions) {
+            Some(entry) => Ok(Some(Completion::decode(&entry)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The device's heartbeat, which changes while its firmware runs.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if the device has failed, has started again or has ended the session.
+    pub fn check(&self) -> Result<u32, DeviceError> {
+        let word = |at| self.memory.word(at).map(|word| u32::from_le(word.load(Ordering::Acquire)));
+        let state = word(at::STATE)?;
+        if state == State::Failed as u32 {
+            return Err(DeviceError::Failed(word(at::FAULT)?));
+        }
+        if state != State::Ready as u32 || word(at::BOOT)? != self.card.boot {
+            return Err(DeviceError::Restarted);
+        }
+        if word(at::SESSION)? != self.session {
+            return Err(DeviceError::Ended);
+        }
+        Ok(word(at::HEARTBEAT)?)
+    }
+
+    /// Ends the session. The device forgets everything that belongs to it.
+    pub fn detach(self) {
+        if let Ok(wanted) = self.memory.word(at::WANTED) {
+            wanted.store(0, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A ring of slots of 64 bytes with one writer and one reader.
+//!
+//! Words have 32 bits and are little-endian. Slot: word 0 is a sequence number, words 1 to 15 are the entry. A position counts slots and wraps at 2^32. The sequence number of
+//! position p is `p << 1 | 1`, so it is never 0, and differs from that of the slot's earlier laps.
+//!
+//! The writer stores the entry, and then the sequence number with release ordering. The reader loads the sequence number with
+//! acquire ordering; if it is that of the next position, the slot has an entry. The reader copies the entry, and stores its position
+//! with release ordering once per quarter of the ring. The writer loads that position with acquire ordering when the ring looks full.
+//!
+//! The other side can write any word at any time. The writer takes only the reader's position from shared memory, and checks it
+//! against its own. The reader takes only the entry, which its user checks.
+
+use core::fmt;
+
+use crate::atomics::{AtomicU32, Ordering};
+
+/// Bytes of a slot.
+pub const SLOT: usize = 64;
+/// Words of an entry.
+pub const WORDS: usize = 15;
+/// The first position of a ring. It is shortly before the end of the numbers, so each run crosses it.
+pub const START: u32 = u32::MAX - 0x3f;
+
+/// An entry of a ring.
+pub type Entry = [u32; WORDS];
+
+/// The memory of a ring. The slot of a position is the position modulo the number of slots.
+pub trait Slots {
+    /// The number of slots, a power of two.
+    fn slots(&self) -> u32;
+    /// A word of the slot of a position. Returns `None` if there is no word of that number.
+    fn word(&self, position: u32, word: usize) -> Option<&AtomicU32>;
+    /// The word in which the reader stores its position.
+    fn taken(&self) -> &AtomicU32;
+}
+
+/// The other side wrote a position that it cannot have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Violation;
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the other side of the window wrote a ring position that it cannot have")
+    }
+}
+
+impl core::error::Error for Violation {}
+
+/// Whether an entry was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub enum Pushed {
+    /// It was.
+    Done,
+    /// The ring is full. Nothing was written; try again when the reader has read.
+    Full,
+}
+
+const fn sequence(position: u32) -> u32 {
+    position << 1 | 1
+}
+
+/// The end that writes. It is used by one thread at a time.
+#[derive(Debug)]
+pub struct Writer {
+    next: u32,
+    /// The reader's position, as far as it is known.
+    taken: u32,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Writer {
+    /// The writer of an empty ring.
+    pub const fn new() -> Self {
+        Self { next: START, taken: START }
+    }
+
+    /// How many entries fit now, at least.
+    ///
+    /// # Errors
+    /// [`Violation`] of the reader.
+    pub fn room(&mut self, ring: &impl Slots) -> Result<u32, Violation> {
+        let written = self.next.wrapping_sub(self.taken);
+        if written < ring.slots() {
+            return Ok(ring.slots() - written);
+        }
+        let taken = u32::from_le(ring.taken().load(Ordering::Acquire));
+        if self.next.wrapping_sub(taken) > written {
+            return Err(Violation);
+        }
+        self.taken = taken;
+        Ok(ring.slots().saturating_sub(self.next.wrapping_sub(taken)))
+    }
+
+    /// Writes an entry. The other words of the slot keep what they have.
+    ///
+    /// # Errors
+    /// [`Violation`] of the reader.
+    pub fn push(&mut self, ring: &impl Slots, entry: &[u32]) -> Result<Pushed, Violation> {
+        if self.room(ring)? == 0 {
+            return Ok(Pushed::Full);
+        }
+        for (value, number) in entry.iter().take(WORDS).zip(1..) {
+            if let Some(word) = ring.word(self.next, number) {
+                word.store(value.to_le(), Ordering::Relaxed);
+            }
+        }
+        if let Some(word) = ring.word(self.next, 0) {
+            word.store(sequence(self.next).to_le(), Ordering::Release);
+        }
+        self.next = self.next.wrapping_add(1);
+        Ok(Pushed::Done)
+    }
+}
+
+/// The end that reads. It is used by one thread at a time.
+#[derive(Debug)]
+pub struct Reader {
+    next: u32,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reader {
+    /// The reader of an empty ring.
+    pub const fn new() -> Self {
+        Self { next: START }
+    }
+
+    /// Takes the next entry. Returns `None` if there is none. Words that the writer has not written have any value.
+    pub fn pop(&mut self, ring: &impl Slots) -> Option<Entry> {
+        if ring.word(self.next, 0)?.load(Ordering::Acquire) != sequence(self.next).to_le() {
+            return None;
+        }
+        let mut entry = [0; WORDS];
+        for (value, number) in entry.iter_mut().zip(1..) {
+            *value = u32::from_le(ring.word(self.next, number)?.load(Ordering::Relaxed));
+        }
+        self.next = self.next.wrapping_add(1);
+        if self.next & (ring.slots() / 4).max(1).wrapping_sub(1) == 0 {
+            ring.taken().store(self.next.to_le(), Ordering::Release);
+        }
+        Some(entry)
+    }
+}
+
+/// Empties a ring: clears the sequence numbers, and sets the reader's position to the start. Neither end may use it meanwhile.
+pub fn clear(ring: &impl Slots) {
+    for slot in 0..ring.slots() {
+        if let Some(word) = ring.word(slot, 0) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+    ring.taken().store(START.to_le(), Ordering::Relaxed);
+}

@@ -1,0 +1,121 @@
+//! The bytes that `core/WINDOW.md` specifies.
+
+use core::ptr::NonNull;
+
+use towline_window::command::{ANY, Body, Command, Mode};
+use towline_window::completion::{Completion, Done, Failure};
+use towline_window::device::{About, Device};
+use towline_window::header::{HEADER, Layout};
+use towline_window::host::Attaching;
+use towline_window::memory::Memory;
+
+#[repr(align(64))]
+struct Lines([u8; 1024]);
+
+/// The bytes of a slot as hexadecimal numbers, one word after the other, without the zeros at the end.
+fn hex(entry: &[u32]) -> String {
+    let used = entry.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    let words = entry[..used].iter().map(|word| word.to_le_bytes().map(|byte| format!("{byte:02x}")).concat());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn commands_have_the_bytes_of_the_specification() {
+    let body = Body { region: 1, at: 0x1122_3344_5566_7788, bytes: 0x0102_0304_0506 };
+    let long = "01000000 88776655 44332211 06050403 02010000";
+    for (command, bytes) in [
+        (
+            Command::Send { comm: 2, dest: 3, tag: 4, mode: Mode::Synchronous, body },
+            format!("01010000 0df0adba fecaefbe 02000000 03000000 04000000 {long}"),
+        ),
+        (
+            Command::Receive { comm: 2, source: ANY, tag: 4, body },
+            format!("02000000 0df0adba fecaefbe 02000000 ffffffff 04000000 {long}"),
+        ),
+        (
+            Command::Probe { comm: 2, source: 3, tag: ANY, take: true },
+            "03010000 0df0adba fecaefbe 02000000 03000000 ffffffff".into(),
+        ),
+        (
+            Command::ReceiveMatched { message: 9, body },
+            format!("04000000 0df0adba fecaefbe 09000000 00000000 00000000 {long}"),
+        ),
+        (Command::Cancel { cookie: 7 << 32 | 8 }, "05000000 0df0adba fecaefbe 08000000 07000000".into()),
+        (
+            Command::AddPeer { peer: 5, card: body },
+            format!("06000000 0df0adba fecaefbe 05000000 00000000 00000000 {long}"),
+        ),
+        (Command::DeletePeer { peer: 5 }, "07000000 0df0adba fecaefbe 05000000".into()),
+        (
+            Command::AddCommunicator { context: 6, rank: 1, size: 4, peers: body },
+            format!("08000000 0df0adba fecaefbe 06000000 01000000 04000000 {long}"),
+        ),
+        (Command::DeleteCommunicator { comm: 2 }, "09000000 0df0adba fecaefbe 02000000".into()),
+        (Command::Publish { into: body }, format!("0a000000 0df0adba fecaefbe 00000000 00000000 00000000 {long}")),
+    ] {
+        assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
+    }
+}
+
+#[test]
+fn completions_have_the_bytes_of_the_specification() {
+    let done = Done { rank: 1, tag: 2, received: 3 << 32 | 4, delivered: 5 << 32 | 6, value: 7 };
+    let completion = Completion { cookie: 0xbeef_cafe_baad_f00d, result: Ok(done) };
+    assert_eq!(
+        hex(&completion.encode()),
+        "00000000 0df0adba fecaefbe 01000000 02000000 04000000 03000000 06000000 05000000 07000000"
+    );
+    for (number, failure) in [
+        (1, Failure::NotFound),
+        (2, Failure::Cancelled),
+        (3, Failure::Full),
+        (4, Failure::NoSuchThing),
+        (5, Failure::OutOfBounds),
+        (6, Failure::Unknown),
+        (7, Failure::Malformed),
+        (8, Failure::PeerFailed),
+        (9, Failure::PeerFinished),
+        (10, Failure::Refused),
+    ] {
+        let completion = Completion { cookie: 1, result: Err(failure) };
+        assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000"));
+    }
+}
+
+#[test]
+fn a_window_has_the_bytes_of_the_specification() {
+    let mut lines = Lines([0; 1024]);
+    let base = NonNull::new((&raw mut lines.0).cast()).unwrap();
+    // SAFETY: the memory is used by its address only while the window exists.
+    let memory = unsafe { Memory::new(base, 1024) }.unwrap();
+    let about = About { boot: 0x0a0b_0c0d, description: "firmware 1" };
+    let layout = Layout::plan(1024, 2, 4).unwrap();
+    let mut device = Device::start(memory, layout, &about).unwrap();
+    let mut attaching = Attaching::new(memory, 0x0102_0304).unwrap();
+    assert_eq!(device.wanted(), Ok(Some(0x0102_0304)));
+    device.serve(0x0102_0304).unwrap();
+    let mut host = attaching.poll().unwrap();
+    host.command(1, &Command::DeletePeer { peer: 5 }).unwrap();
+    assert_eq!(device.take(), Some((1, Ok(Command::DeletePeer { peer: 5 }))));
+    device.complete(&Completion { cookie: 1, result: Err(Failure::NoSuchThing) }).unwrap();
+    device.beat().unwrap();
+
+    let mut bytes = [0; 1024];
+    memory.read(0, &mut bytes).unwrap();
+    let mut expected = [0; 1024];
+    let mut put = |at: usize, bytes: &[u8]| expected[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, b"TOWLINEW");
+    put(8, &[0, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
+    put(24, &[0, 2]); // commands at 512
+    put(32, &[0x80, 2]); // completions at 640
+    put(40, &[0x80, 3]); // buffers at 896
+    put(48, &[0x80]); // 128 bytes of buffers
+    put(64, b"firmware 1");
+    put(128, &[1, 0, 0, 0, 4, 3, 2, 1, 1, 0, 0, 0]);
+    put(192, &[4, 3, 2, 1]);
+    put(256, &[0xc1, 0xff, 0xff, 0xff]); // a quarter of two slots is one
+    put(320, &[0xc0, 0xff, 0xff, 0xff]);
+    put(HEADER, &[0x81, 0xff, 0xff, 0xff, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5]);
+    put(640, &[0x81, 0xff, 0xff, 0xff, 4, 0, 0, 0, 1]);
+    assert_eq!(bytes, expected);
+}
