@@ -57,6 +57,8 @@ pub enum Failure {
     PeerFinished = 9,
     /// The peer refused the message, or violated the protocol.
     Refused = 10,
+    /// No link of the device reaches the peer.
+    Unreachable = 11,
 }
 
 impl Failure {
@@ -72,6 +74,7 @@ impl Failure {
             8 => Self::PeerFailed,
             9 => Self::PeerFinished,
             10 => Self::Refused,
+            11 => Self::Unreachable,
             _ => return None,
         })
     }
@@ -90,6 +93,7 @@ impl fmt::Display for Failure {
             Self::PeerFailed => "the peer was lost",
             Self::PeerFinished => "the peer has ended",
             Self::Refused => "the peer refused the message, or violated the protocol",
+            Self::Unreachable => "no link of the device reaches the peer",
         })
     }
 }

@@ -5,8 +5,10 @@ use core::fmt;
 use crate::atomics::Ordering;
 use crate::command::{BadCommand, Command};
 use crate::completion::Completion;
-use crate::header::{BadLayout, DESCRIPTION, Layout, MAGIC, Ring, State, VERSION, at};
+use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
+use crate::layout::{BadLayout, Layout};
 use crate::memory::{Memory, OutOfBounds};
+use crate::placed_ring::Ring;
 use crate::ring::{self, Pushed, Reader, Violation, Writer};
 
 /// What the device says of itself.
@@ -61,6 +63,8 @@ pub struct Device<'w> {
     reader: Reader,
     writer: Writer,
     session: u32,
+    /// A session that the device has ended by itself, and that its host still wants.
+    ended: u32,
     heartbeat: u32,
 }
 
@@ -90,6 +94,7 @@ impl<'w> Device<'w> {
             reader: Reader::new(),
             writer: Writer::new(),
             session: 0,
+            ended: 0,
             heartbeat: 0,
         };
         // A host that had a session before this start asks for a new one.
@@ -119,12 +124,17 @@ impl<'w> Device<'w> {
     ///
     /// # Errors
     /// [`OutOfBounds`] never happens, since the window has a header.
-    pub fn wanted(&self) -> Result<Option<u32>, OutOfBounds> {
+    pub fn wanted(&mut self) -> Result<Option<u32>, OutOfBounds> {
         let wanted = u32::from_le(self.memory.word(at::WANTED)?.load(Ordering::Acquire));
-        Ok((wanted != self.session).then_some(wanted))
+        if wanted == 0 {
+            self.ended = 0;
+        }
+        let is_news = wanted != self.session && (wanted == 0 || wanted != self.ended);
+        Ok(is_news.then_some(wanted))
     }
 
-    /// Empties the rings, and serves a session. Session 0 is that of no host.
+    /// Empties the rings, and serves a session. Session 0 is that of no host: if the present host still wants its session, it
+    /// learns that the session has ended, and does not get it again.
     ///
     /// # Errors
     /// [`OutOfBounds`] never happens, since the window has a header.
@@ -133,6 +143,7 @@ impl<'w> Device<'w> {
         ring::clear(&self.completions);
         self.reader = Reader::new();
         self.writer = Writer::new();
+        self.ended = self.session;
         self.session = session;
         self.memory.word(at::SESSION)?.store(session.to_le(), Ordering::Release);
         Ok(())

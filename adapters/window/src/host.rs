@@ -5,8 +5,10 @@ use core::fmt;
 use crate::atomics::Ordering;
 use crate::command::Command;
 use crate::completion::{BadCompletion, Completion};
-use crate::header::{BadLayout, DESCRIPTION, Layout, MAGIC, Ring, State, VERSION, at};
+use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
+use crate::layout::{BadLayout, Layout};
 use crate::memory::{Memory, OutOfBounds};
+use crate::placed_ring::Ring;
 use crate::ring::{Pushed, Reader, Violation, Writer};
 
 /// A device cannot be used.

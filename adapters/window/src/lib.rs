@@ -9,7 +9,9 @@
 //! | [`device`], [`host`] | the two ends: sessions, commands out of the ring, completions into it, and the reverse |
 //! | [`command`], [`completion`] | what the slots of the rings carry |
 //! | [`ring`] | a ring of slots with one writer and one reader |
-//! | [`header`] | the words of the header, and the layout of the window |
+//! | [`layout`] | where rings and buffers are |
+//! | [`header`] | the words of the header |
+//! | [`placed_ring`] | a ring in the memory of a window |
 //! | [`memory`] | bounded access to the window's memory |
 //! | [`atomics`] | the atomics, which are loom's while a model is checked |
 //!
@@ -26,5 +28,8 @@ pub mod device;
 pub mod header;
 #[cfg(not(loom))]
 pub mod host;
+pub mod layout;
 pub mod memory;
+#[cfg(not(loom))]
+pub mod placed_ring;
 pub mod ring;

@@ -4,7 +4,8 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use crate::header::{HEADER, LINE};
+/// Bytes of a line. Words that different sides write are in different lines.
+pub const LINE: usize = 64;
 
 /// Memory of a window, as this side has it mapped. Offsets are bytes from its begin. A copy refers to the same memory.
 #[derive(Clone, Copy, Debug)]
@@ -34,17 +35,13 @@ impl fmt::Display for OutOfBounds {
 impl core::error::Error for OutOfBounds {}
 
 impl<'w> Memory<'w> {
-    /// The memory of `bytes` bytes at `base`. Returns `None` if `base` is not at a multiple of 64, or if the memory is smaller
-    /// than a header.
+    /// The memory of `bytes` bytes at `base`. Returns `None` if `base` is not at a multiple of 64.
     ///
     /// # Safety
     /// The memory must be valid for reads and writes for `'w`, and no Rust reference to it may exist. Other processors, devices
     /// and processes may read and write it at any time.
     pub unsafe fn new(base: NonNull<u8>, bytes: usize) -> Option<Self> {
-        if bytes < HEADER || !base.cast::<Line>().is_aligned() {
-            return None;
-        }
-        Some(Self { base, bytes, lifetime: PhantomData })
+        base.cast::<Line>().is_aligned().then_some(Self { base, bytes, lifetime: PhantomData })
     }
 
     /// Its size in bytes.
@@ -103,7 +100,7 @@ impl<'w> Memory<'w> {
     }
 }
 
-/// What the header is aligned to.
+/// What the memory is aligned to.
 #[repr(align(64))]
 struct Line;
 const _: () = assert!(align_of::<Line>() == LINE);

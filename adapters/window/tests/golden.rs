@@ -5,8 +5,9 @@ use core::ptr::NonNull;
 use towline_window::command::{ANY, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
-use towline_window::header::{HEADER, Layout};
+use towline_window::header::HEADER;
 use towline_window::host::Attaching;
+use towline_window::layout::Layout;
 use towline_window::memory::Memory;
 
 #[repr(align(64))]
@@ -76,6 +77,7 @@ fn completions_have_the_bytes_of_the_specification() {
         (8, Failure::PeerFailed),
         (9, Failure::PeerFinished),
         (10, Failure::Refused),
+        (11, Failure::Unreachable),
     ] {
         let completion = Completion { cookie: 1, result: Err(failure) };
         assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000"));

@@ -1,0 +1,426 @@
+//! A server: it takes the commands of one host, and answers with completions.
+
+use core::fmt;
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::convertor::Span;
+use towline_core::mtl::{Group, Mtl, Source, Tag};
+use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Request, Sending};
+use towline_core::rail::{Attributes, Peer, Rail, Unreachable};
+use towline_core::time::Instant;
+use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
+use towline_window::completion::{Completion, Done, Failure};
+use towline_window::device::Device;
+
+use crate::cards;
+use crate::failures::{of_communicator, of_refusal, of_unreachable, result_of};
+use crate::tables::{Communicators, Messages, Operation, Operations};
+
+/// Most commands that one call of [`Server::poll`] takes, so that a host cannot keep the device from its other work.
+const COMMANDS: u32 = 16;
+/// Bytes of the longest card of a device.
+const CARD: usize = 1024;
+
+/// Limits of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The limits of the engine.
+    pub engine: Config,
+    /// Most communicators.
+    pub communicators: u32,
+    /// Most messages that matched probes have taken out and that are not received.
+    pub messages: u32,
+}
+
+/// A server cannot be set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetUpError {
+    /// The memory is too small.
+    OutOfMemory,
+    /// The engine refuses its limits or rails.
+    Engine(pml::SetUpError),
+}
+
+impl fmt::Display for SetUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory => f.write_str("the memory is too small for the tables: give it Server::bytes"),
+            Self::Engine(why) => why.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SetUpError {}
+
+impl From<OutOfMemory> for SetUpError {
+    fn from(_: OutOfMemory) -> Self {
+        Self::OutOfMemory
+    }
+}
+
+impl From<pml::SetUpError> for SetUpError {
+    fn from(why: pml::SetUpError) -> Self {
+        Self::Engine(why)
+    }
+}
+
+/// The server of one host. It is used by one thread at a time.
+#[derive(Debug)]
+pub struct Server<'m, 'w, R> {
+    mtl: Mtl<'m, R>,
+    device: Device<'w>,
+    operations: Operations<'m>,
+    communicators: Communicators<'m>,
+    messages: Messages<'m>,
+    peers: u32,
+    /// A completion for which there was no room yet.
+    waiting: Option<Completion>,
+}
+
+impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
+    /// The memory of a server's tables, in bytes.
+    pub const fn bytes(limits: &Limits, rails: &[&Attributes]) -> usize {
+        Mtl::<'m, R>::bytes(&limits.engine, limits.communicators, rails)
+            .saturating_add(Operations::bytes(limits.engine.requests))
+            .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
+            .saturating_add(Messages::bytes(limits.messages))
+    }
+
+    /// A server of the host of this window, with tables from `arena`.
+    ///
+    /// # Errors
+    /// [`SetUpError`].
+    pub fn new(limits: &Limits, arena: &mut Arena<'m>, rails: R, device: Device<'w>) -> Result<Self, SetUpError> {
+        Ok(Self {
+            operations: Operations::new(arena, limits.engine.requests)?,
+            communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
+            messages: Messages::new(arena, limits.messages)?,
+            mtl: Mtl::new(limits.engine, limits.communicators, arena, rails)?,
+            device,
+            peers: limits.engine.peers,
+            waiting: None,
+        })
+    }
+
+    /// The transport.
+    pub const fn transport(&self) -> &Mtl<'m, R> {
+        &self.mtl
+    }
+
+    /// The device's end of the window.
+    pub const fn device(&self) -> &Device<'w> {
+        &self.device
+    }
+
+    /// Takes commands, moves messages, and writes completions. Returns the number of events: 0 if there was nothing to do.
+    ///
+    /// If the host violates the protocol of the window, its session ends.
+    pub fn poll(&mut self, now: Instant) -> u32 {
+        // The window has a header, so its words can be read and written.
+        let _ = self.device.beat();
+        if let Ok(Some(session)) = self.device.wanted() {
+            self.end_session(session);
+        }
+        let mut events = self.mtl.progress(now);
+        match self.serve() {
+            Some(served) => events = events.saturating_add(served),
+            None => self.end_session(0),
+        }
+        events
+    }
+
+    /// Takes commands and writes completions while there is room. Returns how many, or `None` if the host violated the protocol.
+    fn serve(&mut self) -> Option<u32> {
+        let mut events: u32 = 0;
+        if !self.flush()? {
+            return Some(events);
+        }
+        while let Some(request) = self.mtl.pml().next_completed() {
+            events = events.saturating_add(1);
+            self.complete(request);
+            if !self.flush()? {
+                return Some(events);
+            }
+        }
+        for _ in 0..COMMANDS {
+            let Some((cookie, command)) = self.device.take() else { break };
+            events = events.saturating_add(1);
+            let result = match command {
+                Ok(command) => self.execute(cookie, command),
+                Err(BadCommand::Malformed) => Some(Err(Failure::Malformed)),
+                Err(BadCommand::Unknown(_)) => Some(Err(Failure::Unknown)),
+            };
+            self.waiting = result.map(|result| Completion { cookie, result });
+            if !self.flush()? {
+                break;
+            }
+        }
+        Some(events)
+    }
+
+    /// Writes the completion that waits for room. Returns whether there is none left, or `None` if the host violated the protocol.
+    fn flush(&mut self) -> Option<bool> {
+        let Some(completion) = &self.waiting else { return Some(true) };
+        match self.device.complete(completion).ok()? {
+            towline_window::ring::Pushed::Done => {
+                self.waiting = None;
+                Some(true)
+            }
+            towline_window::ring::Pushed::Full => Some(false),
+        }
+    }
+
+    /// Takes the outcome of a request.
+    fn complete(&mut self, request: Request) {
+        let Some(outcome) = self.mtl.test(request) else { return };
+        let Some(operation) = self.operations.remove(request) else { return };
+        if operation.session != self.device.session() {
+            return;
+        }
+        let mut result = result_of(outcome, |status| self.mtl.rank_of(operation.comm, status.peer));
+        if let (true, Ok(done)) = (operation.is_send, &mut result) {
+            *done = Done::default();
+        }
+        self.waiting = Some(Completion { cookie: operation.cookie, result });
+    }
+
+    /// Executes a command. Returns its result if it is over.
+    fn execute(&mut self, cookie: u64, command: Command) -> Option<Result<Done, Failure>> {
+        let result = match command {
+            Command::Send { comm, dest, tag, mode, body } => self.send(cookie, comm, dest, tag, mode, body),
+            Command::Receive { comm, source, tag, body } => self.receive(cookie, comm, source, tag, body),
+            Command::Probe { comm, source, tag, take } => self.probe(comm, source, tag, take).map(Some),
+            Command::ReceiveMatched { message, body } => self.receive_matched(cookie, message, body),
+            Command::Cancel { cookie } => self.cancel(cookie).map(Some),
+            Command::AddPeer { peer, card } => self.add_peer(peer, card).map(Some),
+            Command::DeletePeer { peer } => {
+                self.mtl.del_peer(Peer(peer));
+                Ok(Some(Done::default()))
+            }
+            Command::AddCommunicator { context, rank, size, peers } => {
+                self.add_communicator(context, rank, size, peers).map(Some)
+            }
+            Command::DeleteCommunicator { comm } => {
+                let deleted = self.communicators.remove(comm).ok_or(Failure::NoSuchThing);
+                deleted.map(|comm| {
+                    self.mtl.del_comm(comm);
+                    Some(Done::default())
+                })
+            }
+            Command::Publish { into } => self.publish(into).map(Some),
+            _ => Err(Failure::Unknown),
+        };
+        result.transpose()
+    }
+
+    /// The memory of a body, which is in the buffers of the window.
+    fn memory_of(&self, body: Body) -> Result<(*mut u8, usize), Failure> {
+        let layout = self.device.layout();
+        let end = body.at.checked_add(body.bytes).ok_or(Failure::OutOfBounds)?;
+        let is_buffer = body.at >= layout.buffers && end <= layout.buffers.saturating_add(layout.buffer_bytes);
+        if body.region != 0 || (body.bytes != 0 && !is_buffer) {
+            return Err(Failure::OutOfBounds);
+        }
+        if body.bytes == 0 {
+            return Ok((core::ptr::null_mut(), 0));
+        }
+        let begin = self.device.memory().range(body.at, body.bytes).map_err(|_| Failure::OutOfBounds)?;
+        Ok((begin.as_ptr(), body.bytes as usize))
+    }
+
+    fn span_of(&self, body: Body) -> Result<Span, Failure> {
+        let (base, bytes) = self.memory_of(body)?;
+        Ok(if bytes == 0 { Span::of(&[]) } else { Span::contiguous(base, bytes) })
+    }
+
+    fn send(
+        &mut self,
+        cookie: u64,
+        number: u32,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        body: Body,
+    ) -> Result<Option<Done>, Failure> {
+        let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
+        let span = self.span_of(body)?;
+        let mode = match mode {
+            Mode::Standard => pml::Mode::Standard,
+            Mode::Synchronous => pml::Mode::Synchronous,
+            Mode::Complete => pml::Mode::Complete,
+        };
+        // SAFETY: the memory is in the window, which outlives the transport. The host may change it meanwhile against the
+        // specification: then other bytes are sent.
+        match unsafe { self.mtl.isend(comm, dest, tag, mode, span) } {
+            Ok(Sending::Complete) => Ok(Some(Done::default())),
+            Ok(Sending::Pending(request)) => {
+                self.begin(request, cookie, comm, true);
+                Ok(None)
+            }
+            Err(refusal) => Err(of_refusal(&refusal)),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        cookie: u64,
+        number: u32,
+        source: u32,
+        tag: u32,
+        body: Body,
+    ) -> Result<Option<Done>, Failure> {
+        let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
+        let span = self.span_of(body)?;
+        // SAFETY: the memory is in the window, which outlives the transport, and has no Rust references.
+        let begun = unsafe { self.mtl.irecv(comm, source_of(source), tag_of(tag), span) };
+        let request = begun.map_err(|refusal| of_refusal(&refusal))?;
+        self.begin(request, cookie, comm, false);
+        Ok(None)
+    }
+
+    fn receive_matched(&mut self, cookie: u64, place: u32, body: Body) -> Result<Option<Done>, Failure> {
+        let span = self.span_of(body)?;
+        let (message, comm) = self.messages.take(place).ok_or(Failure::NoSuchThing)?;
+        // SAFETY: as in `receive`.
+        match unsafe { self.mtl.imrecv(message, span) } {
+            Ok(request) => {
+                self.begin(request, cookie, comm, false);
+                Ok(None)
+            }
+            Err((refusal, message)) => {
+                self.messages.put(place, message, comm);
+                Err(of_refusal(&refusal))
+            }
+        }
+    }
+
+    /// Notes an operation in progress.
+    fn begin(&mut self, request: Request, cookie: u64, comm: towline_core::mtl::Comm, is_send: bool) {
+        let session = self.device.session();
+        self.operations.add(Operation { request, cookie, comm, is_send, session });
+        self.mtl.pml().notify(request);
+    }
+
+    fn probe(&mut self, number: u32, source: u32, tag: u32, take: bool) -> Result<Done, Failure> {
+        let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
+        let (source, tag) = (source_of(source), tag_of(tag));
+        let (envelope, value) = if take {
+            let place = self.messages.free().ok_or(Failure::Full)?;
+            let found = self.mtl.improbe(comm, source, tag).map_err(|refusal| of_refusal(&refusal))?;
+            let (message, envelope) = found.ok_or_else(|| self.nothing(comm, source))?;
+            self.messages.put(place, message, comm);
+            (envelope, place)
+        } else {
+            let found = self.mtl.iprobe(comm, source, tag);
+            (found.ok_or_else(|| self.nothing(comm, source))?, 0)
+        };
+        let Envelope { peer, tag, len } = envelope;
+        Ok(Done { rank: self.mtl.rank_of(comm, peer).unwrap_or(0), tag, received: len, delivered: 0, value })
+    }
+
+    /// Why a probe found nothing.
+    fn nothing(&self, comm: towline_core::mtl::Comm, source: Source) -> Failure {
+        if self.mtl.failed(comm, source).is_some() { Failure::PeerFailed } else { Failure::NotFound }
+    }
+
+    fn cancel(&mut self, cookie: u64) -> Result<Done, Failure> {
+        let operation = self.operations.find(self.device.session(), cookie).ok_or(Failure::NoSuchThing)?;
+        let cancelled = if operation.is_send {
+            self.mtl.cancel_send(operation.request)
+        } else {
+            self.mtl.cancel(operation.request)
+        };
+        if cancelled { Ok(Done::default()) } else { Err(Failure::NotFound) }
+    }
+
+    fn add_peer(&mut self, peer: u32, card: Body) -> Result<Done, Failure> {
+        self.memory_of(card)?;
+        let mut bytes = [0; CARD];
+        let card_bytes = usize::try_from(card.bytes).ok().and_then(|length| bytes.get_mut(..length));
+        let card_bytes = card_bytes.ok_or(Failure::Malformed)?;
+        self.device.memory().read(card.at, card_bytes).map_err(|_| Failure::OutOfBounds)?;
+        let params = cards::params(card_bytes).ok_or(Failure::Malformed)?;
+        let reach = |index: usize, rail: &mut R::Rail| {
+            rail.add_peer(Peer(peer), cards::of_rail(card_bytes, index).ok_or(Unreachable::BadCard)?)
+        };
+        self.mtl.add_peer(Peer(peer), params, reach).map_err(of_unreachable)?;
+        Ok(Done::default())
+    }
+
+    fn publish(&mut self, into: Body) -> Result<Done, Failure> {
+        let length = cards::length(self.mtl.rails());
+        let fits = length <= CARD && length as u64 <= into.bytes;
+        self.memory_of(into)?;
+        if !fits {
+            return Err(Failure::OutOfBounds);
+        }
+        let params: [u8; PARAMS] = self.mtl.params();
+        let (memory, mut at) = (self.device.memory(), into.at);
+        let written = cards::write(&params, self.mtl.rails(), |piece| {
+            memory.write(at, piece).ok()?;
+            at = at.saturating_add(piece.len() as u64);
+            Some(())
+        });
+        written.ok_or(Failure::OutOfBounds)?;
+        Ok(Done { value: length as u32, ..Done::default() })
+    }
+
+    fn add_communicator(&mut self, context: u32, rank: u32, size: u32, peers: Body) -> Result<Done, Failure> {
+        self.memory_of(peers)?;
+        if rank >= size || size > self.peers || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4) {
+            return Err(Failure::Malformed);
+        }
+        let (mtl, memory) = (&mut self.mtl, self.device.memory());
+        let added = self.communicators.add(|storage, room| {
+            let group = if peers.bytes == 0 {
+                Group::World { size }
+            } else {
+                for index in 0..(size as usize).min(room) {
+                    let mut word = [0; 4];
+                    let at = peers.at.saturating_add(index as u64 * 4);
+                    memory.read(at, &mut word).map_err(|_| Failure::OutOfBounds)?;
+                    // SAFETY: the index is below the length of the storage, and no communicator uses the storage.
+                    unsafe { storage.add(index).write(u32::from_le_bytes(word)) };
+                }
+                // SAFETY: the storage has this length, since `size` is at most the number of peers, and lives as long as the
+                // engine's memory. It changes only after its communicator was deleted from the transport.
+                Group::Table(unsafe { core::slice::from_raw_parts(storage, (size as usize).min(room)) })
+            };
+            mtl.add_comm(context, group, rank).map_err(of_communicator)
+        });
+        let number = added.ok_or(Failure::Full)??;
+        Ok(Done { value: number, ..Done::default() })
+    }
+
+    /// Ends everything that the present session has begun, and serves another one.
+    fn end_session(&mut self, session: u32) {
+        // A message that was taken out ends by a receive that drops its bytes.
+        for place in 0..self.messages.room() {
+            let Some((message, comm)) = self.messages.take(place) else { continue };
+            // SAFETY: no bytes are written.
+            if let Ok(request) = unsafe { self.mtl.imrecv(message, Span::of(&[])) } {
+                self.begin(request, 0, comm, false);
+            }
+        }
+        self.mtl.del_comms();
+        self.communicators.clear();
+        // Requests with a peer end with it.
+        for peer in 0..self.peers {
+            self.mtl.del_peer(Peer(peer));
+        }
+        while let Some(request) = self.mtl.pml().next_completed() {
+            self.complete(request);
+        }
+        self.waiting = None;
+        // The window has a header, so its words can be written.
+        let _ = self.device.serve(session);
+    }
+}
+
+const fn source_of(rank: u32) -> Source {
+    if rank == ANY { Source::Any } else { Source::Rank(rank) }
+}
+
+const fn tag_of(tag: u32) -> Tag {
+    if tag == ANY { Tag::Any } else { Tag::Is(tag) }
+}
