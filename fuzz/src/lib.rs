@@ -11,6 +11,7 @@
 //! | [`frames`] | frames of a hostile peer, during the traffic of an honest one | no access out of bounds; nothing lost, duplicated, changed or leaked |
 //! | [`link`] | frames of a hostile peer to a link, with valid checksums, during the traffic of an honest one | as for [`frames`] |
 //! | [`modex`] | sets of a peer: well-formed, changed and arbitrary | a set is refused, or accepted as a whole; this process's own set stays valid |
+//! | [`offload`] | commands and words that a hostile host writes to the window of its device, during the traffic of two other devices | no access out of bounds; the messages of the others arrive |
 //! | [`record`] | a stream of sealed records, and sealed datagrams, changed on the network | opened bytes were sealed; they are opened in order and once |
 //! | [`ring`] | header words and credit that a hostile process writes to a shared ring | every access stays within the ring, or a protocol violation is reported |
 //! | [`rma`] | frames of a hostile peer, during puts, gets and atomics of two others | the results and the memory are those of a model |
@@ -18,6 +19,7 @@
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | accepted input is encoded to the same bytes; nothing is accepted as authentic |
 //! | [`udp`] | cards, hellos and datagrams | accepted input is encoded to the same bytes; nothing is accepted as authentic |
 //! | [`verbs`] | cards, hellos and memory keys of the verbs rail | accepted input is encoded to the same bytes; nothing is accepted as authentic |
+//! | [`window`] | words that either side writes to the window of a device | no access out of bounds; accepted entries are encoded to the same words |
 //!
 //! To run a target: `cargo install cargo-fuzz --locked`, then `cargo +nightly fuzz run matcher -- -max_total_time=60` in
 //! the repository's root or in this folder. cargo-fuzz writes new inputs to `corpus/`. The checked-in corpus is the
@@ -37,6 +39,7 @@ pub mod frames;
 pub mod link;
 pub mod matcher;
 pub mod modex;
+pub mod offload;
 pub mod record;
 pub mod ring;
 pub mod rma;
@@ -44,6 +47,7 @@ pub mod segment;
 pub mod tcp;
 pub mod udp;
 pub mod verbs;
+pub mod window;
 
 /// The function of a target, which runs one input.
 pub type Run = fn(&[u8]);
@@ -58,6 +62,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("link", link::run),
     ("matcher", matcher::run),
     ("modex", modex::run),
+    ("offload", offload::run),
     ("record", record::run),
     ("ring", ring::run),
     ("rma", rma::run),
@@ -65,4 +70,5 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("tcp", tcp::run),
     ("udp", udp::run),
     ("verbs", verbs::run),
+    ("window", window::run),
 ];

@@ -1,0 +1,188 @@
+//! The server of a device, whose host writes any word of the window at any time, during the traffic of two other devices.
+
+use std::ptr::NonNull;
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use offload::{Limits, Server};
+use towline_core::arena::Arena;
+use towline_core::pml::Config;
+use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::time::Instant;
+use towline_window::command::{Body, Command, Mode};
+use towline_window::completion::{Completion, Done};
+use towline_window::device::{About, Device};
+use towline_window::header::at;
+use towline_window::host::{Attaching, Host};
+use towline_window::layout::Layout;
+use towline_window::memory::Memory;
+use towline_window::placed_ring::Ring;
+use towline_window::ring::{Entry, START, Writer};
+
+use crate::window::{BYTES, Lines, scribble};
+
+const NODES: u32 = 3;
+const ENGINE: Config =
+    Config { peers: NODES, requests: 6, unexpected: 6, units: 6, unit_bytes: 64, ..Config::SMALLEST };
+const LIMITS: Limits = Limits { engine: ENGINE, communicators: 2, messages: 2 };
+/// The context of the two honest devices. The hostile host may use it, too.
+const CONTEXT: u32 = 1;
+/// The hostile host's device.
+const HOSTILE: usize = 2;
+
+type Rails<'m> = [Loopback<'m>; 1];
+
+struct Node<'m, 'w> {
+    server: Server<'m, 'w, Rails<'m>>,
+    host: Host<'w>,
+    memory: Memory<'w>,
+}
+
+impl Node<'_, '_> {
+    /// Executes a command of an honest host, and returns its result.
+    fn call(&mut self, command: Command) -> Done {
+        self.host.command(0, &command).unwrap();
+        for _ in 0..100 {
+            self.server.poll(Instant::from_nanos(0));
+            if let Some(completion) = self.host.take().unwrap() {
+                return completion.result.unwrap();
+            }
+        }
+        panic!("{command:?} does not complete");
+    }
+}
+
+/// Runs one input. The messages of the honest devices arrive, and all accesses are inside the windows.
+pub fn run(data: &[u8]) {
+    let mut data = Unstructured::new(data);
+    let bytes = Hub::cost(NODES, 8, 256)
+        + NODES as usize * Server::<'static, 'static, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(256)]);
+    let mut block = vec![0; bytes];
+    let mut arena = Arena::new(&mut block);
+    let hub = Hub::new(&mut arena, NODES, 8, 256).unwrap();
+    let mut lines = [const { Lines([0; BYTES]) }; NODES as usize];
+    let [a, b, c] = &mut lines;
+    let mut nodes = [a, b, c]
+        .map(|lines| {
+            // SAFETY: the memory is used by its address only while the window exists.
+            unsafe { Memory::new(NonNull::from(&mut lines.0).cast(), BYTES) }.unwrap()
+        })
+        .map({
+            let mut me = 0;
+            let (arena, hub) = (&mut arena, &hub);
+            move |memory| {
+                let layout = Layout::plan(BYTES, 8, 4).unwrap();
+                let device = Device::start(memory, layout, &About { boot: 1, description: "fuzz" }).unwrap();
+                let mut server = Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).unwrap();
+                me += 1;
+                let mut attaching = Attaching::new(memory, me).unwrap();
+                server.poll(Instant::from_nanos(0));
+                Node { server, host: attaching.poll().unwrap(), memory }
+            }
+        });
+    let buffers = nodes[0].server.device().layout().buffers;
+    let all = Body { region: 0, at: buffers, bytes: 256 };
+    let cards = [0, 1, 2].map(|me| {
+        let length = nodes[me].call(Command::Publish { into: all }).value;
+        let mut card = vec![0; length as usize];
+        nodes[me].memory.read(buffers, &mut card).unwrap();
+        card
+    });
+    let comms = [0, 1, 2].map(|me| {
+        for (peer, card) in (0..).zip(&cards) {
+            if peer != me {
+                nodes[me].memory.write(buffers, card).unwrap();
+                let card = Body { bytes: card.len() as u64, ..all };
+                nodes[me].call(Command::AddPeer { peer: peer as u32, card });
+            }
+        }
+        let command =
+            Command::AddCommunicator { context: CONTEXT, rank: me as u32, size: NODES, peers: Body::default() };
+        nodes[me].call(command).value
+    });
+
+    let mut hostile = Writer::new();
+    let mut begun = 0;
+    while !data.is_empty() {
+        let node = &mut nodes[HOSTILE];
+        if attack(node, &mut hostile, &mut data).is_err() {
+            break;
+        }
+        if begun % 4 == 0 {
+            exchange(&mut nodes, comms, begun);
+        }
+        begun += 1;
+    }
+    exchange(&mut nodes, comms, begun);
+}
+
+/// The hostile host writes a command, or any word.
+fn attack(node: &mut Node<'_, '_>, writer: &mut Writer, data: &mut Unstructured<'_>) -> Result<()> {
+    match u8::arbitrary(data)? % 4 {
+        0 => scribble(&node.memory, data)?,
+        1 => {
+            node.server.poll(Instant::from_nanos(0));
+            // If the device serves another session, its ring begins again.
+            if node.server.device().session() == 0 {
+                *writer = Writer::new();
+            }
+        }
+        _ => {
+            let mut entry = Entry::default();
+            // Small numbers reach most of the code.
+            for word in &mut entry {
+                *word = match u8::arbitrary(data)? {
+                    255 => u32::arbitrary(data)?,
+                    254 => u32::MAX,
+                    253 => 1 << 16,
+                    252 => node.server.device().layout().buffers as u32,
+                    small => small.into(),
+                };
+            }
+            let layout = *node.server.device().layout();
+            let ring = Ring::new(&node.memory, layout.commands, layout.command_slots, at::COMMANDS_TAKEN).unwrap();
+            if writer.push(&ring, &entry).is_err() {
+                ring_position(&node.memory);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Repairs the position that the hostile host itself has overwritten.
+fn ring_position(memory: &Memory<'_>) {
+    memory.word(at::COMMANDS_TAKEN).unwrap().store(START, towline_window::atomics::Ordering::Relaxed);
+}
+
+/// A message from device 0 to device 1.
+fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
+    let buffers = nodes[0].server.device().layout().buffers;
+    let length = number as usize % 100;
+    let body = Body { region: 0, at: buffers, bytes: length as u64 };
+    let bytes: Vec<u8> = (0..length).map(|at| (at as u32 ^ number) as u8).collect();
+    nodes[0].memory.write(buffers, &bytes).unwrap();
+    let receive = Command::Receive { comm: comms[1], source: 0, tag: number, body };
+    nodes[1].host.command(7, &receive).unwrap();
+    let send = Command::Send { comm: comms[0], dest: 1, tag: number, mode: Mode::Complete, body };
+    nodes[0].host.command(8, &send).unwrap();
+    let mut ends = [None, None];
+    for _ in 0..1000 {
+        for (node, end) in nodes.iter_mut().zip(&mut ends) {
+            node.server.poll(Instant::from_nanos(0));
+            if let Some(completion) = node.host.take().unwrap() {
+                assert!(end.replace(completion).is_none());
+            }
+        }
+        nodes[HOSTILE].server.poll(Instant::from_nanos(0));
+        if let [Some(sent), Some(received)] = ends {
+            assert_eq!(sent, Completion { cookie: 8, result: Ok(Done::default()) });
+            let length = length as u64;
+            let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0 };
+            assert_eq!(received, Completion { cookie: 7, result: Ok(done) });
+            let mut into = vec![0; bytes.len()];
+            nodes[1].memory.read(buffers, &mut into).unwrap();
+            assert_eq!(into, bytes);
+            return;
+        }
+    }
+    panic!("message {number} does not arrive: {ends:?}");
+}
