@@ -71,7 +71,7 @@ struct Port {
 }
 
 fn address(port: usize) -> Address {
-    Address::new(&[0x02, 0, 0, 0, 0, port as u8]).expect("6 bytes")
+    Address::of_six([0x02, 0, 0, 0, 0, port as u8])
 }
 
 impl Interface for Port {

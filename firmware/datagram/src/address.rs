@@ -21,6 +21,11 @@ impl Address {
         Some(Self { bytes: all })
     }
 
+    /// The address of 6 bytes.
+    pub const fn of_six([a, b, c, d, e, f]: [u8; 6]) -> Self {
+        Self { bytes: [6, a, b, c, d, e, f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] }
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         self.card().get(1..).unwrap_or_default()

@@ -1,14 +1,18 @@
 //! The firmware as a static program for Linux, which the Arm cores of most DPUs run. Tests use it at native speed.
 
-use std::ffi::CStr;
+pub mod card;
+
+use std::ffi::{CStr, OsString};
 use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, Write};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Instant;
 
 use runtime::{Board, Stack};
 
+/// What the names of logs begin with.
+static LOGS: OnceLock<OsString> = OnceLock::new();
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 defmt::timestamp!("{=u64:us}", Machine::micros());
@@ -30,7 +34,9 @@ impl Board for Machine {
     }
 
     fn open_log(name: &CStr) -> Option<Log> {
-        Some(Log(File::create(name.to_str().ok()?).ok()?))
+        let mut path = LOGS.get().cloned().unwrap_or_default();
+        path.push(name.to_str().ok()?);
+        Some(Log(File::create(path).ok()?))
     }
 
     fn stack() -> Option<Stack> {

@@ -6,7 +6,7 @@ use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
 use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Request, Sending};
-use towline_core::rail::{Attributes, Peer, Rail, Unreachable};
+use towline_core::rail::{Attributes, Liveness, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
@@ -341,7 +341,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         self.device.memory().read(card.at, card_bytes).map_err(|_| Failure::OutOfBounds)?;
         let params = cards::params(card_bytes).ok_or(Failure::Malformed)?;
         let reach = |index: usize, rail: &mut R::Rail| {
-            rail.add_peer(Peer(peer), cards::of_rail(card_bytes, index).ok_or(Unreachable::BadCard)?)
+            let card = cards::of_rail(card_bytes, index).ok_or(Unreachable::BadCard)?;
+            let endpoint = rail.add_peer(Peer(peer), card)?;
+            // A link connects now, and not with the first message. So a receive ends if its sender is lost before that.
+            rail.answered_since(endpoint, None);
+            Ok(endpoint)
         };
         self.mtl.add_peer(Peer(peer), params, reach).map_err(of_unreachable)?;
         Ok(Done::default())

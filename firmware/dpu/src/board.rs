@@ -1,0 +1,23 @@
+//! What the program needs of its board.
+
+use datagram::Interface;
+use runtime::Board;
+use towline_window::memory::Memory;
+
+/// A board with a window to a host and a network interface.
+pub trait Dpu: Board {
+    /// The driver of the network interface.
+    type Interface: Interface;
+
+    /// The memory of the window. Returns `None` if there is none. It is called once.
+    fn window() -> Option<Memory<'static>>;
+
+    /// The network interface. Returns `None` if there is none. It is called once.
+    fn interface() -> Option<Self::Interface>;
+
+    /// A number that is another one after each start.
+    fn boot() -> u32;
+
+    /// Waits a moment for work, since there is none now. It may return at once.
+    fn pause();
+}

@@ -1,0 +1,75 @@
+//! Set-up, and the loop.
+
+use offload::{Limits, Server};
+use runtime::Block;
+use towline_core::arena::Arena;
+use towline_core::pml::Config;
+use towline_core::time::Instant;
+use towline_window::device::{About, Device};
+use towline_window::layout::Layout;
+
+use crate::board::Dpu;
+use crate::rails::{self, PEERS};
+
+/// Words of static memory for all tables.
+const WORDS: usize = 1 << 18;
+/// Slots of the rings of commands and completions.
+const SLOTS: u32 = 256;
+const LIMITS: Limits = Limits {
+    engine: Config { peers: PEERS, requests: 256, unexpected: 256, units: 256, unit_bytes: 1024, ..Config::SMALLEST },
+    communicators: 16,
+    messages: 64,
+};
+const DESCRIPTION: &str = concat!("towline firmware ", env!("CARGO_PKG_VERSION"));
+
+static TABLES: Block<WORDS> = Block::new();
+
+/// Why the program ended. The number is its exit status.
+#[derive(Clone, Copy, Debug, defmt::Format)]
+#[repr(u32)]
+pub enum Failed {
+    /// There is no window.
+    Window = 1,
+    /// There is no network interface.
+    Interface = 2,
+    /// Static memory is too small, or the program runs already.
+    Memory = 3,
+    /// The window is too small.
+    Layout = 4,
+    /// The engine refuses its limits.
+    Engine = 5,
+}
+
+/// Runs the program on a board. It returns only if it cannot start, with the exit status: the number of a [`Failed`].
+pub fn run<B: Dpu>() -> u32 {
+    let failed = match serve::<B>() {
+        Ok(never) => match never {},
+        Err(failed) => failed,
+    };
+    B::print(format_args!("dpu: failed: {failed:?}\n"));
+    failed as u32
+}
+
+fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
+    let memory = B::window().ok_or(Failed::Window)?;
+    let interface = B::interface().ok_or(Failed::Interface)?;
+    let mut arena = Arena::new(TABLES.take().ok_or(Failed::Memory)?);
+    let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
+    let rails = rails::make(&hub, interface, B::boot(), &mut arena).ok_or(Failed::Memory)?;
+    let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
+    let about = About { boot: B::boot(), description: DESCRIPTION };
+    let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
+    let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|_| Failed::Engine)?;
+    B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));
+    let mut log = B::open_log(c"dpu.defmt");
+    loop {
+        let now = Instant::from_nanos(B::micros().saturating_mul(1000));
+        if server.poll(now) == 0 {
+            // A log that the host does not take stays in memory, and later lines are lost.
+            if let Some(log) = &mut log {
+                let _ = trace::drain(log);
+            }
+            B::pause();
+        }
+    }
+}

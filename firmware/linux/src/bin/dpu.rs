@@ -1,0 +1,12 @@
+//! The program `dpu` on Linux: dpu WINDOW ADDRESS [BYTES]
+//!
+//! WINDOW is the file of the window, which the host has made. ADDRESS is the address and port at which other devices reach this one by
+//! UDP. BYTES is the length of the longest datagram.
+
+fn main() {
+    if let Err(why) = linux::card::configure(std::env::args().skip(1)) {
+        eprintln!("dpu: {why}");
+        std::process::exit(100);
+    }
+    std::process::exit(i32::try_from(dpu::run::<linux::Machine>()).unwrap_or(1));
+}

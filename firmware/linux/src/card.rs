@@ -1,0 +1,146 @@
+//! The process as a DPU: its window is a file that the host maps, too, and its network is UDP.
+
+use std::fs::OpenOptions;
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+
+use datagram::{Address, Interface};
+use dpu::Dpu;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use towline_window::memory::Memory;
+
+use crate::{LOGS, Machine};
+
+/// Bytes of the longest datagram, if the user says nothing else: what fits a frame of Ethernet.
+const LONGEST: usize = 1472;
+/// Datagrams that the kernel takes at least.
+const CAPACITY: usize = 64;
+
+/// The window and the interface, until the program takes them.
+static PARTS: Mutex<(Option<Memory<'static>>, Option<Udp>)> = Mutex::new((None, None));
+
+/// Opens window and network as the arguments of the program say: the file of the window, the address, and the length of the longest
+/// datagram.
+///
+/// # Errors
+/// A text that says what is wrong.
+pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
+    let usage = || String::from("usage: dpu WINDOW ADDRESS [BYTES]");
+    let path = arguments.next().ok_or_else(usage)?;
+    let address = arguments.next().ok_or_else(usage)?;
+    let longest = match arguments.next() {
+        None => LONGEST,
+        Some(bytes) => bytes.parse().map_err(|why| format!("{bytes} is not a number of bytes: {why}"))?,
+    };
+    let memory = map(&path).map_err(|why| format!("the window {path} cannot be mapped: {why}"))?;
+    let interface = Udp::bind(&address, longest).map_err(|why| format!("{address} cannot be used: {why}"))?;
+    // The log is beside the window.
+    let _ = LOGS.set(format!("{path}.").into());
+    *PARTS.lock().map_err(|_| String::from("another thread has failed"))? = (Some(memory), Some(interface));
+    Ok(())
+}
+
+/// Maps a file as a window.
+fn map(path: &str) -> Result<Memory<'static>, std::io::Error> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let bytes = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
+    // SAFETY: this maps new memory, which is never unmapped.
+    let base = unsafe {
+        mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file.as_fd(), 0)?
+    };
+    let base = NonNull::new(base.cast()).ok_or_else(|| std::io::Error::other("it is at address 0"))?;
+    // SAFETY: the memory is mapped as long as the process lives, and no reference to it exists. If the host makes the file shorter,
+    // an access ends this process.
+    unsafe { Memory::new(base, bytes) }.ok_or_else(|| std::io::Error::other("it is not at a multiple of 64"))
+}
+
+/// A socket for UDP.
+#[derive(Debug)]
+pub struct Udp {
+    socket: UdpSocket,
+    address: SocketAddrV4,
+    longest: usize,
+}
+
+/// The 6 bytes of an address.
+fn bytes_of(address: SocketAddrV4) -> Address {
+    let ([a, b, c, d], [high, low]) = (address.ip().octets(), address.port().to_be_bytes());
+    Address::of_six([a, b, c, d, high, low])
+}
+
+impl Udp {
+    fn bind(address: &str, longest: usize) -> Result<Self, std::io::Error> {
+        let socket = UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        match socket.local_addr()? {
+            std::net::SocketAddr::V4(address) => Ok(Self { socket, address, longest }),
+            std::net::SocketAddr::V6(_) => Err(std::io::Error::other("it is not an address of IPv4")),
+        }
+    }
+}
+
+impl Interface for Udp {
+    fn address(&self) -> Address {
+        bytes_of(self.address)
+    }
+
+    fn longest(&self) -> usize {
+        self.longest
+    }
+
+    fn capacity(&self) -> usize {
+        CAPACITY
+    }
+
+    fn room(&mut self) -> usize {
+        CAPACITY
+    }
+
+    fn send(&mut self, to: &Address, datagram: &[u8]) {
+        if let [a, b, c, d, high, low] = *to.bytes() {
+            let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
+            // A datagram that the kernel refuses is lost, and the link sends it again.
+            let _ = self.socket.send_to(datagram, to);
+        }
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> Option<(usize, Address)> {
+        loop {
+            match self.socket.recv_from(into) {
+                Ok((len, std::net::SocketAddr::V4(from))) => return Some((len, bytes_of(from))),
+                Ok((_, std::net::SocketAddr::V6(_))) => {}
+                // The kernel reports that an earlier datagram found no receiver.
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn has_arrived(&mut self) -> bool {
+        self.socket.peek(&mut []).is_ok()
+    }
+}
+
+impl Dpu for Machine {
+    type Interface = Udp;
+
+    fn window() -> Option<Memory<'static>> {
+        PARTS.lock().ok()?.0.take()
+    }
+
+    fn interface() -> Option<Udp> {
+        PARTS.lock().ok()?.1.take()
+    }
+
+    fn boot() -> u32 {
+        // The time in units of 256 microseconds, and the number of the process.
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        ((since.as_micros() >> 8) as u32).rotate_left(8) ^ std::process::id()
+    }
+
+    fn pause() {
+        std::thread::yield_now();
+    }
+}
