@@ -70,7 +70,7 @@ fn with_strangers(work: impl FnOnce(&mut Pair<'_>)) {
     let hub = Hub::new(&mut arena, 2, 8, 1024).unwrap();
     let nodes = [0, 1].map(|me| {
         let memory = window();
-        let about = About { boot: me + 1, description: "test" };
+        let about = About { boot: me + 1, operations: ENGINE.requests, description: "test" };
         let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
         let mut server = Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).unwrap();
         let host = attach(&mut server, memory, 100 + me);
@@ -212,6 +212,19 @@ fn a_message_that_is_longer_than_its_memory_is_delivered_in_part() {
         let done = Done { rank: 0, tag: 3, received: 8, delivered: 4, value: 0 };
         assert_eq!(pair.result(1, receive), Some(Ok(done)));
         assert_eq!(pair.received(1, 8), b"too \0\0\0\0");
+    });
+}
+
+#[test]
+fn a_ready_send_needs_a_receive() {
+    with_pair(|pair, comms| {
+        let sent = pair.send(0, comms[0], 3, Mode::Ready, b"early");
+        assert_eq!(pair.result(0, sent), Some(Err(Failure::NotReady)));
+        let receive = pair.begin(1, Command::Receive { comm: comms[1], source: 0, tag: 4, body: sink(5) });
+        pair.settle();
+        let sent = pair.send(0, comms[0], 4, Mode::Ready, b"ready");
+        assert_eq!(pair.result(0, sent), Some(Ok(Done::default())));
+        assert!(pair.result(1, receive).unwrap().is_ok());
     });
 }
 

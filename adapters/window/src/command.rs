@@ -29,8 +29,10 @@ pub enum Mode {
     Standard = 0,
     /// When its receive has begun.
     Synchronous = 1,
-    /// When its body has arrived.
+    /// When the device needs no further work for it.
     Complete = 2,
+    /// When its receive has begun. It fails if the receive was not posted before.
+    Ready = 3,
 }
 
 /// A command. Each has a *cookie*, a number of the host's choice, which its completion repeats.
@@ -194,11 +196,12 @@ impl Command {
             return (join(cookie_low, cookie_high), Err(BadCommand::Malformed));
         };
         let command = match (number, flags) {
-            (1, 0..=2) => {
+            (1, 0..=3) => {
                 let mode = match flags {
                     0 => Mode::Standard,
                     1 => Mode::Synchronous,
-                    _ => Mode::Complete,
+                    2 => Mode::Complete,
+                    _ => Mode::Ready,
                 };
                 Ok(Self::Send { comm: a, dest: b, tag: c, mode, body })
             }

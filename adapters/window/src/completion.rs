@@ -59,6 +59,8 @@ pub enum Failure {
     Refused = 10,
     /// No link of the device reaches the peer.
     Unreachable = 11,
+    /// A ready send found no receive.
+    NotReady = 12,
 }
 
 impl Failure {
@@ -75,6 +77,7 @@ impl Failure {
             9 => Self::PeerFinished,
             10 => Self::Refused,
             11 => Self::Unreachable,
+            12 => Self::NotReady,
             _ => return None,
         })
     }
@@ -94,6 +97,7 @@ impl fmt::Display for Failure {
             Self::PeerFinished => "the peer has ended",
             Self::Refused => "the peer refused the message, or violated the protocol",
             Self::Unreachable => "no link of the device reaches the peer",
+            Self::NotReady => "a ready send found no receive: post the receive first",
         })
     }
 }

@@ -16,6 +16,8 @@ use crate::ring::{self, Pushed, Reader, Violation, Writer};
 pub struct About<'a> {
     /// A number that is another one after each start: a random number, or a counter in memory that lasts.
     pub boot: u32,
+    /// The most sends and receives that may be in progress.
+    pub operations: u32,
     /// Name and version of the firmware. At most 64 bytes of it are used.
     pub description: &'a str,
 }
@@ -80,6 +82,7 @@ impl<'w> Device<'w> {
         memory.write(at::MAGIC, &MAGIC)?;
         memory.write(at::VERSION, &VERSION.to_le_bytes())?;
         memory.write(at::BOOT, &about.boot.to_le_bytes())?;
+        memory.write(at::OPERATIONS, &about.operations.to_le_bytes())?;
         layout.write(&memory)?;
         let mut description = [0; DESCRIPTION];
         description.iter_mut().zip(about.description.bytes()).for_each(|(to, byte)| *to = byte);

@@ -32,6 +32,8 @@ pub mod at {
     pub const BUFFERS: u64 = 40;
     /// Device, before it is ready, 8 bytes: the size of the buffers.
     pub const BUFFER_BYTES: u64 = 48;
+    /// Device, before it is ready: the most sends and receives that may be in progress.
+    pub const OPERATIONS: u64 = 56;
     /// Device, before it is ready: its description.
     pub const DESCRIPTION: u64 = 64;
     /// Device: its state.

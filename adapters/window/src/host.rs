@@ -108,6 +108,8 @@ pub struct Card {
     pub version: u32,
     /// The number of this start.
     pub boot: u32,
+    /// The most sends and receives that may be in progress.
+    pub operations: u32,
     /// Where rings and buffers are.
     pub layout: Layout,
     description: [u8; DESCRIPTION],
@@ -142,7 +144,7 @@ impl Card {
         layout.check(memory.bytes()).map_err(AttachError::Layout)?;
         let mut description = [0; DESCRIPTION];
         memory.read(at::DESCRIPTION, &mut description).map_err(not_ready)?;
-        Ok(Self { version, boot: word(at::BOOT)?, layout, description })
+        Ok(Self { version, boot: word(at::BOOT)?, operations: word(at::OPERATIONS)?, layout, description })
     }
 
     /// Name and version of the firmware: the text up to the first zero, or up to the first byte that is not text.

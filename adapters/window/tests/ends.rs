@@ -14,7 +14,7 @@ use towline_window::memory::{Memory, OutOfBounds};
 use towline_window::ring::{Pushed, START, Violation};
 
 const BYTES: usize = 4096;
-const ABOUT: About<'_> = About { boot: 7, description: "test" };
+const ABOUT: About<'_> = About { boot: 7, operations: 9, description: "test" };
 const SESSION: u32 = 11;
 
 #[repr(align(64))]
@@ -259,7 +259,7 @@ fn body() -> impl Strategy<Value = Body> {
 }
 
 fn command() -> impl Strategy<Value = Command> {
-    let mode = prop_oneof![Just(Mode::Standard), Just(Mode::Synchronous), Just(Mode::Complete)];
+    let mode = prop_oneof![Just(Mode::Standard), Just(Mode::Synchronous), Just(Mode::Complete), Just(Mode::Ready)];
     let three = any::<(u32, u32, u32)>();
     prop_oneof![
         (three, mode, body()).prop_map(|((comm, dest, tag), mode, body)| Command::Send { comm, dest, tag, mode, body }),

@@ -78,6 +78,7 @@ fn completions_have_the_bytes_of_the_specification() {
         (9, Failure::PeerFinished),
         (10, Failure::Refused),
         (11, Failure::Unreachable),
+        (12, Failure::NotReady),
     ] {
         let completion = Completion { cookie: 1, result: Err(failure) };
         assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000"));
@@ -90,7 +91,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let base = NonNull::new((&raw mut lines.0).cast()).unwrap();
     // SAFETY: the memory is used by its address only while the window exists.
     let memory = unsafe { Memory::new(base, 1024) }.unwrap();
-    let about = About { boot: 0x0a0b_0c0d, description: "firmware 1" };
+    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, description: "firmware 1" };
     let layout = Layout::plan(1024, 2, 4).unwrap();
     let mut device = Device::start(memory, layout, &about).unwrap();
     let mut attaching = Attaching::new(memory, 0x0102_0304).unwrap();
@@ -112,6 +113,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     put(32, &[0x80, 2]); // completions at 640
     put(40, &[0x80, 3]); // buffers at 896
     put(48, &[0x80]); // 128 bytes of buffers
+    put(56, &[1, 1]); // 257 operations
     put(64, b"firmware 1");
     put(128, &[1, 0, 0, 0, 4, 3, 2, 1, 1, 0, 0, 0]);
     put(192, &[4, 3, 2, 1]);

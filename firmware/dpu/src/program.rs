@@ -57,7 +57,7 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
     let rails = rails::make(&hub, interface, B::boot(), &mut arena).ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
-    let about = About { boot: B::boot(), description: DESCRIPTION };
+    let about = About { boot: B::boot(), operations: LIMITS.engine.requests, description: DESCRIPTION };
     let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
     let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|_| Failed::Engine)?;
     B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));

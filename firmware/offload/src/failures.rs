@@ -46,7 +46,8 @@ pub fn result_of(outcome: Result<Status, Ended>, rank: impl FnOnce(&Status) -> O
         Err(Ended::Cancelled) => Err(Failure::Cancelled),
         Err(Ended::PeerFailed(_) | Ended::Restarted(_)) => Err(Failure::PeerFailed),
         Err(Ended::PeerClosed { .. }) => Err(Failure::PeerFinished),
-        Err(Ended::NotReady(_) | Ended::NoCommunicator(_)) => Err(Failure::Refused),
+        Err(Ended::NotReady(_)) => Err(Failure::NotReady),
+        Err(Ended::NoCommunicator(_)) => Err(Failure::Refused),
         Err(_) => Err(Failure::NoSuchThing),
     }
 }

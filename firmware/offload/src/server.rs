@@ -248,6 +248,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Mode::Standard => pml::Mode::Standard,
             Mode::Synchronous => pml::Mode::Synchronous,
             Mode::Complete => pml::Mode::Complete,
+            Mode::Ready => pml::Mode::Ready,
         };
         // SAFETY: the memory is in the window, which outlives the transport. The host may change it meanwhile against the
         // specification: then other bytes are sent.

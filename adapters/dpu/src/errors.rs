@@ -1,0 +1,156 @@
+//! Why a device cannot be opened, and why operations are refused or fail.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use towline_core::error::Blame;
+use towline_window::completion;
+use towline_window::host::{AttachError, DeviceError};
+
+/// A device cannot be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The window's file cannot be mapped.
+    File(PathBuf, io::Error),
+    /// The file is too small for a window, or not at a multiple of 64.
+    NoWindow(PathBuf),
+    /// The device cannot be used.
+    Attach(PathBuf, AttachError),
+    /// The device did not answer.
+    Silent(PathBuf, Duration),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path, why) => write!(f, "the window {} cannot be mapped: {why}", path.display()),
+            Self::NoWindow(path) => write!(f, "{} is no window of a device: it is too small", path.display()),
+            Self::Attach(path, why) => write!(f, "the device of window {} cannot be used: {why}", path.display()),
+            Self::Silent(path, time) => write!(
+                f,
+                "the device of window {} did not answer for {} ms: its firmware does not run, or hangs",
+                path.display(),
+                time.as_millis()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::File(_, why) => Some(why),
+            Self::Attach(_, why) => Some(why),
+            Self::NoWindow(_) | Self::Silent(..) => None,
+        }
+    }
+}
+
+/// What happened to a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Lost {
+    /// It says so itself, or has started again, or has violated the protocol.
+    Device(DeviceError),
+    /// Its heartbeat has not changed for too long.
+    Silent,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(why) => why.fmt(f),
+            Self::Silent => f.write_str("the firmware of the device does not run any more: its heartbeat has stopped"),
+        }
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// Nothing was begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// As many operations are in progress as the device can have, or its buffers are in use: take outcomes first.
+    Busy,
+    /// The message is longer than all buffers of the device together.
+    TooLong,
+    /// The device refuses.
+    Device(completion::Failure),
+    /// The device has failed.
+    Lost(Lost),
+}
+
+impl Refusal {
+    /// The party that has to act.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::Busy | Self::TooLong => Blame::Resource,
+            Self::Device(why) => blame(*why),
+            Self::Lost(_) => Blame::Peer,
+        }
+    }
+}
+
+/// The party that has to act on a failure of a command.
+const fn blame(why: completion::Failure) -> Blame {
+    match why {
+        completion::Failure::Full => Blame::Resource,
+        completion::Failure::PeerFailed
+        | completion::Failure::PeerFinished
+        | completion::Failure::Refused
+        | completion::Failure::Unreachable => Blame::Peer,
+        _ => Blame::Caller,
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("the device has no more room for operations or messages: take outcomes first"),
+            Self::TooLong => f.write_str("the message is longer than the buffers of the device"),
+            Self::Device(why) => write!(f, "the device refuses: {why}"),
+            Self::Lost(why) => write!(f, "the device has failed: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// An operation has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The device reports this.
+    Operation(completion::Failure),
+    /// The device has failed. Whether the message was sent is not known.
+    Device(Lost),
+    /// No such request: its outcome was taken already.
+    NoRequest,
+}
+
+impl Failure {
+    /// The party that has to act.
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::Operation(why) => blame(*why),
+            Self::Device(_) => Blame::Peer,
+            Self::NoRequest => Blame::Caller,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operation(why) => why.fmt(f),
+            Self::Device(why) => write!(f, "the device has failed: {why}"),
+            Self::NoRequest => f.write_str("there is no such request: its outcome was taken already"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

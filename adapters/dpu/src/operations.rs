@@ -1,0 +1,96 @@
+//! The commands in progress.
+
+use slab::Slab;
+use towline_core::convertor::Span;
+use towline_window::completion::{Completion, Done};
+
+use crate::errors::{Failure, Lost};
+use crate::heap::Part;
+
+/// What a command is for.
+#[derive(Debug)]
+pub enum Kind {
+    /// A send, and the copy of its message.
+    Send(Option<Part>),
+    /// A receive: where the device puts the message, and where it goes from there.
+    Receive(Option<(Part, Span)>),
+    /// A command that is waited for.
+    Call,
+}
+
+/// A command in progress, or its outcome.
+#[derive(Debug)]
+pub struct Operation {
+    /// What it is for.
+    pub kind: Kind,
+    /// Its outcome, if it is over.
+    pub outcome: Option<Result<Done, Failure>>,
+    /// Tells it from others that had the same place.
+    number: u32,
+}
+
+/// The commands in progress. A cookie has the place in its lower half, and a number in its upper half.
+#[derive(Debug, Default)]
+pub struct Operations {
+    slab: Slab<Operation>,
+    numbers: u32,
+    /// Sends and receives whose outcome the device has not reported.
+    pending: u32,
+}
+
+fn place(cookie: u64) -> usize {
+    (cookie & u64::from(u32::MAX)) as usize
+}
+
+impl Operations {
+    /// Adds a command, and returns its cookie.
+    pub fn add(&mut self, kind: Kind) -> u64 {
+        self.pending += u32::from(!matches!(kind, Kind::Call));
+        self.numbers = self.numbers.wrapping_add(1);
+        let place = self.slab.insert(Operation { kind, outcome: None, number: self.numbers });
+        u64::from(self.numbers) << 32 | place as u64
+    }
+
+    /// How many sends and receives are in progress.
+    pub const fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// The operation of a cookie.
+    pub fn get(&self, cookie: u64) -> Option<&Operation> {
+        self.slab.get(place(cookie)).filter(|operation| u64::from(operation.number) == cookie >> 32)
+    }
+
+    /// The operation of a completion, which is over from now on.
+    pub fn complete(&mut self, completion: &Completion) -> Option<&mut Operation> {
+        let operation = self.slab.get_mut(place(completion.cookie))?;
+        if u64::from(operation.number) != completion.cookie >> 32 || operation.outcome.is_some() {
+            return None;
+        }
+        operation.outcome = Some(completion.result.map_err(Failure::Operation));
+        self.pending -= u32::from(!matches!(operation.kind, Kind::Call));
+        Some(operation)
+    }
+
+    /// Takes an operation that is over.
+    pub fn take(&mut self, cookie: u64) -> Option<Result<Done, Failure>> {
+        self.get(cookie)?.outcome.as_ref()?;
+        self.slab.remove(place(cookie)).outcome
+    }
+
+    /// Removes a command that was not written.
+    pub fn undo(&mut self, cookie: u64) -> Option<Operation> {
+        self.get(cookie)?;
+        let operation = self.slab.remove(place(cookie));
+        self.pending -= u32::from(!matches!(operation.kind, Kind::Call) && operation.outcome.is_none());
+        Some(operation)
+    }
+
+    /// Ends all commands in progress, since the device has failed.
+    pub fn fail(&mut self, why: Lost) {
+        for (_, operation) in &mut self.slab {
+            operation.outcome.get_or_insert(Err(Failure::Device(why)));
+        }
+        self.pending = 0;
+    }
+}

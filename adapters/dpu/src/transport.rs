@@ -1,0 +1,593 @@
+//! The transport.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use towline_core::convertor::Span;
+pub use towline_core::mtl::{Mode, Source, Tag};
+use towline_window::command::{ANY, Body, Command};
+use towline_window::completion::{self, Completion, Done};
+use towline_window::host::{AttachError, Attaching, Card, DeviceError, Host};
+use towline_window::ring::Pushed;
+
+use crate::errors::{Failure, Lost, OpenError, Refusal};
+use crate::heap::{Heap, NoRoom, Part};
+use crate::mapping::Mapping;
+use crate::operations::{Kind, Operations};
+
+/// Polls between two looks at the device's state.
+const CHECK_EVERY: u32 = 256;
+/// Bytes of the longest card of a device.
+const CARD: u64 = 1024;
+
+/// Times of a transport.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a device may take to become ready, and to answer its host.
+    pub open_within: Duration,
+    /// A device whose heartbeat does not change for this time has failed.
+    pub silent_for: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { open_within: Duration::from_secs(10), silent_for: Duration::from_secs(5) }
+    }
+}
+
+/// A communicator.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Comm(u32);
+
+/// A send or receive in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request(u64);
+
+/// A message that a matched probe took out. Only [`Transport::imrecv`] receives it.
+#[derive(PartialEq, Eq, Debug)]
+#[must_use = "a message that is never received keeps its place in the device"]
+pub struct Message(u32);
+
+/// The outcome of a receive, or what a probe found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// The rank of the sender.
+    pub rank: u32,
+    /// The tag.
+    pub tag: u32,
+    /// Bytes of the message.
+    pub received: u64,
+    /// Bytes that were written. Fewer than `received` if the memory was too small.
+    pub delivered: u64,
+}
+
+impl From<Done> for Status {
+    fn from(done: Done) -> Self {
+        Self { rank: done.rank, tag: done.tag, received: done.received, delivered: done.delivered }
+    }
+}
+
+/// Memory in the buffers of a device. The device reads and writes messages there without a copy by the host. It is the caller's until
+/// it is [returned](Transport::free); the transport cannot be dropped before.
+#[derive(Debug)]
+#[must_use = "buffers that are not returned stay in use until the session ends"]
+pub struct Buffer {
+    part: Part,
+}
+
+impl Buffer {
+    /// Its size in bytes.
+    pub const fn len(&self) -> u64 {
+        self.part.body.bytes
+    }
+
+    /// Whether it has no byte.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The transport over one device. It is used by one thread at a time. When it is dropped, the device forgets its operations, peers
+/// and communicators.
+#[derive(Debug)]
+pub struct Transport {
+    /// `None` only while it is dropped.
+    host: Option<Host<'static>>,
+    heap: Heap,
+    operations: Operations,
+    lost: Option<Lost>,
+    options: Options,
+    /// The last heartbeat that was seen, and when it changed.
+    heartbeat: (u32, Instant),
+    polls: u32,
+    /// Dropped after the host's end, which uses its memory.
+    mapping: Mapping,
+}
+
+impl Transport {
+    /// Opens the device of a window, and begins a session. If another process makes the window's file shorter, an access beyond its end
+    /// ends this process by a signal.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
+        let mapping = Mapping::open(path).map_err(|why| OpenError::File(path.into(), why))?;
+        // SAFETY: the transport drops the host's end before the mapping.
+        let memory = unsafe { mapping.memory() }.ok_or_else(|| OpenError::NoWindow(path.into()))?;
+        let deadline = Deadline::new(path, options.open_within);
+        let session = getrandom::u32().unwrap_or(1).max(1);
+        let mut attaching = loop {
+            match Attaching::new(memory, session) {
+                Ok(attaching) => break attaching,
+                Err(AttachError::NotReady) => deadline.wait().map_err(|_| deadline.attach(AttachError::NotReady))?,
+                Err(why) => return Err(deadline.attach(why)),
+            }
+        };
+        let host = loop {
+            match attaching.poll() {
+                Some(host) => break host,
+                None => deadline.wait()?,
+            }
+        };
+        let layout = host.card().layout;
+        Ok(Self {
+            heap: Heap::new(layout.buffers, layout.buffer_bytes),
+            operations: Operations::default(),
+            lost: None,
+            options,
+            heartbeat: (0, Instant::now()),
+            polls: 0,
+            host: Some(host),
+            mapping,
+        })
+    }
+
+    /// What the device says of itself.
+    pub fn card_of_window(&self) -> Option<&Card> {
+        self.host.as_ref().map(Host::card)
+    }
+
+    /// The card of the device, by which other devices reach it.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn card(&mut self) -> Result<Vec<u8>, Refusal> {
+        let part = self.room(CARD)?;
+        let published = self.call(&Command::Publish { into: part.body });
+        let mut card = vec![0; published.map_or(0, |done| done.value.min(CARD as u32)) as usize];
+        let read = self.read(part.body.at, &mut card);
+        self.heap.free(part);
+        published?;
+        read?;
+        Ok(card)
+    }
+
+    /// Adds a peer by the card of its device.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
+        let part = self.staged(card)?;
+        let added = self.call(&Command::AddPeer { peer, card: part.body });
+        self.heap.free(part);
+        added.map(drop)
+    }
+
+    /// Forgets a peer. Operations with it end.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn del_peer(&mut self, peer: u32) -> Result<(), Refusal> {
+        self.call(&Command::DeletePeer { peer }).map(drop)
+    }
+
+    /// Makes a communicator: `peers` are the peers of its ranks, and `rank` is the own one. All members use the same `context`.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn add_comm(&mut self, context: u32, peers: &[u32], rank: u32) -> Result<Comm, Refusal> {
+        let size = u32::try_from(peers.len()).map_err(|_| Refusal::TooLong)?;
+        let table: Vec<u8> = peers.iter().flat_map(|peer| peer.to_le_bytes()).collect();
+        let part = self.staged(&table)?;
+        let added = self.call(&Command::AddCommunicator { context, rank, size, peers: part.body });
+        self.heap.free(part);
+        added.map(|done| Comm(done.value))
+    }
+
+    /// Deletes a communicator.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn del_comm(&mut self, comm: Comm) -> Result<(), Refusal> {
+        self.call(&Command::DeleteCommunicator { comm: comm.0 }).map(drop)
+    }
+
+    /// Takes memory in the buffers of the device, for messages that are not copied by the host.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] or [`Refusal::TooLong`].
+    pub fn buffer(&mut self, bytes: u64) -> Result<Buffer, Refusal> {
+        self.room(bytes).map(|part| Buffer { part })
+    }
+
+    /// Returns memory. No operation uses it any more.
+    pub fn free(&mut self, buffer: Buffer) {
+        self.heap.free(buffer.part);
+    }
+
+    /// Copies bytes to a buffer from an offset on. Returns whether they fit.
+    pub fn fill(&mut self, buffer: &Buffer, at: u64, bytes: &[u8]) -> bool {
+        let fits = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= buffer.len());
+        let memory = self.host.as_ref().map(Host::memory);
+        fits && memory.is_some_and(|memory| memory.write(buffer.part.body.at.saturating_add(at), bytes).is_ok())
+    }
+
+    /// Copies bytes from a buffer from an offset on. Returns whether there are as many.
+    pub fn copy(&self, buffer: &Buffer, at: u64, into: &mut [u8]) -> bool {
+        let fits = at.checked_add(into.len() as u64).is_some_and(|end| end <= buffer.len());
+        fits && self.read(buffer.part.body.at.saturating_add(at), into).is_ok()
+    }
+
+    /// Begins to send the first `bytes` bytes of a buffer. The buffer must not be filled or returned before the outcome was taken.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was begun then.
+    pub fn isend_buffer(
+        &mut self,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        buffer: &Buffer,
+        bytes: u64,
+    ) -> Result<Request, Refusal> {
+        let body = Body { bytes: bytes.min(buffer.len()), ..buffer.part.body };
+        self.begin(Kind::Send(None), &Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body })
+    }
+
+    /// Begins to receive a message into a buffer. The buffer must not be used or returned before the outcome was taken.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was begun then.
+    pub fn irecv_buffer(&mut self, comm: Comm, source: Source, tag: Tag, buffer: &Buffer) -> Result<Request, Refusal> {
+        let command =
+            Command::Receive { comm: comm.0, source: rank_of(source), tag: word_of(tag), body: buffer.part.body };
+        self.begin(Kind::Receive(None), &command)
+    }
+
+    /// Begins to send any memory of the host: its bytes are copied to the device's buffers now, and may be changed afterwards.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was begun then.
+    ///
+    /// # Safety
+    /// The memory is readable during the call.
+    pub unsafe fn isend(
+        &mut self,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        data: Span,
+    ) -> Result<Request, Refusal> {
+        self.admit()?;
+        let part = self.room(data.len())?;
+        // SAFETY: the part is in the window, which is mapped and not in use for anything else; the caller vouches for the data.
+        unsafe { data.pack(self.address(part), data.len() as usize) };
+        let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body: part.body };
+        self.begin(Kind::Send(Some(part)), &command)
+    }
+
+    /// Begins to receive a message into any memory of the host. It is copied there from the device's buffers by
+    /// [`progress`](Self::progress), after the device has received it.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was begun then.
+    ///
+    /// # Safety
+    /// The memory is writable, and nothing else accesses it, until the outcome was taken or the transport was dropped.
+    pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
+        self.admit()?;
+        let part = self.room(sink.len())?;
+        let command = Command::Receive { comm: comm.0, source: rank_of(source), tag: word_of(tag), body: part.body };
+        self.begin(Kind::Receive(Some((part, sink))), &command)
+    }
+
+    /// Finds a message without receiving it. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn iprobe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<Status>, Refusal> {
+        self.probe(comm, source, tag, false).map(|found| found.map(Status::from))
+    }
+
+    /// Takes a message out, for [`imrecv`](Self::imrecv) alone. Returns `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Status)>, Refusal> {
+        self.probe(comm, source, tag, true).map(|found| found.map(|done| (Message(done.value), done.into())))
+    }
+
+    fn probe(&mut self, comm: Comm, source: Source, tag: Tag, take: bool) -> Result<Option<Done>, Refusal> {
+        let command = Command::Probe { comm: comm.0, source: rank_of(source), tag: word_of(tag), take };
+        match self.call(&command) {
+            Ok(done) => Ok(Some(done)),
+            Err(Refusal::Device(completion::Failure::NotFound)) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Receives a message that a matched probe took out.
+    ///
+    /// # Errors
+    /// The refusal and the message, which is still taken out.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
+        let begun = self.admit().and_then(|()| self.room(sink.len())).and_then(|part| {
+            let command = Command::ReceiveMatched { message: message.0, body: part.body };
+            self.begin(Kind::Receive(Some((part, sink))), &command)
+        });
+        begun.map_err(|refusal| (refusal, message))
+    }
+
+    /// Cancels a send or receive. Returns whether that succeeded. Its outcome has to be taken in either case.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn cancel(&mut self, request: Request) -> Result<bool, Refusal> {
+        match self.call(&Command::Cancel { cookie: request.0 }) {
+            Ok(_) => Ok(true),
+            Err(Refusal::Device(completion::Failure::NotFound | completion::Failure::NoSuchThing)) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// The outcome of a request, once it is over.
+    pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
+        if self.operations.get(request.0).is_none() {
+            return Some(Err(Failure::NoRequest));
+        }
+        self.operations.take(request.0).map(|outcome| outcome.map(Status::from))
+    }
+
+    /// Waits for a request, and returns its outcome.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn wait(&mut self, request: Request) -> Result<Status, Failure> {
+        loop {
+            if let Some(outcome) = self.test(request) {
+                return outcome;
+            }
+            if self.progress() == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Takes completions, and copies received messages to where they go. Messages make progress without it. Returns the number of
+    /// completions.
+    pub fn progress(&mut self) -> u32 {
+        let mut count = 0;
+        loop {
+            let Some(host) = &mut self.host else { return count };
+            match host.take() {
+                Ok(Some(completion)) => {
+                    count += 1;
+                    self.complete(&completion);
+                }
+                Ok(None) => break,
+                Err(why) => {
+                    self.lose(Lost::Device(why));
+                    break;
+                }
+            }
+        }
+        self.polls = self.polls.wrapping_add(1);
+        if count == 0 && self.polls.is_multiple_of(CHECK_EVERY) {
+            self.check();
+        }
+        count
+    }
+
+    /// Whether the device has failed.
+    pub const fn lost(&self) -> Option<Lost> {
+        self.lost
+    }
+
+    /// Looks whether the device still works.
+    fn check(&mut self) {
+        let Some(host) = &self.host else { return };
+        match host.check() {
+            Ok(heartbeat) if heartbeat != self.heartbeat.0 => self.heartbeat = (heartbeat, Instant::now()),
+            Ok(_) if self.heartbeat.1.elapsed() < self.options.silent_for => {}
+            Ok(_) => self.lose(Lost::Silent),
+            Err(why) => self.lose(Lost::Device(why)),
+        }
+    }
+
+    fn lose(&mut self, why: Lost) {
+        let why = *self.lost.get_or_insert(why);
+        self.operations.fail(why);
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        let address = self.mapping.base();
+        let Some(operation) = self.operations.complete(completion) else {
+            return self.lose(Lost::Device(DeviceError::Violation));
+        };
+        match std::mem::replace(&mut operation.kind, Kind::Call) {
+            Kind::Send(Some(part)) => self.heap.free(part),
+            Kind::Receive(Some((part, sink))) => {
+                let delivered = completion.result.map_or(0, |done| done.delivered).min(part.body.bytes) as usize;
+                // SAFETY: the part is in the mapped window, and the caller of the receive vouches for the sink.
+                unsafe { sink.unpack(address.as_ptr().add(part.body.at as usize), delivered) };
+                self.heap.free(part);
+            }
+            Kind::Send(None) | Kind::Receive(None) | Kind::Call => {}
+        }
+    }
+
+    /// Whether one more send or receive may begin.
+    fn admit(&mut self) -> Result<(), Refusal> {
+        if let Some(why) = self.lost {
+            return Err(Refusal::Lost(why));
+        }
+        let most = self.host.as_ref().map_or(0, |host| host.card().operations);
+        if self.operations.pending() < most { Ok(()) } else { Err(Refusal::Busy) }
+    }
+
+    /// Writes the command of a send or receive.
+    fn begin(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
+        let admitted = self.admit();
+        let cookie = self.operations.add(kind);
+        match admitted.and_then(|()| self.write(cookie, command)) {
+            Ok(()) => Ok(Request(cookie)),
+            Err(refusal) => {
+                if let Some(operation) = self.operations.undo(cookie)
+                    && let Kind::Send(Some(part)) | Kind::Receive(Some((part, _))) = operation.kind
+                {
+                    self.heap.free(part);
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    fn write(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
+        let host = self.host.as_mut().ok_or(Refusal::Lost(Lost::Device(DeviceError::Ended)))?;
+        match host.command(cookie, command) {
+            Ok(Pushed::Done) => Ok(()),
+            Ok(Pushed::Full) => Err(Refusal::Busy),
+            Err(why) => {
+                self.lose(Lost::Device(why));
+                Err(Refusal::Lost(Lost::Device(why)))
+            }
+        }
+    }
+
+    /// Executes a command, and waits for its result.
+    fn call(&mut self, command: &Command) -> Result<Done, Refusal> {
+        if let Some(why) = self.lost {
+            return Err(Refusal::Lost(why));
+        }
+        let cookie = self.operations.add(Kind::Call);
+        loop {
+            match self.write(cookie, command) {
+                Ok(()) => break,
+                Err(Refusal::Busy) => self.pause(),
+                Err(refusal) => {
+                    self.operations.undo(cookie);
+                    return Err(refusal);
+                }
+            }
+            if let Some(why) = self.lost {
+                self.operations.undo(cookie);
+                return Err(Refusal::Lost(why));
+            }
+        }
+        loop {
+            match self.operations.take(cookie) {
+                Some(Ok(done)) => return Ok(done),
+                Some(Err(Failure::Operation(why))) => return Err(Refusal::Device(why)),
+                Some(Err(Failure::Device(why))) => return Err(Refusal::Lost(why)),
+                Some(Err(Failure::NoRequest)) | None => self.pause(),
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        if self.progress() == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Takes a part of the buffers.
+    fn room(&mut self, bytes: u64) -> Result<Part, Refusal> {
+        self.heap.take(bytes).map_err(|why| match why {
+            NoRoom::Now => Refusal::Busy,
+            NoRoom::Ever => Refusal::TooLong,
+        })
+    }
+
+    /// Copies bytes to a part of the buffers.
+    fn staged(&mut self, bytes: &[u8]) -> Result<Part, Refusal> {
+        let part = self.room(bytes.len() as u64)?;
+        let written = self.host.as_ref().map(|host| host.memory().write(part.body.at, bytes));
+        if written == Some(Ok(())) {
+            return Ok(part);
+        }
+        self.heap.free(part);
+        Err(Refusal::TooLong)
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Refusal> {
+        let read = self.host.as_ref().map(|host| host.memory().read(at, into));
+        if read == Some(Ok(())) { Ok(()) } else { Err(Refusal::TooLong) }
+    }
+
+    /// The address of a part, which is inside the window.
+    fn address(&self, part: Part) -> *mut u8 {
+        self.mapping.base().as_ptr().wrapping_add(part.body.at as usize)
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        if let Some(host) = self.host.take() {
+            host.detach();
+        }
+    }
+}
+
+/// The time until which a device has to answer.
+struct Deadline<'a> {
+    path: &'a Path,
+    start: Instant,
+    within: Duration,
+}
+
+impl<'a> Deadline<'a> {
+    fn new(path: &'a Path, within: Duration) -> Self {
+        Self { path, start: Instant::now(), within }
+    }
+
+    fn attach(&self, why: AttachError) -> OpenError {
+        OpenError::Attach(PathBuf::from(self.path), why)
+    }
+
+    /// Waits a moment.
+    fn wait(&self) -> Result<(), OpenError> {
+        if self.start.elapsed() > self.within {
+            return Err(OpenError::Silent(PathBuf::from(self.path), self.within));
+        }
+        std::thread::yield_now();
+        Ok(())
+    }
+}
+
+const fn mode_of(mode: Mode) -> towline_window::command::Mode {
+    match mode {
+        Mode::Synchronous => towline_window::command::Mode::Synchronous,
+        Mode::Complete => towline_window::command::Mode::Complete,
+        Mode::Ready => towline_window::command::Mode::Ready,
+        Mode::Standard | Mode::Buffered => towline_window::command::Mode::Standard,
+    }
+}
+
+const fn rank_of(source: Source) -> u32 {
+    match source {
+        Source::Rank(rank) => rank,
+        Source::Any => ANY,
+    }
+}
+
+const fn word_of(tag: Tag) -> u32 {
+    match tag {
+        Tag::Is(tag) => tag,
+        Tag::Any => ANY,
+    }
+}

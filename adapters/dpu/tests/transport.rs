@@ -1,0 +1,335 @@
+//! Transports of two hosts, over devices that a thread of this process runs, with loopback rails between them.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use offload::{Limits, Server};
+use towline_core::arena::Arena;
+use towline_core::convertor::{Layout, Span};
+use towline_core::pml::Config;
+use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::time::Instant;
+use towline_dpu::mapping::Mapping;
+use towline_dpu::{Comm, Failure, Lost, Mode, OpenError, Options, Refusal, Source, Status, Tag, Transport};
+use towline_window::completion;
+use towline_window::device::{About, Device};
+use towline_window::host::{AttachError, DeviceError};
+use towline_window::layout;
+
+const WINDOW: usize = 1 << 20;
+const SLOTS: u32 = 64;
+const ENGINE: Config =
+    Config { peers: 2, requests: 16, unexpected: 16, units: 16, unit_bytes: 512, ..Config::SMALLEST };
+const LIMITS: Limits = Limits { engine: ENGINE, communicators: 2, messages: 2 };
+
+type Rails<'m> = [Loopback<'m>; 1];
+
+/// Two devices, which a thread runs.
+struct Devices {
+    files: [PathBuf; 2],
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+fn start() -> Devices {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let files = [0, 1].map(|node| {
+        let path = std::env::temp_dir().join(format!("towline-window-{}-{number}-{node}", std::process::id()));
+        File::create(&path).unwrap().set_len(WINDOW as u64).unwrap();
+        path
+    });
+    let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+    let thread = thread::spawn({
+        let (files, stop, ready) = (files.clone(), stop.clone(), ready.clone());
+        move || run(&files, &stop, &ready)
+    });
+    ready.wait();
+    Devices { files, stop, thread: Some(thread) }
+}
+
+fn run(files: &[PathBuf; 2], stop: &AtomicBool, ready: &Barrier) {
+    let bytes = Hub::cost(2, 8, 1024)
+        + 2 * Server::<'static, 'static, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(1024)]);
+    let mut block = vec![0; bytes];
+    let mut arena = Arena::new(&mut block);
+    let hub = Hub::new(&mut arena, 2, 8, 1024).unwrap();
+    let mappings = files.each_ref().map(|path| Mapping::open(path).unwrap());
+    let mut servers: Vec<_> = (0..)
+        .zip(&mappings)
+        .map(|(me, mapping)| {
+            // SAFETY: the servers end before the mappings.
+            let memory = unsafe { mapping.memory() }.unwrap();
+            let about = About { boot: me + 1, operations: ENGINE.requests, description: "test 1" };
+            let layout = layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap();
+            let device = Device::start(memory, layout, &about).unwrap();
+            Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).unwrap()
+        })
+        .collect();
+    ready.wait();
+    let start = std::time::Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Instant::from_nanos(start.elapsed().as_nanos() as u64);
+        let events: u32 = servers.iter_mut().map(|server| server.poll(now)).sum();
+        if events == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Devices {
+    fn open(&self, node: usize) -> Transport {
+        let options = Options { silent_for: Duration::from_millis(300), ..Options::default() };
+        Transport::open(&self.files[node], options).unwrap()
+    }
+
+    /// The devices stop, and say nothing.
+    fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.files.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}
+
+/// Two hosts that know each other, and a communicator of both.
+fn pair(devices: &Devices) -> ([Transport; 2], [Comm; 2]) {
+    let mut hosts = [devices.open(0), devices.open(1)];
+    let cards = hosts.each_mut().map(|host| host.card().unwrap());
+    let mut rank = 0;
+    let comms = hosts.each_mut().map(|host| {
+        host.add_peer(1 - rank, &cards[1 - rank as usize]).unwrap();
+        rank += 1;
+        host.add_comm(1, &[0, 1], rank - 1).unwrap()
+    });
+    (hosts, comms)
+}
+
+fn pattern(length: usize, seed: u32) -> Vec<u8> {
+    (0..length).map(|at| (at as u32).wrapping_mul(31).wrapping_add(seed) as u8).collect()
+}
+
+#[test]
+fn messages_in_ordinary_memory_arrive() {
+    let devices = start();
+    let ([mut a, mut b], comms) = pair(&devices);
+    for (tag, length) in (0..).zip([0, 1, 64, 65, 512, 513, 10_000, 200_000]) {
+        let (bytes, mut into) = (pattern(length, tag), vec![0; length]);
+        for (mode, posted) in
+            [(Mode::Standard, false), (Mode::Synchronous, true), (Mode::Complete, false), (Mode::Ready, true)]
+        {
+            into.fill(0);
+            let sink = Span::contiguous(into.as_mut_ptr(), into.len());
+            // SAFETY: the vectors outlive the operations.
+            let (early, sent, received) = unsafe {
+                let mut post = || b.irecv(comms[1], Source::Rank(0), Tag::Any, sink).unwrap();
+                let early = posted.then(&mut post);
+                if posted {
+                    // The receive is in the device when a later command is over.
+                    assert!(b.iprobe(comms[1], Source::Rank(0), Tag::Is(9999)).unwrap().is_none());
+                }
+                let sent = a.isend(comms[0], 1, tag, mode, Span::of(&bytes)).unwrap();
+                (early, sent, early.unwrap_or_else(|| b.irecv(comms[1], Source::Any, Tag::Is(tag), sink).unwrap()))
+            };
+            assert_eq!(early.is_some(), posted);
+            let length = length as u64;
+            assert_eq!(b.wait(received), Ok(Status { rank: 0, tag, received: length, delivered: length }));
+            assert!(a.wait(sent).is_ok());
+            assert!(into == bytes, "{length} bytes were changed");
+            assert_eq!(b.test(received), Some(Err(Failure::NoRequest)));
+        }
+    }
+}
+
+#[test]
+fn messages_in_buffers_of_the_device_are_not_copied_by_the_host() {
+    let devices = start();
+    let ([mut a, mut b], comms) = pair(&devices);
+    let bytes = pattern(100_000, 7);
+    let (from, to) = (a.buffer(100_000).unwrap(), b.buffer(100_000).unwrap());
+    assert!(a.fill(&from, 0, &bytes));
+    assert!(!a.fill(&from, 1, &bytes), "more than fits");
+    let received = b.irecv_buffer(comms[1], Source::Any, Tag::Any, &to).unwrap();
+    let sent = a.isend_buffer(comms[0], 1, 3, Mode::Standard, &from, 90_000).unwrap();
+    assert_eq!(b.wait(received), Ok(Status { rank: 0, tag: 3, received: 90_000, delivered: 90_000 }));
+    assert!(a.wait(sent).is_ok());
+    let mut into = vec![0; 90_000];
+    assert!(b.copy(&to, 0, &mut into));
+    assert!(into == bytes[..90_000]);
+    a.free(from);
+    b.free(to);
+    assert_eq!(a.buffer(WINDOW as u64).unwrap_err(), Refusal::TooLong);
+}
+
+#[test]
+fn strided_memory_is_packed_and_unpacked() {
+    let devices = start();
+    let ([mut a, mut b], comms) = pair(&devices);
+    let layout = Layout::vector(2, 4, 8).unwrap();
+    let (mut from, mut to) = (*b"abcd....efgh", [b'-'; 12]);
+    // SAFETY: layout and arrays outlive the operations.
+    let (sent, received) = unsafe {
+        let (data, sink) = (Span::laid_out(from.as_mut_ptr(), &layout), Span::laid_out(to.as_mut_ptr(), &layout));
+        let received = b.irecv(comms[1], Source::Rank(0), Tag::Is(1), sink).unwrap();
+        (a.isend(comms[0], 1, 1, Mode::Standard, data).unwrap(), received)
+    };
+    assert_eq!(b.wait(received).map(|status| status.delivered), Ok(8));
+    assert!(a.wait(sent).is_ok());
+    assert_eq!(&to, b"abcd----efgh");
+}
+
+#[test]
+fn a_message_that_is_too_long_for_its_memory_is_delivered_in_part() {
+    let devices = start();
+    let ([mut a, mut b], comms) = pair(&devices);
+    let mut into = [0; 8];
+    // SAFETY: the arrays outlive the operations.
+    let (sent, received) = unsafe {
+        let received = b.irecv(comms[1], Source::Any, Tag::Any, Span::contiguous(into.as_mut_ptr(), 4)).unwrap();
+        (a.isend(comms[0], 1, 5, Mode::Standard, Span::of(b"too long")).unwrap(), received)
+    };
+    assert_eq!(b.wait(received), Ok(Status { rank: 0, tag: 5, received: 8, delivered: 4 }));
+    assert!(a.wait(sent).is_ok());
+    assert_eq!(&into, b"too \0\0\0\0");
+}
+
+#[test]
+fn probed_messages_are_received_by_their_probe_alone() {
+    let devices = start();
+    let ([mut a, mut b], comms) = pair(&devices);
+    // SAFETY: the bytes are static.
+    let sent = unsafe { a.isend(comms[0], 1, 6, Mode::Standard, Span::of(b"probed")).unwrap() };
+    assert!(a.wait(sent).is_ok());
+    let found = loop {
+        if let Some(found) = b.iprobe(comms[1], Source::Any, Tag::Is(6)).unwrap() {
+            break found;
+        }
+    };
+    assert_eq!(found, Status { rank: 0, tag: 6, received: 6, delivered: 0 });
+    let (message, status) = b.improbe(comms[1], Source::Rank(0), Tag::Any).unwrap().unwrap();
+    assert_eq!(status, found);
+    assert_eq!(b.iprobe(comms[1], Source::Any, Tag::Any), Ok(None));
+    let mut into = [0; 6];
+    // SAFETY: the array outlives the operation.
+    let received = unsafe { b.imrecv(message, Span::contiguous(into.as_mut_ptr(), 6)).unwrap() };
+    assert_eq!(b.wait(received), Ok(Status { delivered: 6, ..found }));
+    assert_eq!(&into, b"probed");
+}
+
+#[test]
+fn a_receive_can_be_cancelled() {
+    let devices = start();
+    let ([_, mut b], comms) = pair(&devices);
+    let mut into = [0; 6];
+    // SAFETY: the array outlives the operation.
+    let posted = unsafe { b.irecv(comms[1], Source::Any, Tag::Any, Span::contiguous(into.as_mut_ptr(), 6)).unwrap() };
+    assert_eq!(b.cancel(posted), Ok(true));
+    assert_eq!(b.wait(posted), Err(Failure::Operation(completion::Failure::Cancelled)));
+    assert_eq!(b.cancel(posted), Ok(false));
+}
+
+#[test]
+fn a_full_device_refuses_operations_and_accepts_them_later() {
+    let devices = start();
+    let ([mut a, mut b], comms) = pair(&devices);
+    let mut into = [0; 8];
+    let sink = Span::contiguous(into.as_mut_ptr(), 8);
+    // SAFETY: the arrays outlive the operations, and are only compared with nothing.
+    unsafe {
+        let posted: Vec<_> =
+            (0..ENGINE.requests).map(|tag| b.irecv(comms[1], Source::Any, Tag::Is(tag), sink).unwrap()).collect();
+        assert_eq!(b.irecv(comms[1], Source::Any, Tag::Is(50), sink), Err(Refusal::Busy));
+        for (tag, posted) in (0..).zip(posted) {
+            let sent = a.isend(comms[0], 1, tag, Mode::Standard, Span::of(b"12345678")).unwrap();
+            assert!(b.wait(posted).is_ok() && a.wait(sent).is_ok());
+        }
+        let posted = b.irecv(comms[1], Source::Any, Tag::Is(50), sink).unwrap();
+        assert_eq!(b.cancel(posted), Ok(true));
+    }
+    // The buffers, too: a message as long as all of them waits for the others.
+    let most = WINDOW as u64 * 3 / 4;
+    let first = a.buffer(most).unwrap();
+    assert_eq!(a.buffer(most).unwrap_err(), Refusal::Busy);
+    a.free(first);
+    let second = a.buffer(most).unwrap();
+    a.free(second);
+}
+
+#[test]
+fn wrong_arguments_are_refused_by_the_device() {
+    let devices = start();
+    let ([mut a, _], comms) = pair(&devices);
+    assert_eq!(a.add_peer(1, b"no card"), Err(Refusal::Device(completion::Failure::Malformed)));
+    assert_eq!(a.add_comm(1, &[0, 1], 0), Err(Refusal::Device(completion::Failure::Malformed)), "the context exists");
+    // SAFETY: the bytes are static.
+    let sent = unsafe { a.isend(comms[0], 7, 0, Mode::Standard, Span::of(b"to nobody")).unwrap() };
+    assert_eq!(a.wait(sent), Err(Failure::Operation(completion::Failure::NoSuchThing)));
+    a.del_comm(comms[0]).unwrap();
+    assert_eq!(a.del_comm(comms[0]), Err(Refusal::Device(completion::Failure::NoSuchThing)));
+}
+
+#[test]
+fn operations_end_if_their_device_stops() {
+    let mut devices = start();
+    let ([mut a, _], comms) = pair(&devices);
+    let mut into = [0; 8];
+    // SAFETY: the array outlives the operation.
+    let posted = unsafe { a.irecv(comms[0], Source::Any, Tag::Any, Span::contiguous(into.as_mut_ptr(), 8)).unwrap() };
+    devices.stop();
+    assert_eq!(a.wait(posted), Err(Failure::Device(Lost::Silent)));
+    assert_eq!(a.del_peer(1), Err(Refusal::Lost(Lost::Silent)));
+    // SAFETY: the array outlives the operation.
+    let refused = unsafe { a.irecv(comms[0], Source::Any, Tag::Any, Span::contiguous(into.as_mut_ptr(), 8)) };
+    assert_eq!(refused, Err(Refusal::Lost(Lost::Silent)));
+}
+
+#[test]
+fn operations_end_if_their_device_starts_again() {
+    let mut devices = start();
+    let ([mut a, _], comms) = pair(&devices);
+    let mut into = [0; 8];
+    // SAFETY: the array outlives the operation.
+    let posted = unsafe { a.irecv(comms[0], Source::Any, Tag::Any, Span::contiguous(into.as_mut_ptr(), 8)).unwrap() };
+    devices.stop();
+    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    // SAFETY: the device ends before the mapping.
+    let memory = unsafe { mapping.memory() }.unwrap();
+    let about = About { boot: 77, operations: 1, description: "test 2" };
+    let _device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
+    assert_eq!(a.wait(posted), Err(Failure::Device(Lost::Device(DeviceError::Restarted))));
+}
+
+#[test]
+fn a_dropped_transport_leaves_its_device_to_the_next_one() {
+    let devices = start();
+    let first = pair(&devices);
+    let refused = Transport::open(&devices.files[0], Options::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::Attach(_, AttachError::Busy)), "{refused}");
+    drop(first);
+    let ([mut a, _b], comms) = pair(&devices);
+    assert!(!a.card().unwrap().is_empty());
+    assert_eq!(a.iprobe(comms[0], Source::Any, Tag::Any), Ok(None));
+}
+
+#[test]
+fn what_is_no_window_is_refused_with_the_reason() {
+    let path = std::env::temp_dir().join(format!("towline-no-window-{}", std::process::id()));
+    let options = Options { open_within: Duration::from_millis(20), ..Options::default() };
+    assert!(matches!(Transport::open(&path, options), Err(OpenError::File(..))));
+    File::create(&path).unwrap().set_len(4096).unwrap();
+    let refused = Transport::open(&path, options).unwrap_err();
+    assert!(refused.to_string().contains("is not ready"), "{refused}");
+    fs::remove_file(path).unwrap();
+}
