@@ -1,9 +1,10 @@
-//! DPUs of board linux as processes of their own, and their hosts in this process. `scripts/firmware` builds the program and sets
-//! `TOWLINE_FIRMWARE_DPU` to its path.
+//! DPUs as processes of their own, in an emulator for boards without an operating system, and their hosts in this process.
+//! `scripts/firmware` builds the program, and sets `TOWLINE_FIRMWARE_BOARD` to the board and `TOWLINE_FIRMWARE_DPU` to the program's
+//! path.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -14,44 +15,100 @@ use towline_window::host::{Attaching, DeviceError, Host};
 use towline_window::memory::Memory;
 use towline_window::ring::Pushed;
 
-const WINDOW: usize = 8 << 20;
+const WINDOW: usize = 16 << 20;
+/// Memory of an emulated board, and where in it the window is.
+const BOARD: (u64, u64) = (64 << 20, 32 << 20);
 /// A wait that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A DPU as a process, and its window.
 struct Dpu {
     process: Child,
-    file: PathBuf,
+    /// The files of the pair that it belongs to.
+    folder: PathBuf,
+    /// Its number in the pair.
+    number: usize,
     memory: Memory<'static>,
 }
 
+/// Whether the board is emulated. The others are processes.
+fn is_emulated() -> bool {
+    board() != "linux"
+}
+
+fn board() -> String {
+    std::env::var("TOWLINE_FIRMWARE_BOARD").expect("TOWLINE_FIRMWARE_BOARD is the name of a board")
+}
+
+/// Two DPUs that reach each other.
+fn pair(name: &str) -> [Dpu; 2] {
+    let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    [0, 1].map(|number| Dpu::start(&folder, number))
+}
+
 impl Dpu {
-    fn start(name: &str) -> Self {
-        let file = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
-        let window = File::options().read(true).write(true).create(true).truncate(true).open(&file).unwrap();
-        window.set_len(WINDOW as u64).unwrap();
+    fn start(folder: &Path, number: usize) -> Self {
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let window = options.open(Self::file(folder, number)).unwrap();
+        let (bytes, offset) = if is_emulated() { BOARD } else { (WINDOW as u64, 0) };
+        window.set_len(bytes).unwrap();
         // SAFETY: this maps new memory, which is never unmapped.
         let base = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(std::ptr::null_mut(), WINDOW, access, libc::MAP_SHARED, window.as_raw_fd(), 0)
+            libc::mmap(std::ptr::null_mut(), WINDOW, access, libc::MAP_SHARED, window.as_raw_fd(), offset as i64)
         };
         assert_ne!(base, libc::MAP_FAILED);
         // SAFETY: the memory is mapped as long as this process lives, and no reference to it exists.
         let memory = unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), WINDOW) }.unwrap();
-        Self { process: Self::spawn(&file), file, memory }
+        Self { process: Self::spawn(folder, number), folder: folder.into(), number, memory }
     }
 
-    fn spawn(file: &PathBuf) -> Child {
+    fn file(folder: &Path, number: usize) -> PathBuf {
+        folder.join(format!("window-{number}"))
+    }
+
+    fn spawn(folder: &Path, number: usize) -> Child {
         let program =
             std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
-        Process::new(program).arg(file).arg("127.0.0.1:0").stdout(Stdio::null()).spawn().unwrap()
+        let file = Self::file(folder, number);
+        let mut process = match board().as_str() {
+            "virt-aarch64" => emulator("qemu-system-aarch64", "virt,memory-backend=ram -cpu cortex-a72"),
+            "virt-riscv64" => emulator("qemu-system-riscv64", "virt,memory-backend=ram -bios none"),
+            _ => {
+                let mut process = Process::new(&program);
+                process.arg(&file).arg("127.0.0.1:0");
+                process
+            }
+        };
+        if is_emulated() {
+            let (here, there) = (folder.join(number.to_string()), folder.join((1 - number).to_string()));
+            let _ = fs::remove_file(&here);
+            let ends = format!(
+                "local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                here.display(),
+                there.display()
+            );
+            process
+                .arg("-kernel")
+                .arg(program)
+                .args(["-m", "64M", "-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
+                .args(["-semihosting-config", "enable=on,target=native"])
+                .arg("-object")
+                .arg(format!("memory-backend-file,id=ram,size=64M,share=on,mem-path={}", file.display()))
+                .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
+                .arg(format!("dgram,id=n0,{ends}"))
+                .args(["-device", &format!("virtio-net-device,netdev=n0,mac=52:54:00:00:00:0{number}")]);
+        }
+        process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
     }
 
     /// Kills the process, and starts another one with the same window.
     fn restart(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
-        self.process = Self::spawn(&self.file);
+        self.process = Self::spawn(&self.folder, self.number);
     }
 
     fn attach(&self, session: u32) -> Host<'static> {
@@ -64,9 +121,14 @@ impl Drop for Dpu {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        let _ = fs::remove_file(&self.file);
-        let _ = fs::remove_file(self.file.with_extension("dpu.defmt"));
+        let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+fn emulator(program: &str, machine: &str) -> Process {
+    let mut process = Process::new(program);
+    process.arg("-M").args(machine.split(' '));
+    process
 }
 
 fn wait<T>(what: &str, mut until: impl FnMut() -> Option<T>) -> T {
@@ -128,7 +190,7 @@ fn pattern(length: usize, seed: usize) -> Vec<u8> {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
-    let dpus = [Dpu::start("a"), Dpu::start("b")];
+    let dpus = pair("exchange");
     assert!(dpus[0].attach(3).card().description().starts_with("towline firmware "));
     // The session of the first host ends as if it had died.
     dpus[0]
@@ -139,7 +201,7 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
     let mut hosts = [dpus[0].attach(7), dpus[1].attach(8)];
     let comms = introduce(&mut hosts);
     let at = hosts[0].card().layout.buffers;
-    for (number, length) in (0..).zip([0, 1, 100, 1024, 1025, 5000, 100_000, 3_000_000]) {
+    for (number, length) in (0..).zip([0, 1, 100, 1024, 1025, 5000, 100_000, 1_000_000]) {
         for (from, to) in [(0, 1), (1, 0), (0, 0)] {
             let bytes = pattern(length, number as usize);
             hosts[from].memory().write(at, &bytes).unwrap();
@@ -172,7 +234,7 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_device_that_is_reset_serves_its_host_again() {
-    let mut dpus = [Dpu::start("c"), Dpu::start("d")];
+    let mut dpus = pair("reset");
     let mut hosts = [dpus[0].attach(7), dpus[1].attach(8)];
     let comms = introduce(&mut hosts);
     let body = Body { region: 0, at: hosts[0].card().layout.buffers, bytes: 4 };

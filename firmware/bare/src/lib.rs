@@ -11,3 +11,6 @@ pub use console::Console;
 
 /// The exit status after an exception of the processor.
 pub const EXCEPTION: u32 = 102;
+
+/// The exit status after a panic in a driver.
+pub const PANIC: u32 = 101;

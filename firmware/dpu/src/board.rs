@@ -15,7 +15,8 @@ pub trait Dpu: Board {
     /// The network interface. Returns `None` if there is none. It is called once.
     fn interface() -> Option<Self::Interface>;
 
-    /// A number that is another one after each start.
+    /// A number that is another one after each start, as far as the board can tell. The program adds what it finds in the window
+    /// from before.
     fn boot() -> u32;
 
     /// Waits a moment for work, since there is none now. It may return at once.

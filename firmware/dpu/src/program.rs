@@ -6,6 +6,7 @@ use towline_core::arena::Arena;
 use towline_core::pml::Config;
 use towline_core::time::Instant;
 use towline_window::device::{About, Device};
+use towline_window::header::at;
 use towline_window::layout::Layout;
 
 use crate::board::Dpu;
@@ -53,11 +54,15 @@ pub fn run<B: Dpu>() -> u32 {
 fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let memory = B::window().ok_or(Failed::Window)?;
     let interface = B::interface().ok_or(Failed::Interface)?;
+    // The window keeps the number of the start before, unless its memory was cleared.
+    let mut before = [0; 4];
+    memory.read(at::BOOT, &mut before).map_err(|_| Failed::Layout)?;
+    let boot = u32::from_le_bytes(before).wrapping_add(1).wrapping_add(B::boot());
     let mut arena = Arena::new(TABLES.take().ok_or(Failed::Memory)?);
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
-    let rails = rails::make(&hub, interface, B::boot(), &mut arena).ok_or(Failed::Memory)?;
+    let rails = rails::make(&hub, interface, boot, &mut arena).ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
-    let about = About { boot: B::boot(), operations: LIMITS.engine.requests, description: DESCRIPTION };
+    let about = About { boot, operations: LIMITS.engine.requests, description: DESCRIPTION };
     let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
     let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|_| Failed::Engine)?;
     B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));

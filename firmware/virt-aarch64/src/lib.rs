@@ -11,6 +11,7 @@
 //! ```
 #![no_std]
 
+mod card;
 mod fault;
 mod interrupts;
 mod mmu;

@@ -39,6 +39,12 @@ const fn blocks() -> [u64; 512] {
     table[3] = 0x4060_0000 | NORMAL | NO_EXECUTE;
     // 0x4080_0000 stays unmapped: the guard block below the stack.
     table[5] = 0x40a0_0000 | NORMAL | NO_EXECUTE; // stack
+    // The window to the host.
+    let mut block = 16;
+    while block < 24 {
+        table[block] = 0x4000_0000 + ((block as u64) << 21) | NORMAL | NO_EXECUTE;
+        block += 1;
+    }
     table
 }
 

@@ -12,12 +12,14 @@ const TOP_OF_RANGE: u64 = 1 << 3;
 const LOCKED: u64 = 1 << 7;
 
 /// End and rights of each range, with the layout of virt-riscv64.ld. The last range has all other addresses.
-const RANGES: [(u64, u64); 6] = [
+const RANGES: [(u64, u64); 8] = [
     (0x8000_0000, READ | WRITE),   // devices
     (0x8020_0000, READ | EXECUTE), // code and constants
     (0x8080_0000, READ | WRITE),   // data
     (0x80a0_0000, 0),              // the guard below the stack
     (0x80a1_0000, READ | WRITE),   // stack
+    (0x8200_0000, 0),
+    (0x8300_0000, READ | WRITE), // the window to the host
     (1 << 55, 0),
 ];
 
@@ -44,6 +46,8 @@ pub extern "C" fn switch_on() {
             "csrw pmpaddr3, {}",
             "csrw pmpaddr4, {}",
             "csrw pmpaddr5, {}",
+            "csrw pmpaddr6, {}",
+            "csrw pmpaddr7, {}",
             "csrw pmpcfg0, {}",
             "sfence.vma",
             in(reg) RANGES[0].0 >> 2,
@@ -52,6 +56,8 @@ pub extern "C" fn switch_on() {
             in(reg) RANGES[3].0 >> 2,
             in(reg) RANGES[4].0 >> 2,
             in(reg) RANGES[5].0 >> 2,
+            in(reg) RANGES[6].0 >> 2,
+            in(reg) RANGES[7].0 >> 2,
             in(reg) CONFIGURATION,
             options(nostack),
         );

@@ -1,0 +1,57 @@
+//! The machine as a DPU: its window is a part of its memory, which the emulator shares with the host, and its network is a virtio
+//! device.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use dpu::Dpu;
+use towline_window::memory::Memory;
+#[cfg(feature = "network")]
+use virtio::{Ethernet, Slots};
+
+use crate::Machine;
+
+/// Where the window is: 32 MiB after the begin of memory. mmu.rs gives access to it.
+const WINDOW: usize = 0x4200_0000;
+/// Its size.
+const BYTES: usize = 16 << 20;
+#[cfg(feature = "network")]
+const SLOTS: Slots = Slots { base: 0x0a00_0000, step: 0x200, count: 32 };
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+impl Dpu for Machine {
+    #[cfg(feature = "network")]
+    type Interface = Ethernet;
+    #[cfg(not(feature = "network"))]
+    type Interface = dpu::unplugged::Unplugged;
+
+    fn window() -> Option<Memory<'static>> {
+        if TAKEN.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let base = NonNull::new(WINDOW as *mut u8)?;
+        // SAFETY: the memory is mapped, and neither the linker script nor anything else uses it.
+        unsafe { Memory::new(base, BYTES) }
+    }
+
+    #[cfg(not(feature = "network"))]
+    fn interface() -> Option<dpu::unplugged::Unplugged> {
+        Some(dpu::unplugged::Unplugged)
+    }
+
+    #[cfg(feature = "network")]
+    fn interface() -> Option<Ethernet> {
+        // SAFETY: the machine has its virtio devices there, and memory is mapped to its own address.
+        unsafe { Ethernet::find(SLOTS) }
+    }
+
+    fn boot() -> u32 {
+        0 // the machine has no clock and no random numbers
+    }
+
+    fn pause() {
+        // The emulator runs its other work.
+        core::hint::spin_loop();
+    }
+}
