@@ -21,6 +21,8 @@ const LIMITS: Limits = Limits {
     communicators: 16,
     messages: 64,
 };
+/// Polls without an event before the program pauses.
+const PATIENCE: u32 = 200;
 const DESCRIPTION: &str = concat!("towline firmware ", env!("CARGO_PKG_VERSION"));
 
 static TABLES: Block<WORDS> = Block::new();
@@ -67,14 +69,21 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|_| Failed::Engine)?;
     B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));
     let mut log = B::open_log(c"dpu.defmt");
+    let mut idle: u32 = 0;
     loop {
         let now = Instant::from_nanos(B::micros().saturating_mul(1000));
-        if server.poll(now) == 0 {
-            // A log that the host does not take stays in memory, and later lines are lost.
-            if let Some(log) = &mut log {
-                let _ = trace::drain(log);
-            }
-            B::pause();
+        if server.poll(now) != 0 {
+            idle = 0;
+            continue;
         }
+        idle = idle.saturating_add(1);
+        if idle < PATIENCE {
+            continue;
+        }
+        // A log that the host does not take stays in memory, and later lines are lost.
+        if let Some(log) = &mut log {
+            let _ = trace::drain(log);
+        }
+        B::pause();
     }
 }

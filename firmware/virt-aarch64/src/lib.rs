@@ -16,6 +16,7 @@ mod fault;
 mod interrupts;
 mod mmu;
 mod start;
+mod timer;
 mod uart;
 
 use core::ffi::CStr;

@@ -9,7 +9,7 @@ use towline_window::memory::Memory;
 #[cfg(feature = "network")]
 use virtio::{Ethernet, Slots};
 
-use crate::Machine;
+use crate::{Machine, timer};
 
 /// Where the window is: 32 MiB after the begin of memory. protection.rs gives access to it.
 const WINDOW: usize = 0x8200_0000;
@@ -17,6 +17,9 @@ const WINDOW: usize = 0x8200_0000;
 const BYTES: usize = 16 << 20;
 #[cfg(feature = "network")]
 const SLOTS: Slots = Slots { base: 0x1000_1000, step: 0x1000, count: 8 };
+
+/// Microseconds of a pause. Commands of the host and frames do not end it.
+const SLEEP: u32 = 200;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -51,7 +54,6 @@ impl Dpu for Machine {
     }
 
     fn pause() {
-        // The emulator runs its other work.
-        core::hint::spin_loop();
+        timer::sleep(SLEEP);
     }
 }

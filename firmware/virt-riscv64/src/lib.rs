@@ -16,6 +16,7 @@ mod fault;
 mod interrupts;
 mod protection;
 mod start;
+mod timer;
 mod uart;
 
 use core::ffi::CStr;
