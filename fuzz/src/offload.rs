@@ -71,8 +71,10 @@ pub fn run(data: &[u8]) {
             let (arena, hub) = (&mut arena, &hub);
             move |memory| {
                 let layout = Layout::plan(BYTES, 8, 4).unwrap();
-                let device = Device::start(memory, layout, &About { boot: 1, operations: 6, description: "fuzz" }).unwrap();
-                let mut server = Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).unwrap();
+                let device =
+                    Device::start(memory, layout, &About { boot: 1, operations: 6, description: "fuzz" }).unwrap();
+                let mut server =
+                    Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap();
                 me += 1;
                 let mut attaching = Attaching::new(memory, me).unwrap();
                 server.poll(Instant::from_nanos(0));

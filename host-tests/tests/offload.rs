@@ -72,7 +72,8 @@ fn with_strangers(work: impl FnOnce(&mut Pair<'_>)) {
         let memory = window();
         let about = About { boot: me + 1, operations: ENGINE.requests, description: "test" };
         let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
-        let mut server = Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).unwrap();
+        let rails = [hub.rail(me).unwrap()];
+        let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|(why, _)| why).unwrap();
         let host = attach(&mut server, memory, 100 + me);
         Node { server, host, memory, completions: HashMap::new(), cookies: 0 }
     });
@@ -234,6 +235,8 @@ fn probes_find_messages_and_take_them_out() {
         let probe = |take| Command::Probe { comm: comms[1], source: ANY, tag: 9, take };
         assert_eq!(pair.call(1, probe(false)), Err(Failure::NotFound));
         assert_eq!(pair.call(1, probe(true)), Err(Failure::NotFound));
+        let nobody = Command::Probe { comm: comms[1], source: 9, tag: ANY, take: false };
+        assert_eq!(pair.call(1, nobody), Err(Failure::NoSuchThing));
         pair.send(0, comms[0], 9, Mode::Standard, b"hello");
         pair.settle();
         let found = Done { rank: 0, tag: 9, received: 5, delivered: 0, value: 0 };
@@ -388,9 +391,13 @@ fn a_session_leaves_nothing_behind() {
         for me in [1, 0] {
             let node = &mut pair.nodes[me];
             let session = node.server.device().session();
+            // Completions of the session before, which the host has not taken, do not reach the next host.
+            let probe = Command::Probe { comm: comms[me], source: 1 - me as u32, tag: 99, take: false };
+            for _ in 0..SLOTS + 1 {
+                node.host.command(1000, &probe).unwrap();
+                node.server.poll(Instant::from_nanos(1));
+            }
             node.memory.word(at::WANTED).unwrap().store(0, Ordering::Release);
-            node.server.poll(Instant::from_nanos(1));
-            assert_eq!(node.host.check(), Err(DeviceError::Ended));
             node.host = attach(&mut node.server, node.memory, session + 10);
             node.completions.clear();
         }
@@ -405,6 +412,53 @@ fn a_session_leaves_nothing_behind() {
         let receive = pair.begin(0, Command::Receive { comm: comms[0], source: 1, tag: ANY, body: sink(3) });
         pair.send(1, comms[1], 6, Mode::Standard, b"new");
         assert_eq!(pair.result(0, receive).unwrap().unwrap().tag, 6);
+        // All places for messages that probes take out are free.
+        for tag in 0..LIMITS.messages {
+            pair.send(0, comms[0], tag, Mode::Standard, b"taken out");
+            pair.settle();
+            pair.call(1, Command::Probe { comm: comms[1], source: 0, tag, take: true }).unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_end_of_a_session_does_not_complete_synchronous_sends() {
+    with_pair(|pair, comms| {
+        let sent = pair.send(0, comms[0], 2, Mode::Synchronous, &[1; 100]);
+        pair.settle();
+        pair.call(1, Command::Probe { comm: comms[1], source: 0, tag: 2, take: true }).unwrap();
+        let node = &mut pair.nodes[1];
+        node.memory.word(at::WANTED).unwrap().store(0, Ordering::Release);
+        node.host = attach(&mut node.server, node.memory, 555);
+        // The loopback rail does not tell of the end, so the send goes on.
+        assert_eq!(pair.result(0, sent), None);
+    });
+}
+
+#[test]
+fn a_message_of_a_deleted_peer_gives_its_place_back() {
+    with_pair(|pair, comms| {
+        pair.send(0, comms[0], 2, Mode::Standard, b"taken out");
+        pair.settle();
+        let taken = pair.call(1, Command::Probe { comm: comms[1], source: 0, tag: 2, take: true }).unwrap();
+        pair.call(1, Command::DeletePeer { peer: 0 }).unwrap();
+        let receive = Command::ReceiveMatched { message: taken.value, body: sink(20) };
+        assert_eq!(pair.call(1, receive), Err(Failure::NoSuchThing));
+        let card = pair.card(0);
+        pair.add_peer(1, 0, &card).unwrap();
+        assert_eq!(pair.add_peer(1, 0, &card), Err(Failure::Malformed), "it was added already");
+        assert_eq!(pair.add_peer(1, 99, &card), Err(Failure::NoSuchThing));
+    });
+}
+
+#[test]
+fn no_command_is_executed_without_a_session() {
+    with_pair(|pair, _| {
+        let node = &mut pair.nodes[0];
+        node.memory.word(at::WANTED).unwrap().store(0, Ordering::Release);
+        node.server.poll(Instant::from_nanos(1));
+        node.host.command(1, &Command::DeletePeer { peer: 1 }).unwrap();
+        assert_eq!(node.server.poll(Instant::from_nanos(2)), 0);
     });
 }
 

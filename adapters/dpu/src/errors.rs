@@ -15,7 +15,7 @@ use towline_window::host::{AttachError, DeviceError};
 pub enum OpenError {
     /// The window's file cannot be mapped.
     File(PathBuf, io::Error),
-    /// The file is too small for a window, or not at a multiple of 64.
+    /// The file is too small for a window.
     NoWindow(PathBuf),
     /// The device cannot be used.
     Attach(PathBuf, AttachError),
@@ -76,8 +76,10 @@ impl std::error::Error for Lost {}
 pub enum Refusal {
     /// As many operations are in progress as the device can have, or its buffers are in use: take outcomes first.
     Busy,
-    /// The message is longer than all buffers of the device together.
+    /// The message is longer than the longest part of the device's buffers that can be given to it: about seven eighths of them.
     TooLong,
+    /// The rank or tag is one that no message has.
+    Invalid,
     /// The device refuses.
     Device(completion::Failure),
     /// The device has failed.
@@ -89,6 +91,7 @@ impl Refusal {
     pub const fn blame(&self) -> Blame {
         match self {
             Self::Busy | Self::TooLong => Blame::Resource,
+            Self::Invalid => Blame::Caller,
             Self::Device(why) => blame(*why),
             Self::Lost(_) => Blame::Peer,
         }
@@ -111,7 +114,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("the device has no more room for operations or messages: take outcomes first"),
-            Self::TooLong => f.write_str("the message is longer than the buffers of the device"),
+            Self::TooLong => f.write_str("the message is longer than the buffers of the device can hold in one piece"),
+            Self::Invalid => f.write_str("the rank or tag is 4294967295, which no message has"),
             Self::Device(why) => write!(f, "the device refuses: {why}"),
             Self::Lost(why) => write!(f, "the device has failed: {why}"),
         }

@@ -23,13 +23,14 @@ impl std::fmt::Debug for Part {
 /// The buffers of a window.
 pub struct Heap {
     begin: u64,
-    bytes: u64,
+    /// The longest part that the allocator gives, which is up to an eighth shorter than the buffers.
+    longest: u64,
     units: Allocator,
 }
 
 impl std::fmt::Debug for Heap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Heap").field("begin", &self.begin).field("bytes", &self.bytes).finish_non_exhaustive()
+        f.debug_struct("Heap").field("begin", &self.begin).field("longest", &self.longest).finish_non_exhaustive()
     }
 }
 
@@ -46,7 +47,9 @@ impl Heap {
     /// The buffers that begin at an offset.
     pub fn new(begin: u64, bytes: u64) -> Self {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
-        Self { begin, bytes: u64::from(units) * UNIT, units: Allocator::new(units) }
+        let units = Allocator::new(units);
+        let longest = u64::from(units.storage_report().largest_free_region) * UNIT;
+        Self { begin, longest, units }
     }
 
     /// Takes a part of that many bytes.
@@ -54,7 +57,7 @@ impl Heap {
     /// # Errors
     /// [`NoRoom`].
     pub fn take(&mut self, bytes: u64) -> Result<Part, NoRoom> {
-        if bytes > self.bytes {
+        if bytes > self.longest {
             return Err(NoRoom::Ever);
         }
         let units = u32::try_from(bytes.div_ceil(UNIT).max(1)).map_err(|_| NoRoom::Ever)?;

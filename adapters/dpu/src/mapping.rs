@@ -7,6 +7,7 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use towline_window::header::HEADER;
 use towline_window::memory::Memory;
 
 /// A mapped window. It is unmapped when this is dropped.
@@ -32,6 +33,11 @@ impl Mapping {
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file.as_fd(), 0)? };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("it was mapped to address 0"))?;
         Ok(Self { base, bytes })
+    }
+
+    /// Whether it is too small for the header of a window.
+    pub const fn is_too_small(&self) -> bool {
+        self.bytes < HEADER
     }
 
     /// The memory. Returns `None` if it cannot be a window.

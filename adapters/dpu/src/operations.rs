@@ -12,10 +12,19 @@ use crate::heap::Part;
 pub enum Kind {
     /// A send, and the copy of its message.
     Send(Option<Part>),
-    /// A receive: where the device puts the message, and where it goes from there.
-    Receive(Option<(Part, Span)>),
+    /// A receive.
+    Receive(Sink),
     /// A command that is waited for.
     Call,
+}
+
+/// Where a receive puts its message.
+#[derive(Debug)]
+pub struct Sink {
+    /// Bytes of the memory that the device writes.
+    pub bytes: u64,
+    /// Where it goes from there, unless it stays in the buffers.
+    pub copy: Option<(Part, Span)>,
 }
 
 /// A command in progress, or its outcome.

@@ -13,7 +13,7 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::operations::{Kind, Operations};
+use crate::operations::{Kind, Operations, Sink};
 
 /// Polls between two looks at the device's state.
 const CHECK_EVERY: u32 = 256;
@@ -68,11 +68,13 @@ impl From<Done> for Status {
 }
 
 /// Memory in the buffers of a device. The device reads and writes messages there without a copy by the host. It is the caller's until
-/// it is [returned](Transport::free); the transport cannot be dropped before.
+/// it is [returned](Transport::free). The end of its transport ends it, too. Other transports refuse it.
 #[derive(Debug)]
 #[must_use = "buffers that are not returned stay in use until the session ends"]
 pub struct Buffer {
     part: Part,
+    /// The session of its transport.
+    session: u32,
 }
 
 impl Buffer {
@@ -93,6 +95,7 @@ impl Buffer {
 pub struct Transport {
     /// `None` only while it is dropped.
     host: Option<Host<'static>>,
+    session: u32,
     heap: Heap,
     operations: Operations,
     lost: Option<Lost>,
@@ -112,6 +115,9 @@ impl Transport {
     /// [`OpenError`].
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let mapping = Mapping::open(path).map_err(|why| OpenError::File(path.into(), why))?;
+        if mapping.is_too_small() {
+            return Err(OpenError::NoWindow(path.into()));
+        }
         // SAFETY: the transport drops the host's end before the mapping.
         let memory = unsafe { mapping.memory() }.ok_or_else(|| OpenError::NoWindow(path.into()))?;
         let deadline = Deadline::new(path, options.open_within);
@@ -138,6 +144,7 @@ impl Transport {
             heartbeat: (0, Instant::now()),
             polls: 0,
             host: Some(host),
+            session,
             mapping,
         })
     }
@@ -207,24 +214,31 @@ impl Transport {
     /// # Errors
     /// [`Refusal::Busy`] or [`Refusal::TooLong`].
     pub fn buffer(&mut self, bytes: u64) -> Result<Buffer, Refusal> {
-        self.room(bytes).map(|part| Buffer { part })
+        let session = self.session;
+        self.room(bytes).map(|part| Buffer { part, session })
     }
 
-    /// Returns memory. No operation uses it any more.
+    /// Returns memory. No operation uses it any more. The buffer of another transport is ignored.
     pub fn free(&mut self, buffer: Buffer) {
-        self.heap.free(buffer.part);
+        if buffer.session == self.session {
+            self.heap.free(buffer.part);
+        }
+    }
+
+    const fn owns(&self, buffer: &Buffer) -> bool {
+        buffer.session == self.session
     }
 
     /// Copies bytes to a buffer from an offset on. Returns whether they fit.
     pub fn fill(&mut self, buffer: &Buffer, at: u64, bytes: &[u8]) -> bool {
-        let fits = at.checked_add(bytes.len() as u64).is_some_and(|end| end <= buffer.len());
+        let fits = self.owns(buffer) && at.checked_add(bytes.len() as u64).is_some_and(|end| end <= buffer.len());
         let memory = self.host.as_ref().map(Host::memory);
         fits && memory.is_some_and(|memory| memory.write(buffer.part.body.at.saturating_add(at), bytes).is_ok())
     }
 
     /// Copies bytes from a buffer from an offset on. Returns whether there are as many.
     pub fn copy(&self, buffer: &Buffer, at: u64, into: &mut [u8]) -> bool {
-        let fits = at.checked_add(into.len() as u64).is_some_and(|end| end <= buffer.len());
+        let fits = self.owns(buffer) && at.checked_add(into.len() as u64).is_some_and(|end| end <= buffer.len());
         fits && self.read(buffer.part.body.at.saturating_add(at), into).is_ok()
     }
 
@@ -241,6 +255,10 @@ impl Transport {
         buffer: &Buffer,
         bytes: u64,
     ) -> Result<Request, Refusal> {
+        if !self.owns(buffer) {
+            return Err(Refusal::Invalid);
+        }
+        let tag = word_of(Tag::Is(tag))?;
         let body = Body { bytes: bytes.min(buffer.len()), ..buffer.part.body };
         self.begin(Kind::Send(None), &Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body })
     }
@@ -250,9 +268,12 @@ impl Transport {
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
     pub fn irecv_buffer(&mut self, comm: Comm, source: Source, tag: Tag, buffer: &Buffer) -> Result<Request, Refusal> {
-        let command =
-            Command::Receive { comm: comm.0, source: rank_of(source), tag: word_of(tag), body: buffer.part.body };
-        self.begin(Kind::Receive(None), &command)
+        if !self.owns(buffer) {
+            return Err(Refusal::Invalid);
+        }
+        let body = buffer.part.body;
+        let command = Command::Receive { comm: comm.0, source: rank_of(source)?, tag: word_of(tag)?, body };
+        self.begin(Kind::Receive(Sink { bytes: buffer.len(), copy: None }), &command)
     }
 
     /// Begins to send any memory of the host: its bytes are copied to the device's buffers now, and may be changed afterwards.
@@ -271,6 +292,7 @@ impl Transport {
         data: Span,
     ) -> Result<Request, Refusal> {
         self.admit()?;
+        let tag = word_of(Tag::Is(tag))?;
         let part = self.room(data.len())?;
         // SAFETY: the part is in the window, which is mapped and not in use for anything else; the caller vouches for the data.
         unsafe { data.pack(self.address(part), data.len() as usize) };
@@ -288,9 +310,10 @@ impl Transport {
     /// The memory is writable, and nothing else accesses it, until the outcome was taken or the transport was dropped.
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         self.admit()?;
+        let (source, tag) = (rank_of(source)?, word_of(tag)?);
         let part = self.room(sink.len())?;
-        let command = Command::Receive { comm: comm.0, source: rank_of(source), tag: word_of(tag), body: part.body };
-        self.begin(Kind::Receive(Some((part, sink))), &command)
+        let command = Command::Receive { comm: comm.0, source, tag, body: part.body };
+        self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
     }
 
     /// Finds a message without receiving it. Returns `None` if there is none.
@@ -310,7 +333,7 @@ impl Transport {
     }
 
     fn probe(&mut self, comm: Comm, source: Source, tag: Tag, take: bool) -> Result<Option<Done>, Refusal> {
-        let command = Command::Probe { comm: comm.0, source: rank_of(source), tag: word_of(tag), take };
+        let command = Command::Probe { comm: comm.0, source: rank_of(source)?, tag: word_of(tag)?, take };
         match self.call(&command) {
             Ok(done) => Ok(Some(done)),
             Err(Refusal::Device(completion::Failure::NotFound)) => Ok(None),
@@ -328,7 +351,7 @@ impl Transport {
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
         let begun = self.admit().and_then(|()| self.room(sink.len())).and_then(|part| {
             let command = Command::ReceiveMatched { message: message.0, body: part.body };
-            self.begin(Kind::Receive(Some((part, sink))), &command)
+            self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
         });
         begun.map_err(|refusal| (refusal, message))
     }
@@ -369,10 +392,12 @@ impl Transport {
     }
 
     /// Takes completions, and copies received messages to where they go. Messages make progress without it. Returns the number of
-    /// completions.
+    /// completions. It takes at most one ring of them, so it returns whatever the device does.
     pub fn progress(&mut self) -> u32 {
         let mut count = 0;
-        loop {
+        let most = self.host.as_ref().map_or(0, |host| host.card().layout.completion_slots);
+        // The window of a device that has failed may belong to another session by now.
+        while count < most && self.lost.is_none() {
             let Some(host) = &mut self.host else { return count };
             match host.take() {
                 Ok(Some(completion)) => {
@@ -421,13 +446,23 @@ impl Transport {
         };
         match std::mem::replace(&mut operation.kind, Kind::Call) {
             Kind::Send(Some(part)) => self.heap.free(part),
-            Kind::Receive(Some((part, sink))) => {
-                let delivered = completion.result.map_or(0, |done| done.delivered).min(part.body.bytes) as usize;
-                // SAFETY: the part is in the mapped window, and the caller of the receive vouches for the sink.
-                unsafe { sink.unpack(address.as_ptr().add(part.body.at as usize), delivered) };
-                self.heap.free(part);
+            Kind::Receive(sink) => {
+                let done = completion.result.unwrap_or_default();
+                let is_possible = done.delivered <= sink.bytes && done.delivered <= done.received;
+                if !is_possible {
+                    operation.outcome = Some(Err(Failure::Device(Lost::Device(DeviceError::Violation))));
+                }
+                if let Some((part, memory)) = sink.copy {
+                    let delivered = if is_possible { done.delivered as usize } else { 0 };
+                    // SAFETY: the part is in the mapped window, and the caller of the receive vouches for the memory.
+                    unsafe { memory.unpack(address.as_ptr().add(part.body.at as usize), delivered) };
+                    self.heap.free(part);
+                }
+                if !is_possible {
+                    self.lose(Lost::Device(DeviceError::Violation));
+                }
             }
-            Kind::Send(None) | Kind::Receive(None) | Kind::Call => {}
+            Kind::Send(None) | Kind::Call => {}
         }
     }
 
@@ -448,7 +483,7 @@ impl Transport {
             Ok(()) => Ok(Request(cookie)),
             Err(refusal) => {
                 if let Some(operation) = self.operations.undo(cookie)
-                    && let Kind::Send(Some(part)) | Kind::Receive(Some((part, _))) = operation.kind
+                    && let Kind::Send(Some(part)) | Kind::Receive(Sink { copy: Some((part, _)), .. }) = operation.kind
                 {
                     self.heap.free(part);
                 }
@@ -578,16 +613,18 @@ const fn mode_of(mode: Mode) -> towline_window::command::Mode {
     }
 }
 
-const fn rank_of(source: Source) -> u32 {
+const fn rank_of(source: Source) -> Result<u32, Refusal> {
     match source {
-        Source::Rank(rank) => rank,
-        Source::Any => ANY,
+        Source::Rank(ANY) => Err(Refusal::Invalid),
+        Source::Rank(rank) => Ok(rank),
+        Source::Any => Ok(ANY),
     }
 }
 
-const fn word_of(tag: Tag) -> u32 {
+const fn word_of(tag: Tag) -> Result<u32, Refusal> {
     match tag {
-        Tag::Is(tag) => tag,
-        Tag::Any => ANY,
+        Tag::Is(ANY) => Err(Refusal::Invalid),
+        Tag::Is(tag) => Ok(tag),
+        Tag::Any => Ok(ANY),
     }
 }

@@ -15,6 +15,7 @@ use towline_core::rail::loopback::{Hub, Rail as Loopback};
 use towline_core::time::Instant;
 use towline_dpu::mapping::Mapping;
 use towline_dpu::{Comm, Failure, Lost, Mode, OpenError, Options, Refusal, Source, Status, Tag, Transport};
+use towline_window::command::Command;
 use towline_window::completion;
 use towline_window::device::{About, Device};
 use towline_window::host::{AttachError, DeviceError};
@@ -67,7 +68,7 @@ fn run(files: &[PathBuf; 2], stop: &AtomicBool, ready: &Barrier) {
             let about = About { boot: me + 1, operations: ENGINE.requests, description: "test 1" };
             let layout = layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();
-            Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).unwrap()
+            Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()
         })
         .collect();
     ready.wait();
@@ -125,7 +126,7 @@ fn pattern(length: usize, seed: u32) -> Vec<u8> {
 fn messages_in_ordinary_memory_arrive() {
     let devices = start();
     let ([mut a, mut b], comms) = pair(&devices);
-    for (tag, length) in (0..).zip([0, 1, 64, 65, 512, 513, 10_000, 200_000]) {
+    for (tag, length) in (0..).zip([0, 1, 64, 65, 512, 513, 10_000, 400_000]) {
         let (bytes, mut into) = (pattern(length, tag), vec![0; length]);
         for (mode, posted) in
             [(Mode::Standard, false), (Mode::Synchronous, true), (Mode::Complete, false), (Mode::Ready, true)]
@@ -168,9 +169,17 @@ fn messages_in_buffers_of_the_device_are_not_copied_by_the_host() {
     let mut into = vec![0; 90_000];
     assert!(b.copy(&to, 0, &mut into));
     assert!(into == bytes[..90_000]);
+    assert_eq!(
+        a.irecv_buffer(comms[0], Source::Any, Tag::Any, &to),
+        Err(Refusal::Invalid),
+        "it is of another transport"
+    );
     a.free(from);
     b.free(to);
-    assert_eq!(a.buffer(WINDOW as u64).unwrap_err(), Refusal::TooLong);
+    // Nearly as much as the window has, or too much.
+    for bytes in [WINDOW as u64, WINDOW as u64 - 20_000, 990_000] {
+        assert_eq!(a.buffer(bytes).unwrap_err(), Refusal::TooLong);
+    }
 }
 
 #[test]
@@ -281,6 +290,87 @@ fn wrong_arguments_are_refused_by_the_device() {
 }
 
 #[test]
+fn ranks_and_tags_that_no_message_has_are_refused() {
+    let devices = start();
+    let ([mut a, _b], comms) = pair(&devices);
+    // SAFETY: nothing is begun.
+    unsafe {
+        assert_eq!(a.irecv(comms[0], Source::Rank(u32::MAX), Tag::Any, Span::of(&[])), Err(Refusal::Invalid));
+        assert_eq!(a.irecv(comms[0], Source::Any, Tag::Is(u32::MAX), Span::of(&[])), Err(Refusal::Invalid));
+        assert_eq!(a.isend(comms[0], 1, u32::MAX, Mode::Standard, Span::of(&[])), Err(Refusal::Invalid));
+    }
+    assert_eq!(a.iprobe(comms[0], Source::Rank(u32::MAX), Tag::Any), Err(Refusal::Invalid));
+}
+
+#[test]
+fn a_transport_that_has_lost_its_device_does_not_disturb_the_next_one() {
+    let mut devices = start();
+    let ([a, _b], _) = pair(&devices);
+    devices.stop();
+    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    // SAFETY: the device ends before the mapping.
+    let memory = unsafe { mapping.memory() }.unwrap();
+    let about = About { boot: 77, operations: 1, description: "test 2" };
+    let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
+    let thread = thread::spawn({
+        let path = devices.files[0].clone();
+        move || Transport::open(&path, Options::default()).unwrap()
+    });
+    let session = loop {
+        if let Some(session) = device.wanted().unwrap() {
+            break session;
+        }
+    };
+    device.serve(session).unwrap();
+    let next = thread.join().unwrap();
+    drop(a);
+    assert_eq!(device.wanted(), Ok(None));
+    drop(next);
+    assert_eq!(device.wanted(), Ok(Some(0)));
+}
+
+#[test]
+fn a_device_that_says_that_it_has_written_too_much_has_failed() {
+    let mut devices = start();
+    devices.stop();
+    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    // SAFETY: the device ends before the mapping.
+    let memory = unsafe { mapping.memory() }.unwrap();
+    let about = About { boot: 77, operations: 1, description: "test 2" };
+    let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
+    let thread = thread::spawn({
+        let path = devices.files[0].clone();
+        move || {
+            let mut host = Transport::open(&path, Options::default()).unwrap();
+            let comm = host.add_comm(1, &[0], 0).unwrap();
+            let mut into = [0; 8];
+            let sink = Span::contiguous(into.as_mut_ptr(), 4);
+            // SAFETY: the array outlives the operation.
+            let posted = unsafe { host.irecv(comm, Source::Any, Tag::Any, sink).unwrap() };
+            (host.wait(posted), into)
+        }
+    });
+    while device.session() == 0 {
+        if let Some(session) = device.wanted().unwrap() {
+            device.serve(session).unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let (cookie, command) = loop {
+            if let Some((cookie, command)) = device.take() {
+                break (cookie, command.unwrap());
+            }
+        };
+        let written = if matches!(command, Command::Receive { .. }) { 8 } else { 0 };
+        let done = completion::Done { received: written, delivered: written, ..completion::Done::default() };
+        device.complete(&completion::Completion { cookie, result: Ok(done) }).unwrap();
+    }
+    let (outcome, into) = thread.join().unwrap();
+    assert_eq!(outcome, Err(Failure::Device(Lost::Device(DeviceError::Violation))));
+    assert_eq!(into, [0; 8]);
+}
+
+#[test]
 fn operations_end_if_their_device_stops() {
     let mut devices = start();
     let ([mut a, _], comms) = pair(&devices);
@@ -328,6 +418,8 @@ fn what_is_no_window_is_refused_with_the_reason() {
     let path = std::env::temp_dir().join(format!("towline-no-window-{}", std::process::id()));
     let options = Options { open_within: Duration::from_millis(20), ..Options::default() };
     assert!(matches!(Transport::open(&path, options), Err(OpenError::File(..))));
+    File::create(&path).unwrap().set_len(100).unwrap();
+    assert!(matches!(Transport::open(&path, options), Err(OpenError::NoWindow(..))));
     File::create(&path).unwrap().set_len(4096).unwrap();
     let refused = Transport::open(&path, options).unwrap_err();
     assert!(refused.to_string().contains("is not ready"), "{refused}");

@@ -7,7 +7,7 @@ use crate::ring::{Entry, WORDS};
 /// Any rank, or any tag.
 pub const ANY: u32 = u32::MAX;
 
-/// Memory of a message body. Region 0 is the window itself; other regions are memory of the host that it has registered.
+/// Memory of a message body. Region 0 is the window itself. Other numbers are reserved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Body {

@@ -45,7 +45,7 @@ pub enum Failure {
     Full = 3,
     /// The host: the communicator, rank, peer, message or tag does not exist.
     NoSuchThing = 4,
-    /// The host: the memory is outside the window and all regions.
+    /// The host: the memory is outside the buffers of the window.
     OutOfBounds = 5,
     /// The host: the device does not know the command.
     Unknown = 6,
@@ -61,11 +61,13 @@ pub enum Failure {
     Unreachable = 11,
     /// A ready send found no receive.
     NotReady = 12,
+    /// A failure that this host does not know: the firmware is newer.
+    Other = 255,
 }
 
 impl Failure {
-    const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
+    const fn from_number(number: u8) -> Self {
+        match number {
             1 => Self::NotFound,
             2 => Self::Cancelled,
             3 => Self::Full,
@@ -78,8 +80,8 @@ impl Failure {
             10 => Self::Refused,
             11 => Self::Unreachable,
             12 => Self::NotReady,
-            _ => return None,
-        })
+            _ => Self::Other,
+        }
     }
 }
 
@@ -90,13 +92,14 @@ impl fmt::Display for Failure {
             Self::Cancelled => "it was cancelled",
             Self::Full => "the tables of the device are full: try again later",
             Self::NoSuchThing => "the device does not know the communicator, rank, peer, message or tag",
-            Self::OutOfBounds => "the memory is outside the window and all registered regions",
+            Self::OutOfBounds => "the memory is outside the buffers of the window",
             Self::Unknown => "the firmware does not know the command: it is older than the host",
             Self::Malformed => "the command has a value that is not allowed",
             Self::PeerFailed => "the peer was lost",
             Self::PeerFinished => "the peer has ended",
             Self::Refused => "the peer refused the message, or violated the protocol",
             Self::Unreachable => "no link of the device reaches the peer",
+            Self::Other => "it failed for a reason that this host does not know: the firmware is newer",
             Self::NotReady => "a ready send found no receive: post the receive first",
         })
     }
@@ -170,7 +173,7 @@ impl Completion {
             0 => Ok(Done { rank, tag, received, delivered, value }),
             number => {
                 let number = u8::try_from(number).map_err(|_| BadCompletion)?;
-                Err(Failure::from_number(number).ok_or(BadCompletion)?)
+                Err(Failure::from_number(number))
             }
         };
         Ok(Self { cookie: join(cookie_low, cookie_high), result })

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::atomics::Ordering;
+use crate::atomics::{Ordering, fence};
 use crate::command::{BadCommand, Command};
 use crate::completion::Completion;
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
@@ -78,7 +78,9 @@ impl<'w> Device<'w> {
     pub fn start(memory: Memory<'w>, layout: Layout, about: &About<'_>) -> Result<Self, StartError> {
         layout.check(memory.bytes())?;
         let state = memory.word(at::STATE)?;
-        state.store((State::Starting as u32).to_le(), Ordering::Release);
+        state.store((State::Starting as u32).to_le(), Ordering::Relaxed);
+        // A host that sees a part of the new header also sees this state.
+        fence(Ordering::Release);
         memory.write(at::MAGIC, &MAGIC)?;
         memory.write(at::VERSION, &VERSION.to_le_bytes())?;
         memory.write(at::BOOT, &about.boot.to_le_bytes())?;
@@ -146,7 +148,9 @@ impl<'w> Device<'w> {
         ring::clear(&self.completions);
         self.reader = Reader::new();
         self.writer = Writer::new();
-        self.ended = self.session;
+        if self.session != 0 {
+            self.ended = self.session;
+        }
         self.session = session;
         self.memory.word(at::SESSION)?.store(session.to_le(), Ordering::Release);
         Ok(())
@@ -155,14 +159,6 @@ impl<'w> Device<'w> {
     /// The next command, with its cookie. Returns `None` if there is none.
     pub fn take(&mut self) -> Option<(u64, Result<Command, BadCommand>)> {
         self.reader.pop(&self.commands).map(|entry| Command::decode(&entry))
-    }
-
-    /// How many completions fit now, at least.
-    ///
-    /// # Errors
-    /// [`Violation`] of the host.
-    pub fn room(&mut self) -> Result<u32, Violation> {
-        self.writer.room(&self.completions)
     }
 
     /// Writes a completion.

@@ -160,7 +160,15 @@ impl Card {
     }
 }
 
-/// A host that has asked for a session, and waits for the device.
+/// Takes back the wish for a session, if the window still has it.
+fn withdraw(memory: &Memory<'_>, session: u32) {
+    if let Ok(wanted) = memory.word(at::WANTED) {
+        // Another session is not this host's.
+        let _ = wanted.compare_exchange(session.to_le(), 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// A host that has asked for a session, and waits for the device. Dropping it takes the wish back.
 #[derive(Debug)]
 pub struct Attaching<'w> {
     /// `None` after [`poll`](Self::poll) has returned it.
@@ -205,7 +213,16 @@ impl<'w> Attaching<'w> {
     pub fn poll(&mut self) -> Option<Host<'w>> {
         let host = self.host.as_ref()?;
         let serves = u32::from_le(host.memory.word(at::SESSION).ok()?.load(Ordering::Acquire));
-        if serves == host.session { self.host.take() } else { None }
+        // A device that has started again meanwhile may have another layout. Then the session never begins.
+        (serves == host.session && Card::read(&host.memory) == Ok(host.card)).then(|| self.host.take())?
+    }
+}
+
+impl Drop for Attaching<'_> {
+    fn drop(&mut self) {
+        if let Some(host) = &self.host {
+            withdraw(&host.memory, host.session);
+        }
     }
 }
 
@@ -270,10 +287,8 @@ impl<'w> Host<'w> {
         Ok(word(at::HEARTBEAT)?)
     }
 
-    /// Ends the session. The device forgets everything that belongs to it.
+    /// Ends the session, unless the window has another one by now. The device forgets everything that belongs to it.
     pub fn detach(self) {
-        if let Ok(wanted) = self.memory.word(at::WANTED) {
-            wanted.store(0, Ordering::Release);
-        }
+        withdraw(&self.memory, self.session);
     }
 }

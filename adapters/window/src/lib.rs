@@ -1,7 +1,7 @@
 //! The window: memory of a DPU or SmartNIC that its host maps, as it maps the memory of a PCI device.
 //!
-//! The host writes commands to one ring and reads completions from another. Message bodies lie in the buffers of the window, or in
-//! memory of the host that the device reaches by itself. The device owns all memory of the window and says in the header where what
+//! The host writes commands to one ring and reads completions from another. Message bodies lie in the buffers of the window. The
+//! device owns all memory of the window and says in the header where what
 //! is. `core/WINDOW.md` specifies the bytes, who writes which word, and the memory orderings.
 //!
 //! | module | subject |

@@ -72,10 +72,8 @@ fn a_full_ring_refuses_an_entry_until_its_reader_has_read() {
         assert_eq!(device.take(), Some((cookie, Ok(command))));
     }
     for cookie in 0..4 {
-        assert_eq!(device.room(), Ok(4 - cookie as u32));
         assert_eq!(device.complete(&completion(cookie)), Ok(Pushed::Done));
     }
-    assert_eq!(device.room(), Ok(0));
     assert_eq!(device.complete(&completion(4)), Ok(Pushed::Full));
 }
 
@@ -189,8 +187,46 @@ fn a_wrong_completion_is_a_violation() {
     let (_device, mut host) = attached(memory());
     let at = layout().completions;
     host.memory().write(at, &(START << 1 | 1).to_le_bytes()).unwrap();
-    host.memory().write(at + 4, &200_u32.to_le_bytes()).unwrap();
+    host.memory().write(at + 4, &256_u32.to_le_bytes()).unwrap();
     assert_eq!(host.take(), Err(DeviceError::Violation));
+}
+
+#[test]
+fn failures_of_newer_firmware_are_failures() {
+    let mut entry = Completion { cookie: 3, result: Err(Failure::Full) }.encode();
+    entry[0] = 200;
+    assert_eq!(Completion::decode(&entry), Ok(Completion { cookie: 3, result: Err(Failure::Other) }));
+}
+
+#[test]
+fn a_host_that_has_lost_its_session_does_not_end_the_next_one() {
+    let memory = memory();
+    let (_, old) = attached(memory);
+    let mut device = Device::start(memory, layout(), &About { boot: 8, ..ABOUT }).unwrap();
+    let mut attaching = Attaching::new(memory, 5).unwrap();
+    old.detach();
+    assert_eq!(device.wanted(), Ok(Some(5)));
+    device.serve(5).unwrap();
+    assert!(attaching.poll().is_some());
+}
+
+#[test]
+fn a_host_that_waits_no_longer_takes_its_wish_back() {
+    let memory = memory();
+    let mut device = Device::start(memory, layout(), &ABOUT).unwrap();
+    drop(Attaching::new(memory, SESSION).unwrap());
+    assert_eq!(device.wanted(), Ok(None));
+    assert!(Attaching::new(memory, SESSION).is_ok());
+}
+
+#[test]
+fn a_host_does_not_begin_with_the_layout_of_an_earlier_start() {
+    let memory = memory();
+    let _ = Device::start(memory, layout(), &ABOUT).unwrap();
+    let mut attaching = Attaching::new(memory, SESSION).unwrap();
+    let mut device = Device::start(memory, Layout::plan(BYTES, 4, 4).unwrap(), &About { boot: 8, ..ABOUT }).unwrap();
+    device.serve(SESSION).unwrap();
+    assert!(attaching.poll().is_none());
 }
 
 #[test]

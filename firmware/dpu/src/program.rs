@@ -16,10 +16,21 @@ use crate::rails::{self, PEERS};
 const WORDS: usize = 1 << 18;
 /// Slots of the rings of commands and completions.
 const SLOTS: u32 = 256;
+/// Most sends and receives in progress. A message that a probe took out may keep a request, too.
+const OPERATIONS: u32 = 256;
+/// Most messages that probes have taken out.
+const MESSAGES: u32 = 64;
 const LIMITS: Limits = Limits {
-    engine: Config { peers: PEERS, requests: 256, unexpected: 256, units: 256, unit_bytes: 1024, ..Config::SMALLEST },
+    engine: Config {
+        peers: PEERS,
+        requests: OPERATIONS + MESSAGES,
+        unexpected: 256,
+        units: 256,
+        unit_bytes: 1024,
+        ..Config::SMALLEST
+    },
     communicators: 16,
-    messages: 64,
+    messages: MESSAGES,
 };
 /// Polls without an event before the program pauses.
 const PATIENCE: u32 = 200;
@@ -64,9 +75,16 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
     let rails = rails::make(&hub, interface, boot, &mut arena).ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
-    let about = About { boot, operations: LIMITS.engine.requests, description: DESCRIPTION };
+    let about = About { boot, operations: OPERATIONS, description: DESCRIPTION };
     let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
-    let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|_| Failed::Engine)?;
+    let mut server = match Server::new(&LIMITS, &mut arena, rails, device) {
+        Ok(server) => server,
+        Err((_, device)) => {
+            // The host learns of it.
+            let _ = device.fail(Failed::Engine as u32);
+            return Err(Failed::Engine);
+        }
+    };
     B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));
     let mut log = B::open_log(c"dpu.defmt");
     let mut idle: u32 = 0;

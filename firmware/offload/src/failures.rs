@@ -3,6 +3,7 @@
 use towline_core::mtl::CommError;
 use towline_core::pml::{Failure as Ended, Refusal, Status};
 use towline_core::rail::Unreachable;
+use towline_window::command::ANY;
 use towline_window::completion::{Done, Failure};
 
 /// The failure of a command that was refused.
@@ -32,12 +33,12 @@ pub const fn of_communicator(why: CommError) -> Failure {
     }
 }
 
-/// The result of an operation. `rank` tells the rank of a peer. A message that was longer than its memory is a success that has
+/// The result of an operation. `rank` tells the rank of a peer, or `None` if the communicator was deleted meanwhile. A message that was longer than its memory is a success that has
 /// delivered fewer bytes than it received.
 pub fn result_of(outcome: Result<Status, Ended>, rank: impl FnOnce(&Status) -> Option<u32>) -> Result<Done, Failure> {
     match outcome {
         Ok(status) | Err(Ended::Truncated(status)) => Ok(Done {
-            rank: rank(&status).unwrap_or(0),
+            rank: rank(&status).unwrap_or(ANY),
             tag: status.tag,
             received: status.received,
             delivered: status.delivered,

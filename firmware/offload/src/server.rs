@@ -5,8 +5,8 @@ use core::fmt;
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Group, Mtl, Source, Tag};
-use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Request, Sending};
-use towline_core::rail::{Attributes, Liveness, Peer, Rail, Unreachable};
+use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Refusal, Request, Sending};
+use towline_core::rail::{Attributes, Liveness, Lost, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
@@ -73,6 +73,8 @@ pub struct Server<'m, 'w, R> {
     communicators: Communicators<'m>,
     messages: Messages<'m>,
     peers: u32,
+    /// Whether each peer was added.
+    added: &'m mut [bool],
     /// A completion for which there was no room yet.
     waiting: Option<Completion>,
 }
@@ -84,22 +86,47 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             .saturating_add(Operations::bytes(limits.engine.requests))
             .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
             .saturating_add(Messages::bytes(limits.messages))
+            .saturating_add(Arena::cost::<bool>(limits.engine.peers as usize))
     }
 
     /// A server of the host of this window, with tables from `arena`.
     ///
     /// # Errors
-    /// [`SetUpError`].
-    pub fn new(limits: &Limits, arena: &mut Arena<'m>, rails: R, device: Device<'w>) -> Result<Self, SetUpError> {
-        Ok(Self {
-            operations: Operations::new(arena, limits.engine.requests)?,
-            communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
-            messages: Messages::new(arena, limits.messages)?,
-            mtl: Mtl::new(limits.engine, limits.communicators, arena, rails)?,
-            device,
-            peers: limits.engine.peers,
-            waiting: None,
-        })
+    /// [`SetUpError`], and the device's end, by which the caller may tell the host.
+    pub fn new(
+        limits: &Limits,
+        arena: &mut Arena<'m>,
+        rails: R,
+        device: Device<'w>,
+    ) -> Result<Self, (SetUpError, Device<'w>)> {
+        match Self::tables(limits, arena, rails) {
+            Ok((mtl, operations, communicators, messages, added)) => Ok(Self {
+                mtl,
+                device,
+                operations,
+                communicators,
+                messages,
+                peers: limits.engine.peers,
+                added,
+                waiting: None,
+            }),
+            Err(why) => Err((why, device)),
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "the parts of a server")]
+    fn tables(
+        limits: &Limits,
+        arena: &mut Arena<'m>,
+        rails: R,
+    ) -> Result<(Mtl<'m, R>, Operations<'m>, Communicators<'m>, Messages<'m>, &'m mut [bool]), SetUpError> {
+        Ok((
+            Mtl::new(limits.engine, limits.communicators, arena, rails)?,
+            Operations::new(arena, limits.engine.requests)?,
+            Communicators::new(arena, limits.communicators, limits.engine.peers)?,
+            Messages::new(arena, limits.messages)?,
+            arena.filled(limits.engine.peers as usize, false)?,
+        ))
     }
 
     /// The transport.
@@ -132,6 +159,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// Takes commands and writes completions while there is room. Returns how many, or `None` if the host violated the protocol.
     fn serve(&mut self) -> Option<u32> {
         let mut events: u32 = 0;
+        if self.device.session() == 0 {
+            return Some(0);
+        }
         if !self.flush()? {
             return Some(events);
         }
@@ -194,7 +224,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Command::Cancel { cookie } => self.cancel(cookie).map(Some),
             Command::AddPeer { peer, card } => self.add_peer(peer, card).map(Some),
             Command::DeletePeer { peer } => {
-                self.mtl.del_peer(Peer(peer));
+                self.del_peer(peer);
                 Ok(Some(Done::default()))
             }
             Command::AddCommunicator { context, rank, size, peers } => {
@@ -250,8 +280,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Mode::Complete => pml::Mode::Complete,
             Mode::Ready => pml::Mode::Ready,
         };
-        // SAFETY: the memory is in the window, which outlives the transport. The host may change it meanwhile against the
-        // specification: then other bytes are sent.
+        // SAFETY: the memory is in the window, which outlives the transport. A host that changes it meanwhile, against the
+        // specification, harms its own message: other bytes arrive, or none that fit the checksum of a link.
         match unsafe { self.mtl.isend(comm, dest, tag, mode, span) } {
             Ok(Sending::Complete) => Ok(Some(Done::default())),
             Ok(Sending::Pending(request)) => {
@@ -289,7 +319,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 Ok(None)
             }
             Err((refusal, message)) => {
-                self.messages.put(place, message, comm);
+                // Without a free request the host may try again. In all other cases the message is gone.
+                if refusal == Refusal::Busy {
+                    self.messages.put(place, message, comm);
+                }
                 Err(of_refusal(&refusal))
             }
         }
@@ -305,6 +338,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn probe(&mut self, number: u32, source: u32, tag: u32, take: bool) -> Result<Done, Failure> {
         let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
         let (source, tag) = (source_of(source), tag_of(tag));
+        if let Source::Rank(rank) = source
+            && self.mtl.peer_of(comm, rank).is_none()
+        {
+            return Err(Failure::NoSuchThing);
+        }
         let (envelope, value) = if take {
             let place = self.messages.free().ok_or(Failure::Full)?;
             let found = self.mtl.improbe(comm, source, tag).map_err(|refusal| of_refusal(&refusal))?;
@@ -316,12 +354,16 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             (found.ok_or_else(|| self.nothing(comm, source))?, 0)
         };
         let Envelope { peer, tag, len } = envelope;
-        Ok(Done { rank: self.mtl.rank_of(comm, peer).unwrap_or(0), tag, received: len, delivered: 0, value })
+        Ok(Done { rank: self.mtl.rank_of(comm, peer).unwrap_or(ANY), tag, received: len, delivered: 0, value })
     }
 
     /// Why a probe found nothing.
     fn nothing(&self, comm: towline_core::mtl::Comm, source: Source) -> Failure {
-        if self.mtl.failed(comm, source).is_some() { Failure::PeerFailed } else { Failure::NotFound }
+        match self.mtl.failed(comm, source) {
+            None => Failure::NotFound,
+            Some(peer) if self.mtl.why_lost(peer) == Some(Lost::Closed) => Failure::PeerFinished,
+            Some(_) => Failure::PeerFailed,
+        }
     }
 
     fn cancel(&mut self, cookie: u64) -> Result<Done, Failure> {
@@ -334,8 +376,19 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if cancelled { Ok(Done::default()) } else { Err(Failure::NotFound) }
     }
 
+    fn del_peer(&mut self, peer: u32) {
+        self.mtl.del_peer(Peer(peer));
+        if let Some(added) = self.added.get_mut(peer as usize) {
+            *added = false;
+        }
+    }
+
     fn add_peer(&mut self, peer: u32, card: Body) -> Result<Done, Failure> {
         self.memory_of(card)?;
+        let added = self.added.get(peer as usize).ok_or(Failure::NoSuchThing)?;
+        if *added && self.mtl.why_lost(Peer(peer)).is_none() {
+            return Err(Failure::Malformed);
+        }
         let mut bytes = [0; CARD];
         let card_bytes = usize::try_from(card.bytes).ok().and_then(|length| bytes.get_mut(..length));
         let card_bytes = card_bytes.ok_or(Failure::Malformed)?;
@@ -349,6 +402,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Ok(endpoint)
         };
         self.mtl.add_peer(Peer(peer), params, reach).map_err(of_unreachable)?;
+        if let Some(added) = self.added.get_mut(peer as usize) {
+            *added = true;
+        }
         Ok(Done::default())
     }
 
@@ -399,19 +455,12 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     /// Ends everything that the present session has begun, and serves another one.
     fn end_session(&mut self, session: u32) {
-        // A message that was taken out ends by a receive that drops its bytes.
-        for place in 0..self.messages.room() {
-            let Some((message, comm)) = self.messages.take(place) else { continue };
-            // SAFETY: no bytes are written.
-            if let Ok(request) = unsafe { self.mtl.imrecv(message, Span::of(&[])) } {
-                self.begin(request, 0, comm, false);
-            }
-        }
         self.mtl.del_comms();
         self.communicators.clear();
-        // Requests with a peer end with it.
+        // Requests with a peer end with it, and so do the messages that probes took out.
+        self.messages.clear();
         for peer in 0..self.peers {
-            self.mtl.del_peer(Peer(peer));
+            self.del_peer(peer);
         }
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);

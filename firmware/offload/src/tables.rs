@@ -144,9 +144,9 @@ impl<'m> Messages<'m> {
         Ok(Self(arena.each(count as usize, |_, _| Ok(None))?))
     }
 
-    /// The number of places.
-    pub fn room(&self) -> u32 {
-        self.0.len() as u32
+    /// Forgets all messages, which have ended with their peers.
+    pub fn clear(&mut self) {
+        self.0.iter_mut().for_each(|place| drop(place.take()));
     }
 
     /// A free place.

@@ -13,6 +13,8 @@ use crate::pool::Pool;
 
 /// Frames that the device may have received and the program has not taken.
 const QUEUE: usize = 16;
+/// Frames that the device may have taken and not sent.
+const SENDS: usize = 8;
 /// Bytes of a buffer: a frame, and the header of the device.
 const BUFFER: usize = 2048;
 /// Bytes of the header of an Ethernet frame.
@@ -33,13 +35,14 @@ pub struct Slots {
     pub count: usize,
 }
 
-/// Memory for received frames.
-struct Buffers(UnsafeCell<[[u8; BUFFER]; QUEUE]>);
+/// Memory for frames.
+struct Buffers<const N: usize>(UnsafeCell<[[u8; BUFFER]; N]>);
 
 // SAFETY: `find` gives the memory to one interface.
-unsafe impl Sync for Buffers {}
+unsafe impl<const N: usize> Sync for Buffers<N> {}
 
-static BUFFERS: Buffers = Buffers(UnsafeCell::new([[0; BUFFER]; QUEUE]));
+static RECEIVED: Buffers<QUEUE> = Buffers(UnsafeCell::new([[0; BUFFER]; QUEUE]));
+static OUTGOING: Buffers<SENDS> = Buffers(UnsafeCell::new([[0; BUFFER]; SENDS]));
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// A network device.
@@ -50,7 +53,10 @@ pub struct Ethernet {
     /// The driver's name of each buffer that the device has.
     tokens: [Option<u16>; QUEUE],
     own: [u8; 6],
-    outgoing: [u8; HEADER + PAYLOAD],
+    /// The device reads a buffer from `transmit_begin` to `transmit_complete`.
+    outgoing: &'static mut [[u8; BUFFER]; SENDS],
+    /// The driver's name of each outgoing buffer that the device has, and the bytes that it has of it.
+    sending: [Option<(u16, usize)>; SENDS],
 }
 
 impl core::fmt::Debug for Ethernet {
@@ -79,8 +85,9 @@ impl Ethernet {
             device.disable_interrupts();
             let own = device.mac_address();
             // SAFETY: only the first call gets here.
-            let buffers = unsafe { &mut *BUFFERS.0.get() };
-            let mut ethernet = Self { device, buffers, tokens: [None; QUEUE], own, outgoing: [0; HEADER + PAYLOAD] };
+            let (buffers, outgoing) = unsafe { (&mut *RECEIVED.0.get(), &mut *OUTGOING.0.get()) };
+            let (tokens, sending) = ([None; QUEUE], [None; SENDS]);
+            let mut ethernet = Self { device, buffers, tokens, own, outgoing, sending };
             (0..QUEUE).for_each(|index| ethernet.post(index));
             return Some(ethernet);
         }
@@ -96,6 +103,20 @@ impl Ethernet {
     }
 }
 
+impl Ethernet {
+    /// Takes back the buffers of frames that were sent.
+    fn reclaim(&mut self) {
+        while let Some(token) = self.device.poll_transmit() {
+            let is_it = |sending: &Option<(u16, usize)>| sending.is_some_and(|(known, _)| known == token);
+            let Some(index) = self.sending.iter().position(is_it) else { return };
+            let (Some(buffer), Some(sending)) = (self.outgoing.get(index), self.sending.get_mut(index)) else { return };
+            let Some(frame) = sending.take().and_then(|(_, len)| buffer.get(..len)) else { return };
+            // SAFETY: this is the buffer that was given to the device with this token. An error of the device loses the frame.
+            let _ = unsafe { self.device.transmit_complete(token, frame) };
+        }
+    }
+}
+
 impl Interface for Ethernet {
     fn address(&self) -> Address {
         Address::of_six(self.own)
@@ -106,25 +127,30 @@ impl Interface for Ethernet {
     }
 
     fn capacity(&self) -> usize {
-        1
+        SENDS
     }
 
     fn room(&mut self) -> usize {
-        1 // `send` returns when the device has taken the frame
+        self.reclaim();
+        self.sending.iter().filter(|sending| sending.is_none()).count()
     }
 
     fn send(&mut self, to: &Address, datagram: &[u8]) {
-        let frame = self.outgoing.get_mut(..HEADER.saturating_add(datagram.len()));
+        let Some(index) = self.sending.iter().position(Option::is_none) else { return };
+        let (Some(buffer), Some(sending)) = (self.outgoing.get_mut(index), self.sending.get_mut(index)) else { return };
+        let Ok(begin) = self.device.fill_buffer_header(buffer) else { return };
+        let len = begin.saturating_add(HEADER).saturating_add(datagram.len());
+        let frame = buffer.get_mut(begin..len);
         let Some(([to_bytes, own, ethertype], payload)) = frame.and_then(split) else { return };
         let [a, b, c, d, e, f] = *to.bytes() else { return };
         to_bytes.copy_from_slice(&[a, b, c, d, e, f]);
         own.copy_from_slice(&self.own);
         ethertype.copy_from_slice(&ETHERTYPE);
-        payload.iter_mut().zip(datagram).for_each(|(to, byte)| *to = *byte);
-        if let Some(frame) = self.outgoing.get(..HEADER.saturating_add(datagram.len())) {
-            // A frame that the device refuses is lost, and the link sends it again.
-            let _ = self.device.send(frame);
-        }
+        payload.copy_from_slice(datagram);
+        let Some(frame) = buffer.get(..len) else { return };
+        // SAFETY: the buffer is static, and does not change before `transmit_complete`. A frame that the device refuses is lost, and
+        // the link sends it again.
+        *sending = unsafe { self.device.transmit_begin(frame) }.ok().map(|token| (token, len));
     }
 
     fn receive(&mut self, into: &mut [u8]) -> Option<(usize, Address)> {
