@@ -4,6 +4,33 @@
 //! [`Transport`] has the calls of the core's transport (`towline_core::mtl::Mtl`). Its messages lie in the buffers of the DPU's
 //! window, or in any memory of the host, which is copied to and from these buffers.
 //!
+//! ```no_run
+//! use std::path::Path;
+//! use towline_core::convertor::Span;
+//! use towline_dpu::{Mode, Options, Source, Tag, Transport};
+//!
+//! let mut transport = Transport::open(Path::new("/sys/bus/pci/devices/0000:03:00.0/resource2"), Options::default())?;
+//! // Two processes exchange their cards by means of their own. Peer 0 is this one, and peer 1 the other.
+//! let card = transport.card()?;
+//! # let exchange = |card: &[u8]| card.to_vec();
+//! let other = exchange(&card);
+//! transport.add_peer(1, &other)?;
+//! let comm = transport.add_comm(1, &[0, 1], 0)?;
+//!
+//! let mut answer = [0; 100];
+//! // SAFETY: the arrays outlive the operations.
+//! let (sent, received) = unsafe {
+//!     let into = Span::contiguous(answer.as_mut_ptr(), answer.len());
+//!     let received = transport.irecv(comm, Source::Rank(1), Tag::Is(5), into)?;
+//!     (transport.isend(comm, 1, 5, Mode::Standard, Span::of(b"question"))?, received)
+//! };
+//! // The device moves the messages while this process computes.
+//! let status = transport.wait(received)?;
+//! transport.wait(sent)?;
+//! println!("{} bytes", status.received);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | module | subject |
 //! |---|---|
 //! | [`transport`] | the transport |

@@ -15,6 +15,37 @@
 //! | [`memory`] | bounded access to the window's memory |
 //! | [`atomics`] | the atomics, which are loom's while a model is checked |
 //!
+//! ```
+//! use std::ptr::NonNull;
+//! use towline_window::command::Command;
+//! use towline_window::completion::{Completion, Done};
+//! use towline_window::device::{About, Device};
+//! use towline_window::host::Attaching;
+//! use towline_window::layout::Layout;
+//! use towline_window::memory::Memory;
+//!
+//! #[repr(align(64))]
+//! struct Shared([u8; 4096]);
+//!
+//! let mut shared = Shared([0; 4096]);
+//! // SAFETY: the memory is used by its address only while the window exists.
+//! let memory = unsafe { Memory::new(NonNull::from(&mut shared.0).cast(), 4096) }.unwrap();
+//! let about = About { boot: 1, operations: 8, description: "example" };
+//! let mut device = Device::start(memory, Layout::plan(4096, 8, 8)?, &about)?;
+//! let mut attaching = Attaching::new(memory, 1234)?;
+//! if let Some(session) = device.wanted()? {
+//!     device.serve(session)?;
+//! }
+//! let mut host = attaching.poll().unwrap();
+//!
+//! host.command(7, &Command::DeletePeer { peer: 1 })?;
+//! let (cookie, command) = device.take().unwrap();
+//! assert_eq!(command, Ok(Command::DeletePeer { peer: 1 }));
+//! device.complete(&Completion { cookie, result: Ok(Done::default()) })?;
+//! assert_eq!(host.take()?.map(|completion| completion.cookie), Some(7));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Neither side trusts what the other wrote. Each keeps its positions in private memory, copies what it reads once, and checks it.
 //! A violation is an error and never an access out of bounds.
 #![no_std]
