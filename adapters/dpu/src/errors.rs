@@ -10,7 +10,6 @@ use towline_window::completion;
 use towline_window::host::{AttachError, DeviceError};
 
 /// A device cannot be opened.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The window's file cannot be mapped.
@@ -50,7 +49,7 @@ impl std::error::Error for OpenError {
 }
 
 /// What happened to a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Lost {
     /// It says so itself, or has started again, or has violated the protocol.
@@ -71,7 +70,7 @@ impl fmt::Display for Lost {
 impl std::error::Error for Lost {}
 
 /// Nothing was begun.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// As many operations are in progress as the device can have, or its buffers are in use: take outcomes first.
@@ -125,7 +124,7 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// An operation has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
     /// The device reports this.
@@ -158,3 +157,5 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+towline_core::debug_as_display!(OpenError, Lost, Refusal, Failure);
