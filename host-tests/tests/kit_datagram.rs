@@ -8,7 +8,7 @@ use std::rc::Rc;
 use datagram::{Address, Interface, Rail};
 use towline_core::arena::Arena;
 use towline_core::link::{self, Crc32c, Link};
-use towline_core::rail::{LINKED_HEAD, Rail as _};
+use towline_core::rail::{LINKED_HEAD, Lane, Peer, Rail as _, Shape};
 use towline_core::time::{Duration, Instant};
 use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::rail_suite;
@@ -212,4 +212,60 @@ mod mtl {
 mod one_sided {
     use super::*;
     towline_host_tests::one_sided_suite!(Cluster::new(1500, 8, 4, BAD));
+}
+
+/// An interface that has sent nothing yet.
+struct Full {
+    room: usize,
+}
+
+impl Interface for Full {
+    fn address(&self) -> Address {
+        address(0)
+    }
+
+    fn longest(&self) -> usize {
+        256
+    }
+
+    fn capacity(&self) -> usize {
+        8
+    }
+
+    fn room(&mut self) -> usize {
+        self.room
+    }
+
+    fn send(&mut self, _: &Address, _: &[u8]) {
+        self.room -= 1;
+    }
+
+    fn receive(&mut self, _: &mut [u8]) -> Option<(usize, Address)> {
+        None
+    }
+
+    fn has_arrived(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn control_frames_have_room_of_their_own() {
+    let config = datagram::Config { peers: 1, held: 1, latency: 1, bandwidth: 1 };
+    let mut block = vec![0; Rail::<'static, Full>::bytes(&config, 256)];
+    let mut rail = Rail::new(Full { room: 8 }, &config, &mut Arena::new(&mut block)).expect("enough memory");
+    let mut card = vec![6];
+    card.extend_from_slice(address(1).bytes());
+    let to = rail.add_peer(Peer(1), &card).expect("an address");
+    let mut sends = |lane| {
+        let shape = Shape { tag: 0x80, lane, header: 8, len: 8 };
+        let mut count = 0;
+        while let Ok(grant) = rail.reserve(to, shape) {
+            let ticket = grant.finish();
+            rail.commit(ticket);
+            count += 1;
+        }
+        count
+    };
+    assert_eq!((sends(Lane::Bulk), sends(Lane::Eager), sends(Lane::Control)), (6, 0, 2));
 }
