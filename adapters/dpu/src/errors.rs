@@ -48,6 +48,8 @@ impl std::error::Error for OpenError {
     }
 }
 
+towline_core::debug_as_display!(OpenError);
+
 /// What happened to a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -68,6 +70,8 @@ impl fmt::Display for Lost {
 }
 
 impl std::error::Error for Lost {}
+
+towline_core::debug_as_display!(Lost);
 
 /// Nothing was begun.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,6 +127,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+towline_core::debug_as_display!(Refusal);
+
 /// An operation has failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -158,4 +164,4 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-towline_core::debug_as_display!(OpenError, Lost, Refusal, Failure);
+towline_core::debug_as_display!(Failure);

@@ -123,7 +123,7 @@ pub enum Command {
 }
 
 /// A command cannot be understood.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BadCommand {
     /// The device does not know it: the host is newer than the firmware.
@@ -144,6 +144,8 @@ impl fmt::Display for BadCommand {
 }
 
 impl core::error::Error for BadCommand {}
+
+towline_core::debug_as_display!(BadCommand);
 
 /// Splits 64 bits into the words of a slot, the lower half first.
 pub(crate) const fn halves(value: u64) -> [u32; 2] {

@@ -32,7 +32,7 @@ pub struct Done {
 }
 
 /// Why a command failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u8)]
 #[non_exhaustive]
@@ -107,8 +107,10 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
+towline_core::debug_as_display!(Failure);
+
 /// The device wrote a completion that is not valid.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BadCompletion;
 
@@ -119,6 +121,8 @@ impl fmt::Display for BadCompletion {
 }
 
 impl core::error::Error for BadCompletion {}
+
+towline_core::debug_as_display!(BadCompletion);
 
 impl Completion {
     /// The words of the entry.

@@ -23,7 +23,7 @@ pub struct About<'a> {
 }
 
 /// A window cannot be set up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum StartError {
     /// The layout is not valid for the memory.
@@ -42,6 +42,8 @@ impl fmt::Display for StartError {
 }
 
 impl core::error::Error for StartError {}
+
+towline_core::debug_as_display!(StartError);
 
 impl From<BadLayout> for StartError {
     fn from(why: BadLayout) -> Self {

@@ -12,7 +12,7 @@ use crate::placed_ring::Ring;
 use crate::ring::{Pushed, Reader, Violation, Writer};
 
 /// A device cannot be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum AttachError {
@@ -54,8 +54,10 @@ impl fmt::Display for AttachError {
 
 impl core::error::Error for AttachError {}
 
+towline_core::debug_as_display!(AttachError);
+
 /// The device does not work any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -81,6 +83,8 @@ impl fmt::Display for DeviceError {
 }
 
 impl core::error::Error for DeviceError {}
+
+towline_core::debug_as_display!(DeviceError);
 
 impl From<Violation> for DeviceError {
     fn from(_: Violation) -> Self {

@@ -25,7 +25,7 @@ pub struct Layout {
 }
 
 /// A layout does not fit its window, or is not what the specification allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BadLayout;
 
@@ -38,6 +38,8 @@ impl fmt::Display for BadLayout {
 }
 
 impl core::error::Error for BadLayout {}
+
+towline_core::debug_as_display!(BadLayout);
 
 impl Layout {
     /// Rings of these sizes behind the header, and buffers in the rest of a window.

@@ -22,7 +22,7 @@ unsafe impl Send for Memory<'_> {}
 unsafe impl Sync for Memory<'_> {}
 
 /// A range is not inside the window or, for a word, not at a multiple of 4.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct OutOfBounds;
 
@@ -33,6 +33,8 @@ impl fmt::Display for OutOfBounds {
 }
 
 impl core::error::Error for OutOfBounds {}
+
+towline_core::debug_as_display!(OutOfBounds);
 
 impl<'w> Memory<'w> {
     /// The memory of `bytes` bytes at `base`. Returns `None` if `base` is not at a multiple of 64.

@@ -35,7 +35,7 @@ pub trait Slots {
 }
 
 /// The other side wrote a position that it cannot have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Violation;
 
@@ -46,6 +46,8 @@ impl fmt::Display for Violation {
 }
 
 impl core::error::Error for Violation {}
+
+towline_core::debug_as_display!(Violation);
 
 /// Whether an entry was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
