@@ -230,21 +230,19 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
     // Long messages in both directions at the same time.
     let long = Body { region: 0, at, bytes: 1_000_000 };
     let sinks = Body { at: at + (4 << 20), ..long };
-    for me in 0..2 {
-        hosts[me].memory().write(at, &pattern(1_000_000, me)).unwrap();
-        let other = 1 - me as u32;
-        begin(&mut hosts[me], 20, Command::Receive { comm: comms[me], source: other, tag: 77, body: sinks });
+    for (me, host) in hosts.iter_mut().enumerate() {
+        host.memory().write(at, &pattern(1_000_000, me)).unwrap();
+        begin(host, 20, Command::Receive { comm: comms[me], source: 1 - me as u32, tag: 77, body: sinks });
     }
-    for me in 0..2 {
-        let other = 1 - me as u32;
-        let send = Command::Send { comm: comms[me], dest: other, tag: 77, mode: Mode::Standard, body: long };
-        begin(&mut hosts[me], 10, send);
+    for (me, host) in hosts.iter_mut().enumerate() {
+        let dest = 1 - me as u32;
+        begin(host, 10, Command::Send { comm: comms[me], dest, tag: 77, mode: Mode::Standard, body: long });
     }
-    for me in 0..2 {
-        let ends = [next(&mut hosts[me]), next(&mut hosts[me])];
+    for (me, host) in hosts.iter_mut().enumerate() {
+        let ends = [next(host), next(host)];
         assert!(ends.iter().all(|end| end.result.is_ok()), "{ends:?}");
         let mut into = vec![0; 1_000_000];
-        hosts[me].memory().read(sinks.at, &mut into).unwrap();
+        host.memory().read(sinks.at, &mut into).unwrap();
         assert!(into == pattern(1_000_000, 1 - me));
     }
     let heartbeat = hosts[0].check().unwrap();
