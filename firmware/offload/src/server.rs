@@ -93,6 +93,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     ///
     /// # Errors
     /// [`SetUpError`], and the device's end, by which the caller may tell the host.
+    #[expect(clippy::result_large_err, reason = "there is no heap, and it is called once")]
     pub fn new(
         limits: &Limits,
         arena: &mut Arena<'m>,

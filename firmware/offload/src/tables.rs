@@ -146,7 +146,7 @@ impl<'m> Messages<'m> {
 
     /// Forgets all messages, which have ended with their peers.
     pub fn clear(&mut self) {
-        self.0.iter_mut().for_each(|place| drop(place.take()));
+        self.0.iter_mut().for_each(|place| *place = None);
     }
 
     /// A free place.
