@@ -9,6 +9,10 @@ pub trait Dpu: Board {
     /// The driver of the network interface.
     type Interface: Interface;
 
+    /// Milliseconds that an answer of another device may take at least before it counts as lost: the longest time for which a device
+    /// may stop without a fault.
+    const PATIENCE_MILLIS: u64;
+
     /// The memory of the window. Returns `None` if there is none. It is called once.
     fn window() -> Option<Memory<'static>>;
 

@@ -4,7 +4,7 @@ use offload::{Limits, Server};
 use runtime::Block;
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
-use towline_core::time::Instant;
+use towline_core::time::{Duration, Instant};
 use towline_window::device::{About, Device};
 use towline_window::header::at;
 use towline_window::layout::Layout;
@@ -73,7 +73,8 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let boot = u32::from_le_bytes(before).wrapping_add(1).wrapping_add(B::boot());
     let mut arena = Arena::new(TABLES.take().ok_or(Failed::Memory)?);
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
-    let rails = rails::make(&hub, interface, boot, &mut arena).ok_or(Failed::Memory)?;
+    let rails = rails::make(&hub, interface, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
+        .ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
     let about = About { boot, operations: OPERATIONS, description: DESCRIPTION };
     let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;

@@ -57,11 +57,12 @@ pub fn hub<'m>(arena: &mut Arena<'m>) -> Result<Hub<'m>, OutOfMemory> {
     Hub::new(arena, 1, OWN.0, OWN.1)
 }
 
-/// The rails of a device with this network interface. Returns `None` if the arena is too small.
+/// The rails of a device with this network interface, whose answers may take at least the time `patience`. Returns `None` if the arena is too small.
 pub fn make<'m, I: Interface>(
     hub: &'m Hub<'m>,
     interface: I,
     boot: u32,
+    patience: Duration,
     arena: &mut Arena<'m>,
 ) -> Option<[AnyRail<'m, I>; 2]> {
     let raw = Datagrams::new(interface, &DATAGRAMS, arena).ok()?;
@@ -71,8 +72,7 @@ pub fn make<'m, I: Interface>(
         control_slots: 32,
         window: 128,
         deliveries: 32,
-        // An emulated device may stop for some tens of milliseconds at any time.
-        least_timeout: Duration::from_millis(50),
+        least_timeout: patience,
         ..link::Config::new(0, boot.into(), raw.attributes())
     };
     let wire = Link::new(raw, Crc32c, config, arena).ok()?;

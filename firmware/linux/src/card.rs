@@ -126,6 +126,8 @@ impl Interface for Udp {
 impl Dpu for Machine {
     type Interface = Udp;
 
+    const PATIENCE_MILLIS: u64 = 1;
+
     fn window() -> Option<Memory<'static>> {
         PARTS.lock().ok()?.0.take()
     }

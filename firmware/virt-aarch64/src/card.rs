@@ -29,6 +29,9 @@ impl Dpu for Machine {
     #[cfg(not(feature = "network"))]
     type Interface = dpu::unplugged::Unplugged;
 
+    /// The emulator may stop for some tens of milliseconds at any time.
+    const PATIENCE_MILLIS: u64 = 50;
+
     fn window() -> Option<Memory<'static>> {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return None;
