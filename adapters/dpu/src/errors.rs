@@ -56,7 +56,7 @@ towline_core::debug_as_display!(OpenError);
 pub enum Lost {
     /// It says so itself, or has started again, or has violated the protocol.
     Device(DeviceError),
-    /// Its heartbeat has not changed for too long.
+    /// Its heartbeat has not changed for too long, or it has not answered a command.
     Silent,
 }
 
@@ -64,7 +64,9 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(why) => why.fmt(f),
-            Self::Silent => f.write_str("the firmware of the device does not run any more: its heartbeat has stopped"),
+            Self::Silent => {
+                f.write_str("the firmware of the device does not answer any more: it has stopped, or hangs")
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ const CARD: u64 = 1024;
 pub struct Options {
     /// How long a device may take to become ready, and to answer its host.
     pub open_within: Duration,
-    /// A device whose heartbeat does not change for this time has failed.
+    /// A device whose heartbeat does not change for this time, or that does not answer a command that completes at once, has failed.
     pub silent_for: Duration,
 }
 
@@ -504,39 +504,39 @@ impl Transport {
         }
     }
 
-    /// Executes a command, and waits for its result.
+    /// Executes a command, and waits for its result. A device that does not answer in time has failed, whether its firmware runs or not.
     fn call(&mut self, command: &Command) -> Result<Done, Refusal> {
         if let Some(why) = self.lost {
             return Err(Refusal::Lost(why));
         }
+        let start = Instant::now();
         let cookie = self.operations.add(Kind::Call);
-        loop {
-            match self.write(cookie, command) {
-                Ok(()) => break,
-                Err(Refusal::Busy) => self.pause(),
-                Err(refusal) => {
-                    self.operations.undo(cookie);
-                    return Err(refusal);
-                }
-            }
-            if let Some(why) = self.lost {
-                self.operations.undo(cookie);
-                return Err(Refusal::Lost(why));
-            }
+        let mut written = self.write(cookie, command);
+        while written == Err(Refusal::Busy) && self.lost.is_none() {
+            self.pause(start);
+            written = self.write(cookie, command);
+        }
+        if let Err(refusal) = written {
+            self.operations.undo(cookie);
+            return Err(self.lost.map_or(refusal, Refusal::Lost));
         }
         loop {
             match self.operations.take(cookie) {
                 Some(Ok(done)) => return Ok(done),
                 Some(Err(Failure::Operation(why))) => return Err(Refusal::Device(why)),
                 Some(Err(Failure::Device(why))) => return Err(Refusal::Lost(why)),
-                Some(Err(Failure::NoRequest)) | None => self.pause(),
+                Some(Err(Failure::NoRequest)) | None => self.pause(start),
             }
         }
     }
 
-    fn pause(&mut self) {
+    /// Makes progress for a command that has waited since `start`.
+    fn pause(&mut self, start: Instant) {
         if self.progress() == 0 {
             std::thread::yield_now();
+        }
+        if start.elapsed() > self.options.silent_for {
+            self.lose(Lost::Silent);
         }
     }
 

@@ -330,6 +330,29 @@ fn a_transport_that_has_lost_its_device_does_not_disturb_the_next_one() {
 }
 
 #[test]
+fn a_device_that_runs_and_does_not_answer_has_failed() {
+    let mut devices = start();
+    devices.stop();
+    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    // SAFETY: the device ends before the mapping.
+    let memory = unsafe { mapping.memory() }.unwrap();
+    let about = About { boot: 77, operations: 1, description: "test 2" };
+    let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
+    let thread = thread::spawn({
+        let path = devices.files[0].clone();
+        let options = Options { silent_for: Duration::from_millis(50), ..Options::default() };
+        move || Transport::open(&path, options).unwrap().card()
+    });
+    while !thread.is_finished() {
+        if let Some(session) = device.wanted().unwrap() {
+            device.serve(session).unwrap();
+        }
+        device.beat().unwrap();
+    }
+    assert_eq!(thread.join().unwrap(), Err(Refusal::Lost(Lost::Silent)));
+}
+
+#[test]
 fn a_device_that_says_that_it_has_written_too_much_has_failed() {
     let mut devices = start();
     devices.stop();

@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
@@ -15,6 +16,8 @@ use crate::{LOGS, Machine};
 
 /// Bytes of the longest datagram, if the user says nothing else: what fits a frame of Ethernet.
 const LONGEST: usize = 1472;
+/// What the longest datagram may have: room for a frame of the engine, and what UDP carries.
+const LENGTHS: RangeInclusive<usize> = 256..=65_507;
 /// Datagrams that the kernel takes at least.
 const CAPACITY: usize = 64;
 
@@ -34,6 +37,10 @@ pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), Stri
         None => LONGEST,
         Some(bytes) => bytes.parse().map_err(|why| format!("{bytes} is not a number of bytes: {why}"))?,
     };
+    if !LENGTHS.contains(&longest) {
+        let (least, most) = LENGTHS.into_inner();
+        return Err(format!("datagrams of {longest} bytes cannot be used: pass {least} to {most}"));
+    }
     let memory = map(&path).map_err(|why| format!("the window {path} cannot be mapped: {why}"))?;
     let interface = Udp::bind(&address, longest).map_err(|why| format!("{address} cannot be used: {why}"))?;
     // The log is beside the window.

@@ -4,13 +4,14 @@ use core::fmt;
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
-use towline_core::mtl::{Group, Mtl, Source, Tag};
+use towline_core::mtl::{Comm, Group, Mtl, Source, Tag};
 use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Refusal, Request, Sending};
 use towline_core::rail::{Attributes, Liveness, Lost, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::Device;
+use towline_window::ring::Pushed;
 
 use crate::cards;
 use crate::failures::{of_communicator, of_refusal, of_unreachable, result_of};
@@ -193,11 +194,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn flush(&mut self) -> Option<bool> {
         let Some(completion) = &self.waiting else { return Some(true) };
         match self.device.complete(completion).ok()? {
-            towline_window::ring::Pushed::Done => {
+            Pushed::Done => {
                 self.waiting = None;
                 Some(true)
             }
-            towline_window::ring::Pushed::Full => Some(false),
+            Pushed::Full => Some(false),
         }
     }
 
@@ -330,7 +331,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     }
 
     /// Notes an operation in progress.
-    fn begin(&mut self, request: Request, cookie: u64, comm: towline_core::mtl::Comm, is_send: bool) {
+    fn begin(&mut self, request: Request, cookie: u64, comm: Comm, is_send: bool) {
         let session = self.device.session();
         self.operations.add(Operation { request, cookie, comm, is_send, session });
         self.mtl.pml().notify(request);
@@ -359,7 +360,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     }
 
     /// Why a probe found nothing.
-    fn nothing(&self, comm: towline_core::mtl::Comm, source: Source) -> Failure {
+    fn nothing(&self, comm: Comm, source: Source) -> Failure {
         match self.mtl.failed(comm, source) {
             None => Failure::NotFound,
             Some(peer) if self.mtl.why_lost(peer) == Some(Lost::Closed) => Failure::PeerFinished,
