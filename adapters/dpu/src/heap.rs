@@ -66,6 +66,11 @@ impl Heap {
         Ok(Part { allocation, body: Body { region: 0, at, bytes } })
     }
 
+    /// The bytes of the longest part.
+    pub const fn longest(&self) -> u64 {
+        self.longest
+    }
+
     /// Returns a part.
     pub fn free(&mut self, part: Part) {
         self.units.free(part.allocation);

@@ -34,6 +34,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`transport`] | the transport |
+//! | [`matching`] | the device as the matcher of an engine's communicators |
 //! | [`mapping`] | the window's file |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
@@ -45,8 +46,11 @@
 pub mod errors;
 pub mod heap;
 pub mod mapping;
+pub mod matching;
 pub mod operations;
+mod takeover;
 pub mod transport;
 
 pub use errors::{Failure, Lost, OpenError, Refusal};
+pub use matching::Matching;
 pub use transport::{Buffer, Comm, Message, Mode, Options, Request, Source, Status, Tag, Transport};

@@ -1,5 +1,7 @@
 //! The commands in progress.
 
+use std::collections::VecDeque;
+
 use slab::Slab;
 use towline_core::convertor::Span;
 use towline_window::completion::{Completion, Done};
@@ -34,6 +36,8 @@ pub struct Operation {
     pub kind: Kind,
     /// Its outcome, if it is over.
     pub outcome: Option<Result<Done, Failure>>,
+    /// Bytes of the buffers that a send's message was copied to.
+    pub copied: u64,
     /// Tells it from others that had the same place.
     number: u32,
 }
@@ -45,6 +49,8 @@ pub struct Operations {
     numbers: u32,
     /// Sends and receives whose outcome the device has not reported.
     pending: u32,
+    /// The sends and receives that have ended, if their user wants the list.
+    ended: Option<VecDeque<u64>>,
 }
 
 fn place(cookie: u64) -> usize {
@@ -56,7 +62,11 @@ impl Operations {
     pub fn add(&mut self, kind: Kind) -> u64 {
         self.pending += u32::from(!matches!(kind, Kind::Call));
         self.numbers = self.numbers.wrapping_add(1);
-        let place = self.slab.insert(Operation { kind, outcome: None, number: self.numbers });
+        let copied = match &kind {
+            Kind::Send(Some(part)) => part.body.bytes,
+            _ => 0,
+        };
+        let place = self.slab.insert(Operation { kind, outcome: None, copied, number: self.numbers });
         u64::from(self.numbers) << 32 | place as u64
     }
 
@@ -77,7 +87,12 @@ impl Operations {
             return None;
         }
         operation.outcome = Some(completion.result.map_err(Failure::Operation));
-        self.pending -= u32::from(!matches!(operation.kind, Kind::Call));
+        if !matches!(operation.kind, Kind::Call) {
+            self.pending -= 1;
+            if let Some(ended) = &mut self.ended {
+                ended.push_back(completion.cookie);
+            }
+        }
         Some(operation)
     }
 
@@ -97,9 +112,35 @@ impl Operations {
 
     /// Ends all commands in progress, since the device has failed.
     pub fn fail(&mut self, why: Lost) {
-        for (_, operation) in &mut self.slab {
-            operation.outcome.get_or_insert(Err(Failure::Device(why)));
+        for (place, operation) in &mut self.slab {
+            if operation.outcome.is_some() {
+                continue;
+            }
+            operation.outcome = Some(Err(Failure::Device(why)));
+            if let (Some(ended), false) = (&mut self.ended, matches!(operation.kind, Kind::Call)) {
+                ended.push_back(u64::from(operation.number) << 32 | place as u64);
+            }
         }
         self.pending = 0;
+    }
+
+    /// From now on sends and receives that end are listed.
+    pub fn list_ended(&mut self) {
+        self.ended = Some(VecDeque::new());
+    }
+
+    /// The next send or receive that has ended. One that was [forgotten](Self::forget) is left out.
+    pub fn next_ended(&mut self) -> Option<u64> {
+        loop {
+            let cookie = self.ended.as_mut()?.pop_front()?;
+            if self.get(cookie).is_some() {
+                return Some(cookie);
+            }
+        }
+    }
+
+    /// Drops the outcome of an operation.
+    pub fn forget(&mut self, cookie: u64) {
+        let _ = self.take(cookie);
     }
 }

@@ -37,7 +37,7 @@ impl Default for Options {
 
 /// A communicator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Comm(u32);
+pub struct Comm(pub(crate) u32);
 
 /// A send or receive in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +46,7 @@ pub struct Request(u64);
 /// A message that a matched probe took out. Only [`Transport::imrecv`] receives it.
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a message that is never received keeps its place in the device"]
-pub struct Message(u32);
+pub struct Message(pub(crate) u32);
 
 /// The outcome of a receive, or what a probe found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,6 +188,22 @@ impl Transport {
         self.call(&Command::DeletePeer { peer }).map(drop)
     }
 
+    /// This process knows that a peer has failed. Operations with it end. It may be added again.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn lose_peer(&mut self, peer: u32) -> Result<(), Refusal> {
+        self.call(&Command::LosePeer { peer }).map(drop)
+    }
+
+    /// This process knows of the failures of a communicator's members so far: receives from any rank wait for the other members.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn acknowledge(&mut self, comm: Comm) -> Result<(), Refusal> {
+        self.call(&Command::Acknowledge { comm: comm.0 }).map(drop)
+    }
+
     /// Makes a communicator: `peers` are the peers of its ranks, and `rank` is the own one. All members use the same `context`.
     ///
     /// # Errors
@@ -276,7 +292,8 @@ impl Transport {
         self.begin(Kind::Receive(Sink { bytes: buffer.len(), copy: None }), &command)
     }
 
-    /// Begins to send any memory of the host: its bytes are copied to the device's buffers now, and may be changed afterwards.
+    /// Begins to send any memory of the host: its bytes are copied to the device's buffers now, and may be changed afterwards. A
+    /// message that lies in the device's buffers is not copied, and must not be changed before the outcome was taken.
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
@@ -293,6 +310,10 @@ impl Transport {
     ) -> Result<Request, Refusal> {
         self.admit()?;
         let tag = word_of(Tag::Is(tag))?;
+        if let Some(body) = self.body_of(&data) {
+            let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body };
+            return self.begin(Kind::Send(None), &command);
+        }
         let part = self.room(data.len())?;
         // SAFETY: the part is in the window, which is mapped and not in use for anything else; the caller vouches for the data.
         unsafe { data.pack(self.address(part), data.len() as usize) };
@@ -311,6 +332,10 @@ impl Transport {
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         self.admit()?;
         let (source, tag) = (rank_of(source)?, word_of(tag)?);
+        if let Some(body) = self.body_of(&sink) {
+            let command = Command::Receive { comm: comm.0, source, tag, body };
+            return self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: None }), &command);
+        }
         let part = self.room(sink.len())?;
         let command = Command::Receive { comm: comm.0, source, tag, body: part.body };
         self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
@@ -333,7 +358,18 @@ impl Transport {
     }
 
     fn probe(&mut self, comm: Comm, source: Source, tag: Tag, take: bool) -> Result<Option<Done>, Refusal> {
-        let command = Command::Probe { comm: comm.0, source: rank_of(source)?, tag: word_of(tag)?, take };
+        self.probe_words(comm.0, rank_of(source)?, word_of(tag)?, take)
+    }
+
+    /// Finds a message. Source and tag may be [`ANY`].
+    pub(crate) fn probe_words(
+        &mut self,
+        comm: u32,
+        source: u32,
+        tag: u32,
+        take: bool,
+    ) -> Result<Option<Done>, Refusal> {
+        let command = Command::Probe { comm, source, tag, take };
         match self.call(&command) {
             Ok(done) => Ok(Some(done)),
             Err(Refusal::Device(completion::Failure::NotFound)) => Ok(None),
@@ -349,11 +385,78 @@ impl Transport {
     /// # Safety
     /// As [`irecv`](Self::irecv).
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
-        let begun = self.admit().and_then(|()| self.room(sink.len())).and_then(|part| {
-            let command = Command::ReceiveMatched { message: message.0, body: part.body };
-            self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
-        });
-        begun.map_err(|refusal| (refusal, message))
+        // SAFETY: passed on from the caller.
+        unsafe { self.imrecv_number(message.0, sink) }.map_err(|refusal| (refusal, message))
+    }
+
+    /// As [`imrecv`](Self::imrecv), by the message's number.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub(crate) unsafe fn imrecv_number(&mut self, message: u32, sink: Span) -> Result<Request, Refusal> {
+        // SAFETY: passed on from the caller.
+        unsafe { self.imrecv_part(&Message(message), sink, sink.len()) }
+    }
+
+    /// As [`imrecv`](Self::imrecv), for a message of `len` bytes. The device's buffers need no more room than that.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub(crate) unsafe fn imrecv_part(&mut self, message: &Message, sink: Span, len: u64) -> Result<Request, Refusal> {
+        self.admit()?;
+        let (body, copy) = match self.body_of(&sink) {
+            Some(body) => (body, None),
+            None => {
+                let part = self.room(sink.len().min(len))?;
+                (part.body, Some((part, sink)))
+            }
+        };
+        self.begin(Kind::Receive(Sink { bytes: body.bytes, copy }), &Command::ReceiveMatched { message: message.0, body })
+    }
+
+    /// Where memory lies in the device's buffers. `None` for other memory.
+    pub(crate) fn body_of(&self, memory: &Span) -> Option<Body> {
+        let (address, bytes) = memory.as_contiguous()?;
+        let layout = self.host.as_ref()?.card().layout;
+        let at = (address.addr() as u64).checked_sub(self.mapping.base().addr().get() as u64)?;
+        let end = at.checked_add(bytes as u64)?;
+        let is_inside = at >= layout.buffers && end <= layout.buffers.checked_add(layout.buffer_bytes)?;
+        is_inside.then_some(Body { region: 0, at, bytes: bytes as u64 })
+    }
+
+    /// The most sends and receives that the device can have.
+    pub(crate) fn most_operations(&self) -> u32 {
+        self.host.as_ref().map_or(0, |host| host.card().operations)
+    }
+
+    /// The bytes of the longest message of ordinary memory.
+    pub(crate) const fn most_bytes(&self) -> u64 {
+        self.heap.longest()
+    }
+
+    /// From now on [`next_ended`](Self::next_ended) returns the operations that have ended.
+    pub(crate) fn list_ended(&mut self) {
+        self.operations.list_ended();
+    }
+
+    /// The next operation that has ended, and whose outcome is still to be taken.
+    pub(crate) fn next_ended(&mut self) -> Option<Request> {
+        self.operations.next_ended().map(Request)
+    }
+
+    /// Takes the outcome of an operation that has ended, and the bytes of the buffers that its message had.
+    pub(crate) fn take(&mut self, request: Request) -> (u64, Result<Status, Failure>) {
+        let bytes = self.operations.get(request.0).map_or(0, |operation| operation.copied);
+        (bytes, self.test(request).unwrap_or(Err(Failure::NoRequest)))
+    }
+
+    /// Drops the outcome of an operation that was cancelled.
+    pub(crate) fn forget(&mut self, request: Request) {
+        let start = Instant::now();
+        while self.operations.get(request.0).is_some_and(|operation| operation.outcome.is_none()) && self.lost.is_none() {
+            self.pause(start);
+        }
+        self.operations.forget(request.0);
     }
 
     /// Cancels a send or receive. Returns whether that succeeded. Its outcome has to be taken in either case.

@@ -120,6 +120,16 @@ pub enum Command {
         /// Where the card goes, in the window.
         into: Body,
     },
+    /// The host knows that a peer has failed. Operations with it end. The peer may be added again.
+    LosePeer {
+        /// Its number.
+        peer: u32,
+    },
+    /// The host knows of the failures of a communicator's members so far: receives from any rank wait for the other members.
+    Acknowledge {
+        /// The communicator.
+        comm: u32,
+    },
 }
 
 /// A command cannot be understood.
@@ -178,6 +188,8 @@ impl Command {
             Self::AddCommunicator { context, rank, size, peers } => (8, 0, [context, rank, size], peers),
             Self::DeleteCommunicator { comm } => (9, 0, [comm, 0, 0], none),
             Self::Publish { into } => (10, 0, [0; 3], into),
+            Self::LosePeer { peer } => (11, 0, [peer, 0, 0], none),
+            Self::Acknowledge { comm } => (12, 0, [comm, 0, 0], none),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
@@ -216,7 +228,9 @@ impl Command {
             (8, 0) => Ok(Self::AddCommunicator { context: a, rank: b, size: c, peers: body }),
             (9, 0) => Ok(Self::DeleteCommunicator { comm: a }),
             (10, 0) => Ok(Self::Publish { into: body }),
-            (1..=10, _) => Err(BadCommand::Malformed),
+            (11, 0) => Ok(Self::LosePeer { peer: a }),
+            (12, 0) => Ok(Self::Acknowledge { comm: a }),
+            (1..=12, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

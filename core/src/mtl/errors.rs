@@ -13,6 +13,8 @@ pub enum CommError {
     ContextTaken,
     /// This process's rank is not below the number of members of the group.
     RankOutside,
+    /// The device that is to match its messages has failed.
+    DeviceFailed,
 }
 
 impl fmt::Display for CommError {
@@ -21,6 +23,7 @@ impl fmt::Display for CommError {
             Self::Full => "all communicators are in use: delete some, or set up with more",
             Self::ContextTaken => "a communicator with this context exists: pass another context, or delete it first",
             Self::RankOutside => "this process's rank is outside the group: pass a rank below the number of members",
+            Self::DeviceFailed => "the device that matches the messages of this process has failed: reset it, and start again",
         })
     }
 }

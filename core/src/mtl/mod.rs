@@ -36,6 +36,7 @@
 
 mod communicator;
 mod errors;
+mod offload;
 mod rejoins;
 mod source;
 mod state;

@@ -23,6 +23,10 @@ pub(super) struct CommState<'m> {
     made_at: u32,
     /// Each rank is the peer that has the rank's place now, even if it has rejoined since.
     lasting: bool,
+    /// A device matches its messages.
+    is_offloaded: bool,
+    /// The device's number of it.
+    offloaded: u32,
     /// The peers of the table ascend, so a rank is found by halving the table.
     ascends: bool,
     /// The peer of each rank. Null for a [`Group::World`].
@@ -57,12 +61,25 @@ impl<'m> CommState<'m> {
             len,
             made_at,
             lasting,
+            is_offloaded: false,
+            offloaded: 0,
             ascends,
             table,
             last_failed: OptSlot::NONE,
             unacknowledged: OptSlot::NONE,
             memory: PhantomData,
         })
+    }
+
+    /// A device matches its messages, under this number.
+    pub const fn offload(&mut self, number: u32) {
+        (self.is_offloaded, self.offloaded) = (true, number);
+    }
+
+    /// The device's number of it, if a device matches its messages.
+    #[inline]
+    pub const fn offloaded(&self) -> Option<u32> {
+        if self.is_offloaded { Some(self.offloaded) } else { None }
     }
 
     /// Whether a member may have been replaced. `rejoined`: how many peers have rejoined so far.

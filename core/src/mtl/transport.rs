@@ -34,8 +34,8 @@ pub struct Attributes {
 /// threads.
 #[derive(Debug)]
 pub struct Mtl<'m, R> {
-    pml: Pml<'m, R>,
-    comms: Pool<'m, CommState<'m>>,
+    pub(super) pml: Pml<'m, R>,
+    pub(super) comms: Pool<'m, CommState<'m>>,
     recent: RecentComm,
     rejoins: Rejoins<'m>,
 }
@@ -197,7 +197,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
                 return Err(CommError::ContextTaken);
             }
         }
-        self.comms.take(state).map(Comm).map_err(|_| CommError::Full)
+        let comm = self.comms.take(state).map(Comm).map_err(|_| CommError::Full)?;
+        self.offload_comm(comm)?;
+        Ok(comm)
     }
 
     /// How many more communicators can be made.
@@ -211,6 +213,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
             self.pml.purge(state.context);
+            if let Some((number, device)) = state.offloaded().zip(self.pml.offload()) {
+                device.del_comm(number);
+            }
         }
     }
 
@@ -251,7 +256,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
         mode: Mode,
         data: Span,
     ) -> Result<Sending, Refusal> {
-        let Some((context, peer)) = self.find(comm, dest) else { return Err(self.refusal(comm, Source::Rank(dest))) };
+        let Some((context, peer)) = self.find(comm, dest) else {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.isend_offloaded(comm, dest, tag, mode, data) };
+        };
         if tag == ANY {
             return Err(Refusal::Invalid);
         }
@@ -275,7 +283,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let Some(pattern) = self.pattern(comm, source, tag) else {
             // SAFETY: passed on from the caller.
-            return unsafe { self.irecv_from_excluded(comm, source, tag, sink) };
+            return unsafe { self.irecv_elsewhere(comm, source, tag, sink) };
         };
         // SAFETY: passed on from the caller.
         let request = unsafe { self.pml.irecv(pattern, sink) }?;
@@ -314,14 +322,14 @@ impl<'m, R: Rails> Mtl<'m, R> {
             .try_fold(None, |last, peer| self.pml.is_lost(peer).then(|| if closed(peer) { Some(peer) } else { last }))?
     }
 
-    /// A receive from a rank that is not in the communicator any more. If its peer was replaced, the receive is begun and ends
-    /// with a failure, as a receive from a lost peer does.
+    /// A receive that the device has, or a receive from a rank that is not in the communicator any more. If its peer was replaced,
+    /// the receive is begun and ends with a failure, as a receive from a lost peer does.
     ///
     /// # Safety
     /// As [`irecv`](Self::irecv).
     #[cold]
     #[inline(never)]
-    unsafe fn irecv_from_excluded(
+    unsafe fn irecv_elsewhere(
         &mut self,
         comm: Comm,
         source: Source,
@@ -329,6 +337,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
         sink: Span,
     ) -> Result<Request, Refusal> {
         let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
+        if state.offloaded().is_some() {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.irecv_offloaded(comm, source, tag, sink) };
+        }
         let Some(peer) = self.excluded(comm, source) else { return Err(Refusal::Invalid) };
         let tag = tag.word().ok_or(Refusal::Invalid)?;
         let pattern = Pattern { context: state.context, source: peer.0, tag };
@@ -347,7 +359,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// The refusal for a rank that is not in the communicator.
     #[cold]
-    fn refusal(&self, comm: Comm, rank: Source) -> Refusal {
+    pub(super) fn refusal(&self, comm: Comm, rank: Source) -> Refusal {
         self.excluded(comm, rank).map_or(Refusal::Invalid, Refusal::Restarted)
     }
 
@@ -414,7 +426,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Finds a message and does not take it, as `MPI_Iprobe` does: the next receive with this source and tag gets the message.
     /// `None` if there is none yet, or if there is no such communicator, rank or tag.
     pub fn iprobe(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
-        let pattern = self.pattern(comm, source, tag)?;
+        let Some(pattern) = self.pattern(comm, source, tag) else {
+            return self.iprobe_offloaded(comm, source, tag);
+        };
         self.pml.iprobe(pattern)
     }
 
@@ -424,7 +438,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// [`Refusal::Busy`] if there is a message and no free request for it. [`Refusal::Invalid`] if there is no such communicator,
     /// rank or tag. [`Refusal::Restarted`] if the rank's peer was replaced since the communicator was made.
     pub fn improbe(&mut self, comm: Comm, source: Source, tag: Tag) -> Result<Option<(Message, Envelope)>, Refusal> {
-        let pattern = self.pattern(comm, source, tag).ok_or_else(|| self.refusal(comm, source))?;
+        let Some(pattern) = self.pattern(comm, source, tag) else {
+            return self.improbe_offloaded(comm, source, tag);
+        };
         self.pml.improbe(pattern)
     }
 
@@ -436,18 +452,22 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Safety
     /// As [`Pml::imrecv`].
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
+        if let Some((request, number)) = self.pml.offloaded_message(&message) {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.imrecv_offloaded(request, number, message, sink) };
+        }
         // SAFETY: passed on from the caller.
         unsafe { self.pml.imrecv(message, sink) }
     }
 
     /// Cancels a receive that has not matched. See [`Pml::cancel`].
     pub fn cancel(&mut self, request: Request) -> bool {
-        self.pml.cancel(request)
+        self.pml.cancel(request) || self.cancel_offloaded(request)
     }
 
     /// Cancels a send of which nothing has left. See [`Pml::cancel_send`].
     pub fn cancel_send(&mut self, request: Request) -> bool {
-        self.pml.cancel_send(request)
+        self.pml.cancel_send(request) || self.cancel_offloaded(request)
     }
 
     /// The outcome of a request, once it is over. See [`Pml::test`].
@@ -459,7 +479,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Handles arrived frames and sends waiting frames. See [`Pml::progress`].
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
-        let events = self.pml.progress(now);
+        let mut events = self.pml.progress(now);
+        if self.pml.offload().is_some() {
+            events = events.wrapping_add(self.end_offloaded());
+        }
         if self.pml.has_failure_to_report() {
             self.report_failures();
         }
@@ -473,6 +496,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     fn report_failures(&mut self) {
         while let Some(peer) = self.pml.next_failed() {
             let failed = self.pml.is_failed(peer);
+            if failed && let Some(device) = self.pml.offload() {
+                device.lose_peer(peer);
+            }
             let rejoined = self.rejoins.of(peer);
             for slot in 0..self.comms.capacity() {
                 // A process that has a member's place after a restart is not that member.
@@ -526,6 +552,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub fn acknowledge(&mut self, comm: Comm) {
         if let Some(state) = self.comms.get_mut(comm.0) {
             state.acknowledge();
+            if let Some((number, device)) = state.offloaded().zip(self.pml.offload()) {
+                device.acknowledge(number);
+            }
         }
     }
 
@@ -589,7 +618,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// As [`find`](Self::find), for a communicator that is not the last one, or in which rank r is not always peer r.
     #[inline(never)]
     fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
-        let state = self.comms.get(comm.0)?;
+        let state = self.comms.get(comm.0).filter(|state| state.offloaded().is_none())?;
         let aged = state.is_aged(self.rejoins.all);
         let world = if aged { 0 } else { state.world() };
         self.recent = RecentComm { word: comm.0.word(), context: state.context, world };
@@ -602,7 +631,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     fn pattern(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Pattern> {
         let (context, source) = match source {
             Source::Rank(rank) => self.find(comm, rank)?,
-            Source::Any => (self.comms.get(comm.0)?.context, ANY),
+            Source::Any => (self.comms.get(comm.0).filter(|state| state.offloaded().is_none())?.context, ANY),
         };
         Some(Pattern { context, source, tag: tag.word()? })
     }

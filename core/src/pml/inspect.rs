@@ -116,12 +116,13 @@ fn in_progress(request: Request, state: &RequestState) -> Option<InProgress> {
     };
     let stage = match state.phase {
         // A message that a matched probe took is no operation before it is received: see `unreceived`.
-        Phase::Done | Phase::Taken => return None,
+        Phase::Done | Phase::Taken | Phase::OffloadedMessage => return None,
         Phase::Held => Stage::Held,
-        Phase::Waiting | Phase::Posted => Stage::Unmatched,
+        // The device does not tell how far an operation is.
+        Phase::Waiting | Phase::Posted | Phase::Offloaded => Stage::Unmatched,
         Phase::Streaming | Phase::Leaving | Phase::Receiving | Phase::Responding => Stage::Moving,
     };
-    let posted = state.phase == Phase::Posted;
+    let posted = state.is_unmatched_receive();
     let named = |word: u32| if posted && word == ANY { None } else { Some(word) };
     Some(InProgress {
         request,

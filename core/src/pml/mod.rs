@@ -16,6 +16,7 @@
 //! | `single_copy`, `rdma` | long messages without a copy: by the processor, and by devices |
 //! | `failover`, `stall` | links that go down; peers that make no progress |
 //! | `one_sided` | one-sided operations over the engine's rails |
+//! | `offload` | communicators whose messages a device matches |
 
 mod arrival;
 mod counters;
@@ -25,6 +26,7 @@ mod flow;
 mod inspect;
 mod limits;
 pub mod matching;
+pub mod offload;
 mod one_sided;
 mod peers;
 mod progress;

@@ -1,5 +1,6 @@
 //! The rails of an engine.
 
+use crate::pml::offload::Offload;
 use crate::rail::FullRail;
 
 /// The rails of an engine, by index. The trait is implemented for arrays and mutable slices. A caller whose rails are stored
@@ -16,6 +17,12 @@ pub trait Rails {
     #[inline]
     fn polled(&self) -> usize {
         self.count()
+    }
+
+    /// The device that matches the messages of some communicators, if there is one. It never changes.
+    #[inline]
+    fn offload(&mut self) -> Option<&mut dyn Offload> {
+        None
     }
 
     /// A peer uses a spare rail from now on, so all rails are polled. It may be called again.

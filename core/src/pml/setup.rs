@@ -9,6 +9,7 @@ use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
 use crate::pml::matching::{HeldTable, Matcher};
+use crate::pml::offload::Offload;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
@@ -115,6 +116,12 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// The rails, for calling functions that are not in the trait `Rail`. The caller must not take frames from them.
     pub fn rails_mut(&mut self) -> &mut R {
         &mut self.rails
+    }
+
+    /// The device that matches the messages of some communicators, if there is one.
+    #[inline]
+    pub fn offload(&mut self) -> Option<&mut dyn Offload> {
+        self.rails.offload()
     }
 
     /// Counts of events since set-up.

@@ -240,6 +240,14 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 })
             }
             Command::Publish { into } => self.publish(into).map(Some),
+            Command::LosePeer { peer } => self.lose_peer(peer).map(Some),
+            Command::Acknowledge { comm } => {
+                let comm = self.communicators.get(comm).ok_or(Failure::NoSuchThing);
+                comm.map(|comm| {
+                    self.mtl.acknowledge(comm);
+                    Some(Done::default())
+                })
+            }
             _ => Err(Failure::Unknown),
         };
         result.transpose()
@@ -383,6 +391,15 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if let Some(added) = self.added.get_mut(peer as usize) {
             *added = false;
         }
+    }
+
+    fn lose_peer(&mut self, peer: u32) -> Result<Done, Failure> {
+        let is_added = self.added.get(peer as usize).is_some_and(|added| *added);
+        if !is_added {
+            return Err(Failure::NoSuchThing);
+        }
+        self.mtl.pml().lose_peer(Peer(peer), Lost::Broken);
+        Ok(Done::default())
     }
 
     fn add_peer(&mut self, peer: u32, card: Body) -> Result<Done, Failure> {

@@ -72,7 +72,9 @@ impl<R: Rails> Pml<'_, R> {
     fn drop_requests(&mut self, index: u32, all: bool, outcome: Outcome) {
         for slot in 0..self.requests.touched() {
             let Some(state) = self.requests.at_mut(slot) else { continue };
-            if state.peer != index || state.phase == Phase::Done {
+            // The device ends its operations itself.
+            let is_elsewhere = matches!(state.phase, Phase::Done | Phase::Offloaded | Phase::OffloadedMessage);
+            if state.peer != index || is_elsewhere {
                 continue;
             }
             if state.phase == Phase::Taken {

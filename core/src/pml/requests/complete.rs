@@ -87,6 +87,7 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::Restarted => Err(Failure::Restarted(peer)),
             Outcome::NotReady => Err(Failure::NotReady(peer)),
             Outcome::NoCommunicator => Err(Failure::NoCommunicator(status)),
+            Outcome::DeviceFailed => Err(Failure::DeviceFailed),
         })
     }
 
@@ -157,7 +158,7 @@ impl<R: Rails> Pml<'_, R> {
     /// stale, or a receive without a match.
     pub fn peer_of(&self, request: Request) -> Option<Peer> {
         let state = self.requests.get(request.0)?;
-        (state.phase != Phase::Posted).then_some(Peer(state.peer))
+        (!state.is_unmatched_receive()).then_some(Peer(state.peer))
     }
 
     /// Takes the outcome of a request that is over: its slot is free then, and its memory belongs to the caller again. `None`

@@ -33,6 +33,8 @@ pub enum Failure {
     /// The receiver deleted the communicator, or [refuses](crate::pml::Pml::refuse_unexpected) all messages, and had not received
     /// this one. The status names the receiver, the tag and the length.
     NoCommunicator(Status),
+    /// The device that had the operation has failed. Whether the message was sent or received is not known.
+    DeviceFailed,
     /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
 }
@@ -42,6 +44,7 @@ impl Failure {
     pub const fn blame(self) -> Blame {
         match self {
             Self::PeerFailed(_) | Self::PeerClosed { .. } | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
+            Self::DeviceFailed => Blame::Resource,
             _ => Blame::Caller,
         }
     }
@@ -91,6 +94,9 @@ impl fmt::Display for Failure {
                  first",
                 status.peer.0, status.received, status.tag
             ),
+            Self::DeviceFailed => f.write_str(
+                "the device that matches the messages of this communicator has failed: reset it, and start again",
+            ),
             Self::NoRequest => f.write_str(
                 "no such request: its outcome was taken already, or it never existed; take each outcome once",
             ),
@@ -119,13 +125,17 @@ pub enum Refusal {
     Restarted(Peer),
     /// The rank, the tag, the communicator or the matched message is not valid.
     Invalid,
+    /// The message is longer than the memory of the device that matches the messages of this communicator.
+    TooLong,
+    /// The device that matches the messages of this communicator has failed.
+    DeviceFailed,
 }
 
 impl Refusal {
     /// The party that has to act.
     pub const fn blame(self) -> Blame {
         match self {
-            Self::Busy => Blame::Resource,
+            Self::Busy | Self::TooLong | Self::DeviceFailed => Blame::Resource,
             Self::PeerFailed(_) | Self::PeerClosed(_) | Self::Restarted(_) => Blame::Peer,
             Self::NoPeer(_) | Self::Invalid => Blame::Caller,
         }
@@ -140,6 +150,8 @@ impl fmt::Display for Refusal {
             Self::PeerFailed(peer) => write!(f, "peer {} was lost: go on without it, or wait for its replacement", peer.0),
             Self::PeerClosed(peer) => write!(f, "peer {} has ended: go on without it", peer.0),
             Self::Restarted(peer) => say_restarted(f, *peer),
+            Self::TooLong => f.write_str("the message is longer than the memory of the device that is to send or receive it: give the device a larger window, or send shorter messages"),
+            Self::DeviceFailed => f.write_str("the device that matches the messages of this communicator has failed: reset it, and start again"),
             Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid: pass those of an existing communicator"),
         }
     }

@@ -29,6 +29,10 @@ pub(crate) enum Phase {
     Receiving,
     /// A matched receive that has yet to answer its sender.
     Responding,
+    /// An operation that a device has ([`Offload`](crate::pml::offload::Offload)).
+    Offloaded,
+    /// A receive for a message that a matched probe took from a device. It has no memory yet.
+    OffloadedMessage,
 }
 
 /// How a request ended. The variants are those of [`Failure`](crate::pml::Failure).
@@ -42,6 +46,7 @@ pub(crate) enum Outcome {
     Restarted,
     NotReady,
     NoCommunicator,
+    DeviceFailed,
 }
 
 /// The request is freed when it is done, since its outcome is not wanted.
@@ -69,7 +74,7 @@ const POSTED: u32 = u32::from_le_bytes([Phase::Posted as u8, Outcome::Success as
 /// [`RequestState::status_word`] of a receive that has succeeded, without other flags.
 const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as u8, RECEIVE, 0]);
 
-/// A request's data about the other side, in one word. The phase says which of the four meanings it has:
+/// A request's data about the other side, in one word. The phase says which of the five meanings it has:
 ///
 /// | request | phase | meaning |
 /// |---|---|---|
@@ -77,6 +82,7 @@ const RECEIVED: u32 = u32::from_le_bytes([Phase::Done as u8, Outcome::Success as
 /// | receive | `Taken`, `Receiving`, `Responding` | the sender's handle |
 /// | send | `Held`, `Waiting` | marks: [`EXPOSED`](Self::EXPOSED), [`DECLINES_DEVICE`](Self::DECLINES_DEVICE), [`IN_TABLE`](Self::IN_TABLE) |
 /// | send | `Streaming` | the receiver's handle |
+/// | receive | `OffloadedMessage` | the device's number of the message |
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, FromZeros)]
 #[repr(transparent)]
 pub(crate) struct Remote(u64);
@@ -236,6 +242,16 @@ impl RequestState {
         self.outcome = Outcome::Success;
         self.flags = RECEIVE;
         self.cached_by = 0;
+    }
+
+    /// Whether it is a receive that has not matched, as far as this engine knows.
+    #[inline]
+    pub const fn is_unmatched_receive(&self) -> bool {
+        match self.phase {
+            Phase::Posted => true,
+            Phase::Offloaded => self.flags & RECEIVE != 0,
+            _ => false,
+        }
     }
 
     /// Whether it is a receive that got all of its message and is in no list.

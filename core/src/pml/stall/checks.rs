@@ -150,7 +150,7 @@ const fn keepalive() -> wire::Credit {
     keepalive
 }
 
-/// Whether a request waits for its peer.
+/// Whether a request waits for the engine of its peer.
 pub(in crate::pml) const fn waits(state: &RequestState) -> bool {
-    !matches!(state.phase, Phase::Done | Phase::Taken)
+    !matches!(state.phase, Phase::Done | Phase::Taken | Phase::Offloaded | Phase::OffloadedMessage)
 }

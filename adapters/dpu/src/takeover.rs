@@ -1,0 +1,200 @@
+//! Posted receives that the host has taken over from a device whose tables or memory are full.
+//!
+//! The messages stay in the device. The host asks it for the messages that these receives accept, and gives each message to the
+//! receive that was posted first among those that accept it. So no message is lost or overtaken. The device has no posted receive
+//! meanwhile, so no receive has two owners. When the last of them has matched, new receives go to the device again.
+
+use std::collections::VecDeque;
+
+use towline_core::convertor::Span;
+use towline_core::pml::Request as EngineRequest;
+use towline_core::pml::matching::{ANY, INTERNAL_TAGS};
+use towline_core::pml::offload::Operation;
+use towline_window::completion::{Done, Failure};
+
+use crate::errors::Refusal;
+use crate::transport::{Message, Source, Tag, Transport};
+
+/// A receive.
+#[derive(Clone, Copy, Debug)]
+pub struct Posted {
+    /// The engine's request.
+    pub request: EngineRequest,
+    /// The communicator.
+    pub comm: u32,
+    /// The rank of the sender, or any.
+    source: u32,
+    /// The tag, or any.
+    tag: u32,
+    /// Its memory.
+    pub sink: Span,
+    /// Its number in the order in which receives were posted.
+    pub number: u64,
+}
+
+impl Posted {
+    /// The sender from which it takes.
+    pub const fn source(&self) -> Source {
+        if self.source == ANY { Source::Any } else { Source::Rank(self.source) }
+    }
+
+    /// The rank of the only sender from which it takes, if there is only one.
+    pub const fn source_rank(&self) -> Option<u32> {
+        if self.source == ANY { None } else { Some(self.source) }
+    }
+
+    /// The tags that it takes.
+    pub const fn tag(&self) -> Tag {
+        if self.tag == ANY { Tag::Any } else { Tag::Is(self.tag) }
+    }
+
+    /// Whether it accepts the message that a probe in its communicator has found.
+    const fn accepts(&self, found: &Done) -> bool {
+        let source = self.source == ANY || self.source == found.rank;
+        let tag = if self.tag == ANY { found.tag < INTERNAL_TAGS } else { self.tag == found.tag };
+        source && tag
+    }
+
+    /// Whether it accepts the same messages.
+    const fn is_like(&self, other: &Self) -> bool {
+        self.comm == other.comm && self.source == other.source && self.tag == other.tag
+    }
+}
+
+/// A message that was taken out of the device's queue for a receive.
+#[derive(Debug)]
+pub struct Taken {
+    /// The message.
+    pub message: Message,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// What happens to a receive next.
+#[derive(Debug)]
+pub enum Next {
+    /// It gets a message.
+    Message(Posted, Taken),
+    /// It fails.
+    Failed(Posted, Failure),
+}
+
+/// The receives that the host has taken over.
+#[derive(Debug, Default)]
+pub struct Takeover {
+    /// In the order in which they were posted.
+    posted: VecDeque<Posted>,
+    /// A receive with its message, for which the device has no memory yet.
+    waiting: Option<(Posted, Taken)>,
+    posted_ever: u64,
+    count: u32,
+}
+
+impl Takeover {
+    /// Whether the host has receives.
+    pub fn is_active(&self) -> bool {
+        self.waiting.is_some() || !self.posted.is_empty()
+    }
+
+    /// How often it began. It wraps.
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A new receive.
+    pub const fn posted(&mut self, operation: &Operation, sink: Span) -> Posted {
+        self.posted_ever += 1;
+        let Operation { request, comm, rank, tag } = *operation;
+        Posted { request, comm, source: rank, tag, sink, number: self.posted_ever }
+    }
+
+    /// The host takes these receives over.
+    pub fn begin(&mut self, receives: Vec<Posted>) {
+        self.count = self.count.wrapping_add(1);
+        self.posted = receives.into();
+    }
+
+    /// Posts one more receive.
+    pub fn post(&mut self, posted: Posted) {
+        self.posted.push_back(posted);
+    }
+
+    /// The message stays taken until the device has memory for it.
+    pub fn wait(&mut self, posted: Posted, message: Taken) {
+        self.waiting = Some((posted, message));
+    }
+
+    /// The next receive that has a message, or that fails.
+    pub fn next(&mut self, device: &mut Transport) -> Option<Next> {
+        if let Some((posted, message)) = self.waiting.take() {
+            return Some(Next::Message(posted, message));
+        }
+        for place in 0..self.posted.len() {
+            let posted = self.posted[place];
+            // A receive like an earlier one has no message either.
+            if self.posted.iter().take(place).any(|earlier| earlier.is_like(&posted)) {
+                continue;
+            }
+            match probe(device, &posted, false) {
+                Ok(Some(found)) => {
+                    return self.take(device, place, found).map(|(posted, message)| Next::Message(posted, message));
+                }
+                Ok(None) => {}
+                Err(Refusal::Device(why @ (Failure::PeerFailed | Failure::PeerFinished))) => {
+                    self.posted.remove(place);
+                    return Some(Next::Failed(posted, why));
+                }
+                Err(_) => return None, // the device has failed, or is asked again later
+            }
+        }
+        None
+    }
+
+    /// Takes the message for the receive at this place, or another message for an earlier receive that accepts this one too: it may
+    /// have arrived after the earlier receive was looked at.
+    fn take(&mut self, device: &mut Transport, mut place: usize, mut found: Done) -> Option<(Posted, Taken)> {
+        while let Some(earlier) = (0..place).find(|earlier| {
+            let other = &self.posted[*earlier];
+            other.comm == self.posted[place].comm && other.accepts(&found)
+        }) {
+            place = earlier;
+            // The message that it accepts has arrived, so the device finds that one or an earlier one.
+            found = probe(device, &self.posted[place], false).ok()??;
+        }
+        let taken = probe(device, &self.posted[place], true).ok()??;
+        let posted = self.posted.remove(place)?;
+        Some((posted, Taken { message: Message(taken.value), len: taken.received }))
+    }
+
+    /// Cancels a receive. Returns whether the host has it.
+    pub fn cancel(&mut self, request: EngineRequest) -> bool {
+        let place = self.posted.iter().position(|posted| posted.request == request);
+        place.is_some_and(|place| self.posted.remove(place).is_some())
+    }
+
+    /// Ends the receives of a communicator, and returns their requests. A message that waits is received into no memory, so that the
+    /// device forgets it.
+    pub fn delete(&mut self, comm: u32, device: &mut Transport) -> Vec<EngineRequest> {
+        let (ended, stay): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|posted| posted.comm == comm);
+        self.posted = stay.into();
+        let mut ended: Vec<_> = ended.into_iter().map(|posted| posted.request).collect();
+        if let Some((posted, taken)) = self.waiting.take_if(|(posted, _)| posted.comm == comm) {
+            let empty = Span::contiguous(std::ptr::NonNull::dangling().as_ptr(), 0);
+            // SAFETY: there is no memory.
+            let _ = unsafe { device.imrecv_part(&taken.message, empty, 0) };
+            ended.push(posted.request);
+        }
+        ended
+    }
+
+    /// Ends all receives, and returns their requests.
+    pub fn end(&mut self) -> Vec<EngineRequest> {
+        let waiting = self.waiting.take().map(|(posted, _)| posted.request);
+        self.posted.drain(..).map(|posted| posted.request).chain(waiting).collect()
+    }
+}
+
+/// The first message in the device that a receive accepts.
+fn probe(device: &mut Transport, posted: &Posted, take: bool) -> Result<Option<Done>, Refusal> {
+    device.probe_words(posted.comm, posted.source, posted.tag, take)
+}

@@ -1,0 +1,225 @@
+//! Communicators whose messages a device matches ([`Offload`](crate::pml::offload::Offload)). None of this is on the path of the
+//! other communicators' messages.
+
+use super::communicator::Comm;
+use super::errors::CommError;
+use super::source::{Source, Tag};
+use super::transport::Mtl;
+use crate::convertor::Span;
+use crate::pml::matching::ANY;
+use crate::pml::offload::{DeviceFailure, Ended, Found, Operation};
+use crate::pml::{Envelope, Message, Mode, Rails, Refusal, Request, Sending};
+use crate::rail::{Lost, Peer};
+
+/// A communicator that the device has.
+#[derive(Clone, Copy)]
+struct Offloaded {
+    /// The device's number of it.
+    number: u32,
+    context: u32,
+}
+
+impl<R: Rails> Mtl<'_, R> {
+    /// Has the device match the messages of a new communicator, if there is a device that serves it.
+    pub(super) fn offload_comm(&mut self, comm: Comm) -> Result<(), CommError> {
+        let Some((state, device)) = self.comms.get_mut(comm.0).zip(self.pml.offload()) else { return Ok(()) };
+        match device.add_comm(state.context, &mut state.members(), state.rank) {
+            Ok(Some(number)) => state.offload(number),
+            Ok(None) => {}
+            Err(why) => {
+                self.comms.free(comm.0);
+                return Err(if why == Refusal::DeviceFailed { CommError::DeviceFailed } else { CommError::Full });
+            }
+        }
+        Ok(())
+    }
+
+    /// The number and the context of a communicator that the device has.
+    fn offloaded(&self, comm: Comm) -> Option<Offloaded> {
+        let state = self.comms.get(comm.0)?;
+        state.offloaded().map(|number| Offloaded { number, context: state.context })
+    }
+
+    /// The rank of a source, or any. `None` if there is no such rank.
+    fn word_of(&self, comm: Comm, source: Source) -> Option<u32> {
+        match source {
+            Source::Rank(rank) => self.comms.get(comm.0)?.peer(rank).map(|_| rank),
+            Source::Any => Some(ANY),
+        }
+    }
+
+    /// A send in a communicator that the device has, or to a rank that does not exist.
+    ///
+    /// # Safety
+    /// As [`isend`](Self::isend).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn isend_offloaded(
+        &mut self,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        data: Span,
+    ) -> Result<Sending, Refusal> {
+        let peer = self.comms.get(comm.0).and_then(|state| state.peer(dest));
+        let Some((offloaded, peer)) = self.offloaded(comm).zip(peer) else {
+            return Err(self.refusal(comm, Source::Rank(dest)));
+        };
+        if tag == ANY {
+            return Err(Refusal::Invalid);
+        }
+        self.check_present(peer)?;
+        let request = self.pml.offload_send(peer, offloaded.context, tag, mode, data.len())?;
+        let operation = Operation { request, comm: offloaded.number, rank: dest, tag };
+        let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
+        // SAFETY: passed on from the caller.
+        match unsafe { device.isend(&operation, mode, data) } {
+            Ok(Sending::Complete) => {
+                self.pml.forget_offloaded(request);
+                Ok(Sending::Complete)
+            }
+            Ok(pending) => Ok(pending),
+            Err(refusal) => {
+                self.pml.forget_offloaded(request);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Refuses an operation with a peer that is lost.
+    fn check_present(&self, peer: Peer) -> Result<(), Refusal> {
+        match self.pml.why_lost(peer) {
+            None => Ok(()),
+            Some(Lost::Closed) => Err(Refusal::PeerClosed(peer)),
+            Some(_) => Err(Refusal::PeerFailed(peer)),
+        }
+    }
+
+    /// A receive in a communicator that the device has.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub(super) unsafe fn irecv_offloaded(
+        &mut self,
+        comm: Comm,
+        source: Source,
+        tag: Tag,
+        sink: Span,
+    ) -> Result<Request, Refusal> {
+        let (Some(offloaded), Some(rank), Some(tag)) = (self.offloaded(comm), self.word_of(comm, source), tag.word())
+        else {
+            return Err(Refusal::Invalid);
+        };
+        let peer = match source {
+            Source::Rank(rank) => self.peer_of(comm, rank).map_or(ANY, |peer| peer.0),
+            Source::Any => ANY,
+        };
+        let request = self.pml.offload_receive(peer, offloaded.context, tag, sink)?;
+        let operation = Operation { request, comm: offloaded.number, rank, tag };
+        let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
+        // SAFETY: passed on from the caller.
+        if let Err(refusal) = unsafe { device.irecv(&operation, sink) } {
+            self.pml.forget_offloaded(request);
+            return Err(refusal);
+        }
+        Ok(request)
+    }
+
+    /// Asks the device for a message.
+    fn probe_offloaded(
+        &mut self,
+        comm: Comm,
+        source: Source,
+        tag: Tag,
+        take: bool,
+    ) -> Result<Option<(Found, Envelope)>, Refusal> {
+        let (Some(offloaded), Some(rank), Some(tag)) = (self.offloaded(comm), self.word_of(comm, source), tag.word())
+        else {
+            return Err(self.refusal(comm, source));
+        };
+        let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
+        let Some(found) = device.probe(offloaded.number, rank, tag, take)? else { return Ok(None) };
+        let peer = self.peer_of(comm, found.rank).ok_or(Refusal::DeviceFailed)?;
+        Ok(Some((found, Envelope { peer, tag: found.tag, len: found.len })))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn iprobe_offloaded(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
+        self.probe_offloaded(comm, source, tag, false).ok()?.map(|(_, envelope)| envelope)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn improbe_offloaded(
+        &mut self,
+        comm: Comm,
+        source: Source,
+        tag: Tag,
+    ) -> Result<Option<(Message, Envelope)>, Refusal> {
+        if self.pml.free_requests() == 0 {
+            return Err(Refusal::Busy); // a message that was taken needs a request
+        }
+        let Some((found, envelope)) = self.probe_offloaded(comm, source, tag, true)? else { return Ok(None) };
+        let context = self.context_of(comm).unwrap_or(0);
+        Ok(Some((self.pml.keep_offloaded(envelope.peer, context, &found)?, envelope)))
+    }
+
+    /// Receives a message that the device keeps.
+    ///
+    /// # Safety
+    /// As [`imrecv`](Self::imrecv).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn imrecv_offloaded(
+        &mut self,
+        request: Request,
+        number: u32,
+        message: Message,
+        sink: Span,
+    ) -> Result<Request, (Refusal, Message)> {
+        let Some(device) = self.pml.offload() else { return Err((Refusal::Invalid, message)) };
+        // SAFETY: passed on from the caller.
+        match unsafe { device.imrecv(number, request, sink) } {
+            Ok(()) => {
+                self.pml.receive_offloaded(request, sink);
+                Ok(request)
+            }
+            Err(refusal) => Err((refusal, message)),
+        }
+    }
+
+    /// Cancels an operation that the device has.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn cancel_offloaded(&mut self, request: Request) -> bool {
+        if !self.pml.is_offloaded(request) {
+            return false;
+        }
+        let cancelled = self.pml.offload().is_some_and(|device| device.cancel(request));
+        self.end_offloaded(); // the outcome can be taken at once, as that of other operations
+        cancelled
+    }
+
+    /// Ends operations that the device has ended. Returns how many.
+    pub(super) fn end_offloaded(&mut self) -> u32 {
+        let mut count = 0_u32;
+        while let Some(ended) = self.pml.offload().and_then(|device| device.next_ended()) {
+            let ended = Ended { outcome: ended.outcome.map_err(|why| self.as_known(why)), ..ended };
+            self.pml.end_offloaded(&ended);
+            count = count.wrapping_add(1);
+        }
+        count
+    }
+
+    /// A device may report as lost what this engine knows to have ended.
+    fn as_known(&self, why: DeviceFailure) -> DeviceFailure {
+        match why {
+            DeviceFailure::PeerFailed(peer) if self.pml.why_lost(Peer(peer)) == Some(Lost::Closed) => {
+                DeviceFailure::PeerClosed(peer)
+            }
+            why => why,
+        }
+    }
+}
