@@ -12,6 +12,12 @@ use towline_window::host::{AttachError, DeviceError};
 /// A device cannot be opened.
 #[non_exhaustive]
 pub enum OpenError {
+    /// No window is named.
+    NoSetting,
+    /// An entry of the list of windows is wrong, and why.
+    Setting(String, String),
+    /// Another process uses the window.
+    InUse(PathBuf),
     /// The window's file cannot be mapped.
     File(PathBuf, io::Error),
     /// The file is too small for a window.
@@ -22,9 +28,27 @@ pub enum OpenError {
     Silent(PathBuf, Duration),
 }
 
+impl OpenError {
+    /// Whether another process uses the device.
+    pub const fn is_in_use(&self) -> bool {
+        matches!(self, Self::InUse(_) | Self::Attach(_, AttachError::Busy))
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoSetting => f.write_str(
+                "no window of a DPU is named: set TOWLINE_DPU_WINDOWS to the files of the windows of this host's DPUs",
+            ),
+            Self::Setting(entry, why) => {
+                write!(f, "`{entry}` in TOWLINE_DPU_WINDOWS {why}: write `file` or `file@offset`")
+            }
+            Self::InUse(path) => write!(
+                f,
+                "another process uses the DPU of window {}: name a window for each process of this host in TOWLINE_DPU_WINDOWS",
+                path.display()
+            ),
             Self::File(path, why) => write!(f, "the window {} cannot be mapped: {why}", path.display()),
             Self::NoWindow(path) => write!(f, "{} is no window of a device: it is too small", path.display()),
             Self::Attach(path, why) => write!(f, "the device of window {} cannot be used: {why}", path.display()),
@@ -43,7 +67,7 @@ impl std::error::Error for OpenError {
         match self {
             Self::File(_, why) => Some(why),
             Self::Attach(_, why) => Some(why),
-            Self::NoWindow(_) | Self::Silent(..) => None,
+            Self::NoSetting | Self::Setting(..) | Self::InUse(_) | Self::NoWindow(_) | Self::Silent(..) => None,
         }
     }
 }

@@ -35,6 +35,7 @@
 //! |---|---|
 //! | [`transport`] | the transport |
 //! | [`matching`] | the device as the matcher of an engine's communicators |
+//! | [`settings`] | the settings, and how a process finds its device |
 //! | [`mapping`] | the window's file |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
@@ -48,9 +49,11 @@ pub mod heap;
 pub mod mapping;
 pub mod matching;
 pub mod operations;
+pub mod settings;
 mod takeover;
 pub mod transport;
 
 pub use errors::{Failure, Lost, OpenError, Refusal};
 pub use matching::Matching;
+pub use settings::Settings;
 pub use transport::{Buffer, Comm, Message, Mode, Options, Request, Source, Status, Tag, Transport};

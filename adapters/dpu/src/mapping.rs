@@ -1,11 +1,12 @@
 //! The window's file, as this process maps it.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::ptr::NonNull;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use towline_window::header::HEADER;
 use towline_window::memory::Memory;
@@ -15,24 +16,49 @@ use towline_window::memory::Memory;
 pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// The file, as long as this process may have locked it. The kernel ends the lock of a process that dies.
+    file: Option<File>,
 }
 
 // SAFETY: the mapping is an address and a size, and belongs to the process.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps a file.
+    /// Maps a file from an offset on, a multiple of the size of a page.
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path, offset: u64) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let bytes = file.metadata()?.len().checked_sub(offset).filter(|bytes| *bytes != 0);
+        let bytes = bytes.ok_or_else(|| io::Error::other("it ends before the window"))?;
+        let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: this maps new memory.
-        let base = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file.as_fd(), 0)? };
+        let base = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file.as_fd(), offset)? };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("it was mapped to address 0"))?;
-        Ok(Self { base, bytes })
+        Ok(Self { base, bytes, file: Some(file) })
+    }
+
+    /// Locks the file, so that no other host uses the device. Returns `false` if another one has locked it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn lock(&self) -> io::Result<bool> {
+        let Some(file) = &self.file else { return Ok(false) };
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(why) => Err(why.into()),
+        }
+    }
+
+    /// Lets other hosts use the device.
+    pub fn unlock(&mut self) {
+        if let Some(file) = self.file.take() {
+            // The mapping keeps the file, so that closing it does not end the lock.
+            let _ = flock(&file, FlockOperation::Unlock);
+        }
     }
 
     /// Whether it is too small for the header of a window.

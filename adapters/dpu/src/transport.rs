@@ -114,13 +114,26 @@ impl Transport {
     /// # Errors
     /// [`OpenError`].
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let mapping = Mapping::open(path).map_err(|why| OpenError::File(path.into(), why))?;
+        Self::open_at(path, 0, options)
+    }
+
+    /// As [`open`](Self::open), for a window that begins at an offset in its file.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_at(path: &Path, offset: u64, options: Options) -> Result<Self, OpenError> {
+        let mapping = Mapping::open(path, offset).map_err(|why| OpenError::File(path.into(), why))?;
+        if !mapping.lock().map_err(|why| OpenError::File(path.into(), why))? {
+            return Err(OpenError::InUse(path.into()));
+        }
         if mapping.is_too_small() {
             return Err(OpenError::NoWindow(path.into()));
         }
         // SAFETY: the transport drops the host's end before the mapping.
         let memory = unsafe { mapping.memory() }.ok_or_else(|| OpenError::NoWindow(path.into()))?;
         let deadline = Deadline::new(path, options.open_within);
+        // The lock says that no living process has a session.
+        towline_window::host::end_abandoned(&memory);
         let session = getrandom::u32().unwrap_or(1).max(1);
         let mut attaching = loop {
             match Attaching::new(memory, session) {
@@ -539,6 +552,7 @@ impl Transport {
 
     fn lose(&mut self, why: Lost) {
         let why = *self.lost.get_or_insert(why);
+        self.mapping.unlock(); // another session may begin
         self.operations.fail(why);
     }
 

@@ -18,7 +18,7 @@ use towline_dpu::{Comm, Failure, Lost, Mode, OpenError, Options, Refusal, Source
 use towline_window::command::Command;
 use towline_window::completion;
 use towline_window::device::{About, Device};
-use towline_window::host::{AttachError, DeviceError};
+use towline_window::host::DeviceError;
 use towline_window::layout;
 
 const WINDOW: usize = 1 << 20;
@@ -59,7 +59,7 @@ fn run(files: &[PathBuf; 2], stop: &AtomicBool, ready: &Barrier) {
     let mut block = vec![0; bytes];
     let mut arena = Arena::new(&mut block);
     let hub = Hub::new(&mut arena, 2, 8, 1024).unwrap();
-    let mappings = files.each_ref().map(|path| Mapping::open(path).unwrap());
+    let mappings = files.each_ref().map(|path| Mapping::open(path, 0).unwrap());
     let mut servers: Vec<_> = (0..)
         .zip(&mappings)
         .map(|(me, mapping)| {
@@ -305,9 +305,12 @@ fn ranks_and_tags_that_no_message_has_are_refused() {
 #[test]
 fn a_transport_that_has_lost_its_device_does_not_disturb_the_next_one() {
     let mut devices = start();
-    let ([a, _b], _) = pair(&devices);
+    let ([mut a, _b], _) = pair(&devices);
     devices.stop();
-    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    while a.lost().is_none() {
+        a.progress();
+    }
+    let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
     let about = About { boot: 77, operations: 1, description: "test 2" };
@@ -333,7 +336,7 @@ fn a_transport_that_has_lost_its_device_does_not_disturb_the_next_one() {
 fn a_device_that_runs_and_does_not_answer_has_failed() {
     let mut devices = start();
     devices.stop();
-    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
     let about = About { boot: 77, operations: 1, description: "test 2" };
@@ -356,7 +359,7 @@ fn a_device_that_runs_and_does_not_answer_has_failed() {
 fn a_device_that_says_that_it_has_written_too_much_has_failed() {
     let mut devices = start();
     devices.stop();
-    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
     let about = About { boot: 77, operations: 1, description: "test 2" };
@@ -416,7 +419,7 @@ fn operations_end_if_their_device_starts_again() {
     // SAFETY: the array outlives the operation.
     let posted = unsafe { a.irecv(comms[0], Source::Any, Tag::Any, Span::contiguous(into.as_mut_ptr(), 8)).unwrap() };
     devices.stop();
-    let mapping = Mapping::open(&devices.files[0]).unwrap();
+    let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
     let about = About { boot: 77, operations: 1, description: "test 2" };
@@ -429,7 +432,7 @@ fn a_dropped_transport_leaves_its_device_to_the_next_one() {
     let devices = start();
     let first = pair(&devices);
     let refused = Transport::open(&devices.files[0], Options::default()).unwrap_err();
-    assert!(matches!(refused, OpenError::Attach(_, AttachError::Busy)), "{refused}");
+    assert!(matches!(refused, OpenError::InUse(_)), "{refused}");
     drop(first);
     let ([mut a, _b], comms) = pair(&devices);
     assert!(!a.card().unwrap().is_empty());

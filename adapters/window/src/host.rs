@@ -172,6 +172,13 @@ fn withdraw(memory: &Memory<'_>, session: u32) {
     }
 }
 
+/// Ends the session of a host that has died. The caller knows that no living host uses the device.
+pub fn end_abandoned(memory: &Memory<'_>) {
+    if let Ok(wanted) = memory.word(at::WANTED) {
+        wanted.store(0, Ordering::Release);
+    }
+}
+
 /// A host that has asked for a session, and waits for the device. Dropping it takes the wish back.
 #[derive(Debug)]
 pub struct Attaching<'w> {

@@ -1,0 +1,73 @@
+//! The table of the settings of dpu, and how a process finds its device.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use towline_settings::{Values, entries};
+
+use crate::errors::OpenError;
+use crate::matching::Matching;
+use crate::transport::{Options, Transport};
+
+/// A list of windows.
+const WINDOWS: Values = Values::Checked("files, with commas between them; a place in a file as `file@offset`", |text| {
+    entries(text).iter().try_for_each(|entry| Place::parse(entry).map(drop))
+});
+
+towline_settings::settings! {
+    /// The settings of the DPU of a process. The program and the environment can change them.
+    pub struct Settings, "dpu." {
+        windows, "TOWLINE_DPU_WINDOWS": String = "", "" in WINDOWS,
+            "Windows of this host's DPUs, such as `/sys/bus/pci/devices/0000:03:00.0/resource2`; each process takes the first one that no other process uses, beginning with that of its place among the ranks of this host";
+        open_timeout_ms, "TOWLINE_DPU_OPEN_TIMEOUT_MS": u32 = 10_000u32, "ms" in Values::at_least(1),
+            "How long a DPU may take to begin to serve a process";
+        silence_ms, "TOWLINE_DPU_SILENCE_MS": u32 = 5_000u32, "ms" in Values::at_least(1),
+            "A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed";
+    }
+}
+
+/// Where a window is: a file, and the bytes before the window in it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// Where the window begins.
+    pub offset: u64,
+}
+
+impl Place {
+    /// The place of an entry of the setting: `file`, or `file@offset`.
+    ///
+    /// # Errors
+    /// What is wrong with the entry.
+    pub fn parse(entry: &str) -> Result<Self, String> {
+        let (file, offset) = entry.rsplit_once('@').unwrap_or((entry, "0"));
+        let offset = offset.parse().map_err(|why| format!("has `{offset}` as an offset: {why}"))?;
+        Ok(Self { file: file.into(), offset })
+    }
+}
+
+impl Settings {
+    /// Opens the device of this process, which is the `index`-th of those of the job on this host.
+    ///
+    /// # Errors
+    /// [`OpenError`]: that of the last window that was tried.
+    pub fn open(&self, index: usize) -> Result<Matching, OpenError> {
+        let options = Options {
+            open_within: Duration::from_millis(self.open_timeout_ms.into()),
+            silent_for: Duration::from_millis(self.silence_ms.into()),
+        };
+        let windows = entries(&self.windows);
+        let mut failure = OpenError::NoSetting;
+        for step in 0..windows.len() {
+            let Some(entry) = windows.get((index + step) % windows.len()) else { break };
+            let place = Place::parse(entry).map_err(|why| OpenError::Setting(entry.clone(), why))?;
+            match Transport::open_at(&place.file, place.offset, options) {
+                Ok(transport) => return Ok(Matching::new(transport)),
+                Err(why) if why.is_in_use() => failure = why,
+                Err(why) => return Err(why),
+            }
+        }
+        Err(failure)
+    }
+}
