@@ -1,7 +1,7 @@
 //! The transports between processes, and which of them work on this host.
 
 /// All transports, in the order in which they are listed.
-pub const ALL: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
+pub const ALL: [&str; 5] = ["sm", "tcp", "udp", "verbs", "dpu"];
 /// The transports that are used if none is named.
 pub const STANDARD: [&str; 2] = ["sm", "tcp"];
 

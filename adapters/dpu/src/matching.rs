@@ -88,6 +88,11 @@ impl Matching {
         &mut self.transport
     }
 
+    /// Name and version of the device's firmware.
+    pub fn firmware(&self) -> &str {
+        self.transport.card_of_window().map_or("", |card| card.description())
+    }
+
     /// Adds a peer by the card of its device.
     ///
     /// # Errors

@@ -30,6 +30,8 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::NoMemory { bytes: 1 << 40 },
         Error::NotReady { rank },
         Error::NoCommunicator { rank },
+        Error::DeviceFailed,
+        Error::TooLong,
         Error::Finished,
         Error::Forked { process: 1234 },
         Error::Rail(towline::EnableError::NoRail(9)),

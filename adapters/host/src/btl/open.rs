@@ -7,6 +7,7 @@ use crate::btl::directory::Directory;
 use crate::btl::module::Module;
 use crate::errors::setup::SetupError;
 use crate::job::{cards, warnings};
+use crate::settings::config::DPU;
 use crate::setup::builder::{Alone, Builder};
 use crate::setup::place::Place;
 use crate::threads::levels::Threads;
@@ -27,6 +28,10 @@ impl<L: Threads> Builder<L> {
     /// For an example see [`btl`](crate::btl).
     pub fn open_btl(self, place: Place) -> Result<Vec<(Module, Directory)>, SetupError> {
         let Alone { config, mut job, opened, warnings, .. } = self.open_rails(&place, |_| Ok(false))?;
+        if opened.dpu.is_some() {
+            let why = "a runtime that does its own matching cannot use it: name other transports".into();
+            return Err(SetupError::Transport { name: DPU.into(), why });
+        }
         warnings::publish(&mut job, &warnings)?;
         warnings::print(&job);
         let rails = if config.bundle { bundle(opened.rails, place.peers)? } else { opened.rails };

@@ -135,6 +135,7 @@ impl<L: Sharing> CommHandle<L> {
             Failure::NoCommunicator(status) if self.lasting => {
                 self.finished(engine, status.peer, Some(status.tag), Some(status.received))
             }
+            Failure::DeviceFailed => Error::DeviceFailed,
             Failure::NoCommunicator(status) => Error::NoCommunicator { rank: rank(status.peer) },
             _ => Error::Finished,
         }
@@ -188,6 +189,8 @@ impl<L: Sharing> CommHandle<L> {
         }
         match (refusal, other) {
             (Refusal::Busy, _) => Error::Busy,
+            (Refusal::DeviceFailed, _) => Error::DeviceFailed,
+            (Refusal::TooLong, _) => Error::TooLong,
             (Refusal::PeerFailed(peer) | Refusal::NoPeer(peer), _) => self.failed(engine, peer),
             (Refusal::PeerClosed(peer), _) => self.finished(engine, peer, None, None),
             (Refusal::Restarted(peer), _) => Error::Restarted { rank: self.rank_of(engine, peer) },

@@ -110,7 +110,8 @@ impl<L: Sharing> ContextState<L> {
         };
         let choices = self.rail_choices.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = choices.iter().enumerate().map(line);
+        let dpu = engine.mtl.rails().firmware().map(|firmware| format!("dpu matches and moves messages ({firmware})"));
         let failures = self.failed_transports.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
-        failures.chain(lines).chain(self.progress_thread_note.clone()).collect()
+        failures.chain(dpu).chain(lines).chain(self.progress_thread_note.clone()).collect()
     }
 }

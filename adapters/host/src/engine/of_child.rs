@@ -28,7 +28,7 @@ impl Engine {
         // that this needs.
         let mut arena = unsafe { memory.arena() };
         let hub = LoopbackHub::new(&mut arena, FRAME).expect("the mapping has room for it");
-        let mtl = Mtl::new(limits, 1, &mut arena, RailSet::new(Vec::new(), 0)).expect("the limits suffice");
+        let mtl = Mtl::new(limits, 1, &mut arena, RailSet::new(Vec::new(), 0, None)).expect("the limits suffice");
         let idle_policy = IdlePolicy::new(&Config::default(), 1);
         Self { is_of_child: true, ..Self::new(mtl, idle_policy, WaitSet::Timer, hub, memory) }
     }

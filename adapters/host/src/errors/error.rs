@@ -98,6 +98,11 @@ pub enum Error {
         /// The rank of the receiver.
         rank: u32,
     },
+    /// The DPU that matches the messages of this process has failed. Whether messages in progress were sent or received is not
+    /// known.
+    DeviceFailed,
+    /// The message is longer than the memory of the DPU that is to send or receive it.
+    TooLong,
     /// The world was finished, or the operation belongs to another world.
     Finished,
     /// The world has no such rail.
@@ -225,7 +230,9 @@ impl Error {
             | Self::NoSharedMemory { .. }
             | Self::NoWindow { .. }
             | Self::NoRoom { .. }
-            | Self::Communicator(CommError::Full) => Blame::Resource,
+            | Self::DeviceFailed
+            | Self::TooLong
+            | Self::Communicator(CommError::Full | CommError::DeviceFailed) => Blame::Resource,
             Self::NoPart { .. }
             | Self::PeerFailed { .. }
             | Self::PeerFinished { .. }
@@ -312,6 +319,13 @@ impl fmt::Display for Error {
             Self::NoCommunicator { rank } => write!(
                 f,
                 "rank {rank} dropped the communicator before it received the message: have it receive all messages first"
+            ),
+            Self::DeviceFailed => f.write_str(
+                "the DPU of this process has failed, and its messages with it: reset the DPU, and start the job again",
+            ),
+            Self::TooLong => f.write_str(
+                "the message is longer than half of the memory of the DPU that is to send it: enlarge the DPU's window, or send the \
+                 message in parts",
             ),
             Self::Finished => f.write_str(
                 "the world was finished, or the operation belongs to another world: operations need the world that made them",

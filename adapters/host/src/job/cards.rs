@@ -5,8 +5,10 @@ use towline_core::btl::selection::{Candidate, Report, Verdict, select};
 use towline_core::modex::{Component, Version};
 use towline_core::pml;
 use towline_core::rail::{Attributes, Capabilities, Peer, Rail, Unreachable};
+use towline_dpu::Matching;
 
 use crate::errors::setup::SetupError;
+use crate::settings::config::DPU;
 use crate::transports::open::OpenedRails;
 use crate::transports::rails::AnyRail;
 use crate::values::address::Grid;
@@ -53,7 +55,31 @@ pub(crate) fn publish(job: &mut Job, contexts: &[OpenedRails], limits: &pml::Con
         }
         job.publish(&component(&name), &cards)?;
     }
+    if contexts.iter().any(|opened| opened.dpu.is_some()) {
+        let cards = contexts.iter().map(|opened| opened.dpu.as_ref().map_or(&[][..], |(_, card)| card));
+        let cards: Vec<u8> = cards.flat_map(|card| [&(card.len() as u32).to_le_bytes()[..], card].concat()).collect();
+        job.publish(&component(DPU), &cards)?;
+    }
     Ok(())
+}
+
+/// The card of the DPU of a context.
+pub(crate) fn dpu_card(job: &Job, rank: u32, index: u32) -> Option<&[u8]> {
+    card_of(job.card(&component(DPU), rank).ok()?, index)
+}
+
+/// Adds a peer to the DPU of this context, if it has one. The error says why the peer's DPU cannot be reached.
+pub(crate) fn add_to_dpu(dpu: Option<&mut Matching>, peer: Peer, card: Option<&[u8]>) -> Result<(), String> {
+    match (dpu, card) {
+        (None, None) => Ok(()),
+        (None, Some(_)) => {
+            Err("it uses a DPU, and this process does not: name dpu in TOWLINE_TRANSPORTS of all processes".into())
+        }
+        (Some(_), None) => {
+            Err("this process uses a DPU, and it does not: name dpu in TOWLINE_TRANSPORTS of all processes".into())
+        }
+        (Some(dpu), Some(card)) => dpu.add_peer(peer.0, card).map_err(|why| format!("its DPU: {why}")),
+    }
 }
 
 /// Publishes which restarted ranks this rank has accepted.

@@ -9,7 +9,7 @@ const BEGIN: &str = "//! <!-- settings";
 const END: &str = "//! <!-- end -->";
 
 /// The transports whose settings have a table of their own: the prefixes of their variables after `TOWLINE_`.
-const GROUPS: [&str; 4] = ["SM_", "TCP_", "UDP_", "VERBS_"];
+const GROUPS: [&str; 5] = ["SM_", "TCP_", "UDP_", "VERBS_", "DPU_"];
 
 /// The chapter on tuning with tables made from the settings.
 fn generated() -> String {

@@ -144,6 +144,11 @@
 //!
 //! <!-- end -->
 //!
+//! # dpu
+//!
+//! <!-- settings DPU_ -->
+//! <!-- end -->
+//!
 //! # verbs
 //!
 //! <!-- settings VERBS_ -->

@@ -25,7 +25,7 @@ towline_settings::settings! {
     /// ```
     pub struct Config, "" {
         transports, "TOWLINE_TRANSPORTS": String = "", "" in TRANSPORT_LIST,
-            "Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp and verbs are used only if they are named";
+            "Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp, verbs and dpu are used only if they are named; dpu alone stands for `sm,tcp,dpu`";
         links, "TOWLINE_LINKS": u32 = 1u32, "" in Values::range(1, MAX_LINKS),
             "Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others";
         bundle, "TOWLINE_BUNDLE": bool = false, "",
@@ -88,13 +88,19 @@ towline_settings::settings! {
     pub udp: towline_udp::Settings;
     /// Settings of RDMA devices.
     pub verbs: towline_verbs::Settings;
+    /// Settings of DPUs.
+    pub dpu: towline_dpu::Settings;
 }
 
-/// The transports, in the order in which their rails are polled.
-pub(crate) const TRANSPORTS: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
+/// The transports that have rails, in the order in which these are polled.
+pub(crate) const WITH_RAILS: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
+/// The transport that matches messages by itself, beside the rails.
+pub(crate) const DPU: &str = "dpu";
+/// All transports.
+pub(crate) const TRANSPORTS: [&str; 5] = ["sm", "tcp", "udp", "verbs", DPU];
 
 const TRANSPORT_LIST: Values =
-    Values::Checked("sm, tcp, udp and verbs, with commas between them; empty for sm and tcp", |text| {
+    Values::Checked("sm, tcp, udp, verbs and dpu, with commas between them; empty for sm and tcp", |text| {
         let known = |name: &String| TRANSPORTS.contains(&name.as_str()) || name == "loopback";
         match entries(text).iter().find(|name| !known(name)) {
             Some(name) if entries(text).len() == 1 => Err(unknown("transport", name, &TRANSPORTS)),
@@ -229,7 +235,7 @@ mod tests {
             assert_eq!(setting.variable, format!("TOWLINE_{name}"));
             assert_eq!(setting.value, setting.default);
         }
-        for prefix in ["sm.", "tcp.", "udp.", "verbs."] {
+        for prefix in ["sm.", "tcp.", "udp.", "verbs.", "dpu."] {
             assert!(settings.iter().any(|setting| setting.name.starts_with(prefix)), "{prefix}");
         }
         let many = |name: &str| (name == "TOWLINE_LINKS").then(|| "many".into());

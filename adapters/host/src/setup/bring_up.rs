@@ -9,6 +9,7 @@ use towline_core::btl::selection::{Candidate, Verdict};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml;
 use towline_core::rail::{Endpoint, Lost, Rail, Unreachable};
+use towline_dpu::Matching;
 
 use crate::context::handle::{ALL_CONTEXTS_ID, RankMap, WORLD_ID};
 use crate::context::state::ContextState;
@@ -105,6 +106,9 @@ fn add_peers(
         };
         let unreachable = |why: Unreachable| SetupError::Unreachable { rank, report: why.to_string() };
         mtl.add_peer(grid.peer(number), cards::engine_limits(job, rank)?, reach).map_err(unreachable)?;
+        let card = cards::dpu_card(job, rank, grid.address(number).index);
+        cards::add_to_dpu(mtl.pml().rails_mut().dpu_mut(), grid.peer(number), card)
+            .map_err(|report| SetupError::Unreachable { rank, report })?;
         for (rail, index) in opened_index.iter().enumerate() {
             if let Some(endpoint) = candidates.get(*index).and_then(Candidate::for_spare) {
                 mtl.pml().add_spare(grid.peer(number), rail, endpoint).map_err(unreachable)?;
@@ -160,13 +164,14 @@ impl EngineMemory {
         config: &Config,
         limits: pml::Config,
         mut rails: Vec<AnyRail>,
+        dpu: Option<Box<Matching>>,
         used: usize,
         contexts_per_processor: u32,
     ) -> Result<Engine, SetupError> {
         // A rail of the program's own may need flushes.
         let needs_flush = rails.iter().take(used).any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
         let wait_set = WaitSet::new(&mut rails, used).map_err(|why| SetupError::System("make a wait handle", why))?;
-        let mut mtl = Mtl::new(limits, config.communicators, &mut self.arena, RailSet::new(rails, used))?;
+        let mut mtl = Mtl::new(limits, config.communicators, &mut self.arena, RailSet::new(rails, used, dpu))?;
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         let idle_policy = IdlePolicy::new(config, contexts_per_processor);
         let scope_lists = ScopeLists::new(limits.requests);
@@ -186,13 +191,14 @@ impl StartedContext {
         opened: OpenedRails,
         limits: pml::Config,
     ) -> Result<Self, SetupError> {
-        let OpenedRails { rails, failures } = opened;
+        let OpenedRails { rails, dpu, failures } = opened;
         let memory = EngineMemory::new(config, &limits, &rails)?;
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
         rails.extend(memory.loopback());
+        let dpu = dpu.map(|(dpu, _)| dpu);
         let ChosenRails { rails, used, names, choices, opened_index } = ChosenRails::new(job, grid, rails)?;
         let sharing = processors::contexts_per_processor(job, grid);
-        let mut engine = memory.into_engine(config, limits, rails, used, sharing)?;
+        let mut engine = memory.into_engine(config, limits, rails, dpu, used, sharing)?;
         add_peers(&mut engine.mtl, job, grid, &choices, &opened_index)?;
         let (world, all_contexts) = add_communicators(&mut engine, grid)?;
         let incarnations = (0..grid.ranks).map(|rank| job.incarnation_of(rank).unwrap_or(0)).collect();
@@ -216,7 +222,7 @@ impl StartedContext {
         opened: OpenedRails,
         limits: pml::Config,
     ) -> Result<Self, SetupError> {
-        let OpenedRails { rails, failures } = opened;
+        let OpenedRails { rails, dpu, failures } = opened;
         let memory = EngineMemory::new(config, &limits, &rails)?;
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
         // While shared memory reaches all peers, other rails need not be polled.
@@ -230,9 +236,12 @@ impl StartedContext {
             own.get(rail).and_then(Candidate::for_messages).ok_or(Unreachable::NoCard)
         };
         let sharing = processors::contexts_per_processor(job, grid);
-        let mut engine = memory.into_engine(config, limits, rails, used, sharing)?;
+        let (dpu, card) = dpu.unzip();
+        let mut engine = memory.into_engine(config, limits, rails, dpu, used, sharing)?;
+        let unreachable = |report: String| SetupError::Unreachable { rank: 0, report };
         let added = engine.mtl.add_peer(own_peer, &limits.params(), reach);
-        added.map_err(|why| SetupError::Unreachable { rank: 0, report: why.to_string() })?;
+        added.map_err(|why| unreachable(why.to_string()))?;
+        cards::add_to_dpu(engine.mtl.pml().rails_mut().dpu_mut(), own_peer, card.as_deref()).map_err(unreachable)?;
         let comm = engine.add_table_comm(WORLD_ID, [own_peer.0].into(), 0, true).map_err(SetupError::World)?;
         Ok(Self {
             engine,

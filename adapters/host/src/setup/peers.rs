@@ -4,6 +4,7 @@ use towline_core::btl::selection::{Candidate, Report, Verdict};
 use towline_core::rail::{Peer, Rail as _, Unreachable};
 
 use crate::engine::Engine;
+use crate::job::cards;
 use crate::transports::rails::AnyRail;
 
 /// Adds a peer by the rails that were chosen for it. Returns the choice. The error is the verdict on each rail, as text; the rails
@@ -12,11 +13,16 @@ pub(crate) fn add_chosen_peer(
     engine: &mut Engine,
     peer: Peer,
     limits: &[u8],
+    dpu_card: Option<&[u8]>,
     chosen: Vec<Candidate>,
 ) -> Result<Vec<Candidate>, String> {
     let reach =
         |rail: usize, _: &mut AnyRail| chosen.get(rail).and_then(Candidate::for_messages).ok_or(Unreachable::NoCard);
-    if let Err(why) = engine.mtl.add_peer(peer, limits, reach) {
+    let added = engine.mtl.add_peer(peer, limits, reach).map_err(|why| why.to_string()).and_then(|()| {
+        let added = cards::add_to_dpu(engine.mtl.pml().rails_mut().dpu_mut(), peer, dpu_card);
+        added.inspect_err(|_| engine.mtl.del_peer(peer))
+    });
+    if let Err(why) = added {
         for (rail, candidate) in engine.mtl.pml().rails_mut().0.iter_mut().zip(&chosen) {
             if let Verdict::Taken(endpoint) | Verdict::OneSided(endpoint) | Verdict::Spare(endpoint) = candidate.verdict
             {

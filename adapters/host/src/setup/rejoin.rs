@@ -97,7 +97,8 @@ impl<L: Sharing> ContextState<L> {
             let choices = numbers.iter().map(|number| {
                 let rails = &mut engine.mtl.pml().rails_mut().0;
                 let chosen = cards::choose_one(job, self.grid, *number, &self.rail_names, rails);
-                let added = add_chosen_peer(engine, self.grid.peer(*number), limits, chosen);
+                let card = cards::dpu_card(job, rank, self.grid.address(*number).index);
+                let added = add_chosen_peer(engine, self.grid.peer(*number), limits, card, chosen);
                 added.map_err(|report| RejoinError::Unreachable { rank, report })
             });
             Ok((incarnation, choices.collect::<Result<Vec<_>, _>>()?))

@@ -221,7 +221,7 @@ impl<L: Threads> Worker<L> {
             let chosen = cards::choose_by(rails, peer, false, |index| {
                 cards::card_in(job, context.rail_names.get(index)?, number)
             });
-            add_chosen_peer(&mut engine, peer, limits, chosen)
+            add_chosen_peer(&mut engine, peer, limits, cards::dpu_card(job, number, 0), chosen)
         });
         let chosen = chosen.map_err(|report| WorkerError::Unreachable { number, report })?;
         engine.use_rails(&chosen);

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use towline_bootstrap::Job;
+use towline_dpu::Matching;
 use towline_settings::{InvalidSetting, Origin, Setting, entries};
 use towline_sm::CleanUp;
 
 use crate::errors::setup::SetupError;
-use crate::settings::config::{Config, TRANSPORTS};
+use crate::settings::config::{Config, DPU, WITH_RAILS};
 use crate::transports::linked::Linked;
 use crate::transports::local::{is_oversubscribed, local_contexts};
 use crate::transports::rails::AnyRail;
@@ -20,6 +21,8 @@ const UDP_LISTS: [&str; 2] = ["TOWLINE_UDP_INCLUDE", "TOWLINE_UDP_EXCLUDE"];
 /// The opened rails of a context, and the transports that do not work here, with the reasons.
 pub(crate) struct OpenedRails {
     pub rails: Vec<AnyRail>,
+    /// The DPU that matches messages, if it was asked for, and its card.
+    pub dpu: Option<(Box<Matching>, Vec<u8>)>,
     pub failures: Vec<(String, String)>,
 }
 
@@ -55,12 +58,19 @@ pub(crate) fn open(
     progress_thread: bool,
     clean_up: Option<&CleanUp>,
 ) -> Result<OpenedRails, SetupError> {
-    let asked = entries(&config.transports);
+    let mut asked = entries(&config.transports);
+    let named = asked.len();
+    asked.retain(|name| name != DPU);
+    let with_dpu = asked.len() != named;
     let given = |variable: &&str| {
         settings.iter().any(|setting| setting.variable == *variable && setting.origin != Origin::Default)
     };
-    let mut opened = OpenedRails { rails: Vec::new(), failures: Vec::new() };
-    for name in TRANSPORTS {
+    let mut opened = OpenedRails { rails: Vec::new(), dpu: None, failures: Vec::new() };
+    if with_dpu {
+        let dpu = open_dpu(config, job, grid);
+        opened.dpu = Some(dpu.map_err(|why| SetupError::Transport { name: DPU.into(), why })?);
+    }
+    for name in WITH_RAILS {
         let wanted = asked.iter().any(|asked| asked == name);
         // A job of one context needs no rail to others, unless one was asked for.
         if !wanted && (!asked.is_empty() || grid.total() == 1 || matches!(name, "udp" | "verbs")) {
@@ -103,6 +113,15 @@ pub(crate) fn open(
         }
     }
     Ok(opened)
+}
+
+/// Opens the DPU of a context.
+fn open_dpu(config: &Config, job: &Job, grid: Grid) -> Result<(Box<Matching>, Vec<u8>), String> {
+    let before = job.local_ranks().and_then(|local| local.iter().position(|rank| *rank == job.rank()));
+    let index = before.unwrap_or(0) * grid.contexts as usize + grid.own.index as usize;
+    let mut dpu = Box::new(config.dpu.open(index).map_err(|why| why.to_string())?);
+    let card = dpu.transport().card().map_err(|why| why.to_string())?;
+    Ok((dpu, card))
 }
 
 fn open_sm(

@@ -2,8 +2,10 @@
 
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
+use towline_core::pml::offload::Offload;
 use towline_core::rail::{Copied, FullRail, Rail, Short};
 use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
+use towline_dpu::Matching;
 use towline_sm::SingleCopyState;
 
 use crate::transports::bundled::Bundled;
@@ -164,9 +166,9 @@ impl Liveness for AnyRail {
 }
 
 /// The rails that an engine uses, in the order in which it polls them. The last ones may be spares, for peers to which shared
-/// memory has no room.
+/// memory has no room. Beside them, the DPU that matches messages, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct RailSet(pub Vec<AnyRail>, Polled);
+pub(crate) struct RailSet(pub Vec<AnyRail>, Polled, Option<Box<Matching>>);
 
 /// Which rails are polled.
 #[derive(Debug, Default)]
@@ -179,8 +181,18 @@ struct Polled {
 
 impl RailSet {
     /// These rails, of which the first `polled` are polled.
-    pub fn new(rails: Vec<AnyRail>, polled: usize) -> Self {
-        Self(rails, Polled { count: polled, spares: false })
+    pub fn new(rails: Vec<AnyRail>, polled: usize, dpu: Option<Box<Matching>>) -> Self {
+        Self(rails, Polled { count: polled, spares: false }, dpu)
+    }
+
+    /// The DPU that matches messages.
+    pub fn dpu_mut(&mut self) -> Option<&mut Matching> {
+        self.2.as_deref_mut()
+    }
+
+    /// The description of the firmware of the DPU that matches messages.
+    pub fn firmware(&self) -> Option<&str> {
+        self.2.as_deref().map(Matching::firmware)
     }
 
     /// The rails that are polled.
@@ -242,6 +254,14 @@ impl Rails for RailSet {
     #[inline]
     fn polled(&self) -> usize {
         self.1.count
+    }
+
+    #[inline]
+    fn offload(&mut self) -> Option<&mut dyn Offload> {
+        match &mut self.2 {
+            Some(dpu) => Some(&mut **dpu),
+            None => None,
+        }
     }
 
     #[cold]
