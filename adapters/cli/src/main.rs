@@ -40,6 +40,8 @@ enum Command {
     #[command(hide = true)]
     PerfRank(perf::rank::Arguments),
     #[command(hide = true)]
+    OverlapRank(perf::overlap::Arguments),
+    #[command(hide = true)]
     InfoRank,
     #[command(hide = true)]
     DoctorRank,
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Man(arguments) => generate::man(&arguments, &Arguments::command()),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
+        Command::OverlapRank(arguments) => perf::overlap::rank(&arguments),
         Command::InfoRank => info::rank(),
         #[cfg(feature = "sim")]
         Command::SoakRank(arguments) => soak::rank::run(&arguments),

@@ -198,7 +198,8 @@ impl Matching {
     }
 
     /// The device has no room for one more receive, so the host takes over those that have not matched, in their order. Those that
-    /// have matched meanwhile go on.
+    /// have matched meanwhile go on. The last one is taken back first, so that no message finds a later receive of the device when an
+    /// earlier one is with the host already.
     fn take_over(&mut self) {
         let mut receives: Vec<(Request, Posted)> = Vec::new();
         for (request, owner) in &self.owners {
@@ -206,8 +207,7 @@ impl Matching {
                 receives.push((*request, *posted));
             }
         }
-        // The device lists them in the order in which they were posted: the numbers of requests grow.
-        receives.sort_unstable_by_key(|(_, posted)| posted.number);
+        receives.sort_unstable_by_key(|(_, posted)| std::cmp::Reverse(posted.number));
         let mut taken = Vec::new();
         for (request, posted) in receives {
             if self.transport.cancel(request) == Ok(true) {
@@ -216,6 +216,7 @@ impl Matching {
                 taken.push(posted);
             }
         }
+        taken.reverse();
         self.takeover.begin(taken);
     }
 
@@ -256,7 +257,10 @@ impl Matching {
                 Owner::Receive(posted) => {
                     let peer = |rank: u32| self.peer_of(posted.comm, rank);
                     let source = posted.source_rank().map_or(ANY, peer);
-                    (posted.request, outcome.map(|status| delivered(&status, peer)).map_err(|why| failure_of(why, source)))
+                    (
+                        posted.request,
+                        outcome.map(|status| delivered(&status, peer)).map_err(|why| failure_of(why, source)),
+                    )
                 }
             };
             self.ended.push_back(Ended { request, outcome });

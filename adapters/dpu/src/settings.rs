@@ -10,9 +10,10 @@ use crate::matching::Matching;
 use crate::transport::{Options, Transport};
 
 /// A list of windows.
-const WINDOWS: Values = Values::Checked("files, with commas between them; a place in a file as `file@offset`", |text| {
-    entries(text).iter().try_for_each(|entry| Place::parse(entry).map(drop))
-});
+const WINDOWS: Values =
+    Values::Checked("files, with commas between them; a place in a file as `file@offset`", |text| {
+        entries(text).iter().try_for_each(|entry| Place::parse(entry).map(drop))
+    });
 
 towline_settings::settings! {
     /// The settings of the DPU of a process. The program and the environment can change them.

@@ -1,6 +1,7 @@
 //! The transport.
 
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use towline_core::convertor::Span;
@@ -247,6 +248,12 @@ impl Transport {
         self.room(bytes).map(|part| Buffer { part, session })
     }
 
+    /// The address of memory in this process.
+    pub fn address_of(&self, buffer: &Buffer) -> NonNull<u8> {
+        // SAFETY: the part is inside the mapped window.
+        unsafe { self.mapping.base().add(buffer.part.body.at as usize) }
+    }
+
     /// Returns memory. No operation uses it any more. The buffer of another transport is ignored.
     pub fn free(&mut self, buffer: Buffer) {
         if buffer.session == self.session {
@@ -424,7 +431,10 @@ impl Transport {
                 (part.body, Some((part, sink)))
             }
         };
-        self.begin(Kind::Receive(Sink { bytes: body.bytes, copy }), &Command::ReceiveMatched { message: message.0, body })
+        self.begin(
+            Kind::Receive(Sink { bytes: body.bytes, copy }),
+            &Command::ReceiveMatched { message: message.0, body },
+        )
     }
 
     /// Where memory lies in the device's buffers. `None` for other memory.

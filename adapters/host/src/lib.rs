@@ -114,6 +114,7 @@ pub use job::bootstrap::{Bootstrap, ChosenBootstrap};
 pub use operations::buffer::{Buffer, BufferMut};
 pub use operations::communicator::{Communicator, OwnedCommunicator};
 pub use operations::completion::Completion;
+pub use operations::device_buffer::DeviceBuffer;
 pub use operations::matched_message::Message;
 pub use operations::persistent::{PersistentRecv, PersistentSend};
 pub use operations::requests::{RecvRequest, SendRequest};

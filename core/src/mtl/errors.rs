@@ -23,7 +23,9 @@ impl fmt::Display for CommError {
             Self::Full => "all communicators are in use: delete some, or set up with more",
             Self::ContextTaken => "a communicator with this context exists: pass another context, or delete it first",
             Self::RankOutside => "this process's rank is outside the group: pass a rank below the number of members",
-            Self::DeviceFailed => "the device that matches the messages of this process has failed: reset it, and start again",
+            Self::DeviceFailed => {
+                "the device that matches the messages of this process has failed: reset it, and start again"
+            }
         })
     }
 }

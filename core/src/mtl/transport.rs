@@ -332,13 +332,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// As [`irecv`](Self::irecv).
     #[cold]
     #[inline(never)]
-    unsafe fn irecv_elsewhere(
-        &mut self,
-        comm: Comm,
-        source: Source,
-        tag: Tag,
-        sink: Span,
-    ) -> Result<Request, Refusal> {
+    unsafe fn irecv_elsewhere(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
         if state.offloaded().is_some() {
             // SAFETY: passed on from the caller.

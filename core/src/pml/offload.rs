@@ -209,9 +209,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether a device has the send or the receive of a request.
     pub(crate) fn is_offloaded(&self, request: Request, receive: bool) -> bool {
-        let is_it = |state: &RequestState| {
-            state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive
-        };
+        let is_it = |state: &RequestState| state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive;
         self.requests.get(request.0).is_some_and(is_it)
     }
 

@@ -63,8 +63,7 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
     let dpus = Dpus::start("exchange", 2);
     assert!(dpus.attach(0, 3).card().description().starts_with("towline firmware "));
     // The session of the first host ends as if it had died.
-    dpus
-        .memory(0)
+    dpus.memory(0)
         .word(towline_window::header::at::WANTED)
         .unwrap()
         .store(0, towline_window::atomics::Ordering::Release);

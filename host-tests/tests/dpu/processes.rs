@@ -174,7 +174,8 @@ fn end(folder: &Path, side: &str, number: usize) -> PathBuf {
 fn connect(folder: &Path, count: usize) {
     for number in 0..count {
         let socket = UnixDatagram::bind(end(folder, "hub", number)).unwrap();
-        let others: Vec<_> = (0..count).filter(|other| *other != number).map(|other| end(folder, "board", other)).collect();
+        let others: Vec<_> =
+            (0..count).filter(|other| *other != number).map(|other| end(folder, "board", other)).collect();
         // It ends with the process.
         thread::spawn(move || {
             let mut frame = [0; 4096];

@@ -16,6 +16,7 @@ mod between_hosts;
 mod chart;
 mod figures;
 mod files;
+pub mod overlap;
 mod percentiles;
 mod plan;
 pub mod rank;
@@ -50,6 +51,9 @@ use repetition::{Repetition, Row};
 /// One-sided operations (put, get, fetch-add and others) are measured if --mode names them. Their limit for sm is one
 /// process that copies to and from shared memory, or changes a word of it. Their limit for tcp and udp is request and
 /// reply over plain sockets.
+///
+/// The mode overlap measures how much of a transfer is hidden behind a computation of the first process that makes no call
+/// meanwhile, with and without a progress thread, and with a DPU. It has a table of its own.
 ///
 /// The round trip of a cache line (the bounce) is measured before and after each repetition. If the two differ by more
 /// than 10 %, the machine has changed its state, and the repetition does not count. If none counts, the values are those of
@@ -123,6 +127,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn measure(arguments: &Arguments) -> Result<(), String> {
     let reported = warn_of_unknown_here();
+    if arguments.mode.contains(&Mode::Overlap) {
+        return measure_overlap(arguments, &reported);
+    }
     let transports = transports(arguments)?;
     let steps = measures(&arguments.mode, &arguments.sizes, arguments.quick).len() * transports.len();
     if steps == 0 {
@@ -147,6 +154,23 @@ fn measure(arguments: &Arguments) -> Result<(), String> {
     bar.finish_and_clear();
     out!("{}", table::footer(&rows));
     files.draw(&rows)
+}
+
+/// Measures how much of transfers is hidden behind computation.
+fn measure_overlap(arguments: &Arguments, reported: &Option<Variable>) -> Result<(), String> {
+    let Arguments { mode, links, json, csv, plot, hosts, .. } = arguments;
+    if mode.len() > 1 || links.is_some() || json.is_some() || csv.is_some() || plot.is_some() || hosts.is_some() {
+        return Err("the mode overlap has a table of its own: give it no other mode, and only --transport, --sizes, \
+                    --repeat and --quick"
+            .into());
+    }
+    let mut transports = transports(arguments)?;
+    if arguments.transport.is_empty() {
+        // udp, which is not among the standard ones, and the DPU of this host, if it has one.
+        transports
+            .extend(["udp", "dpu"].iter().filter(|name| why_unavailable(name).is_none()).map(|name| (*name).into()));
+    }
+    overlap::measure(&transports, &arguments.sizes, arguments.repeat, arguments.quick, reported)
 }
 
 /// The transports to measure: those that were asked for, or the standard ones that work.

@@ -30,6 +30,8 @@ pub enum Mode {
     BandwidthOneBuffer,
     /// Messages per second, with one buffer on each side.
     RateOneBuffer,
+    /// How much of a transfer is hidden behind a computation that makes no call.
+    Overlap,
 }
 
 /// The unit of a value.
@@ -74,13 +76,15 @@ impl Mode {
             Self::AddRate => "add-rate",
             Self::BandwidthOneBuffer => "bandwidth-one-buffer",
             Self::RateOneBuffer => "rate-one-buffer",
+            Self::Overlap => "overlap",
         }
     }
 
     /// The unit of its values.
     pub const fn unit(self) -> Unit {
         match self {
-            Self::Latency | Self::Put | Self::Get | Self::FetchAdd => Unit::Nanos,
+            // The table of the mode overlap has times.
+            Self::Latency | Self::Put | Self::Get | Self::FetchAdd | Self::Overlap => Unit::Nanos,
             Self::Bandwidth | Self::BandwidthOneBuffer | Self::PutBandwidth | Self::GetBandwidth => Unit::Gigabytes,
             Self::Rate | Self::RateOneBuffer => Unit::Messages,
             Self::PutRate | Self::AddRate => Unit::Operations,
@@ -89,7 +93,7 @@ impl Mode {
 
     /// Whether only the first of the two ranks acts.
     pub fn is_one_sided(self) -> bool {
-        !Self::STANDARD.contains(&self) && !self.has_one_buffer()
+        !Self::STANDARD.contains(&self) && !self.has_one_buffer() && self != Self::Overlap
     }
 
     /// Whether all messages of a stream use the same buffer.
@@ -190,6 +194,7 @@ pub fn measures(modes: &[Mode], sizes: &[Size], quick: bool) -> Vec<(Mode, Size)
             Mode::Bandwidth | Mode::BandwidthOneBuffer | Mode::PutBandwidth | Mode::GetBandwidth => bandwidth,
             Mode::Put | Mode::Get => latency.get(usize::from(!quick)..).unwrap_or(latency),
             Mode::Rate | Mode::RateOneBuffer | Mode::PutRate | Mode::FetchAdd | Mode::AddRate => &[8],
+            Mode::Overlap => &[], // measured by other ranks
         };
         // The rate is measured with short messages, unless the rate is the only mode.
         let fixed = matches!(mode, Mode::FetchAdd | Mode::AddRate);

@@ -258,7 +258,10 @@ impl Pair {
             // Eight bytes need no cache line besides the one that bounces.
             let line = mode == Mode::Latency && bytes <= 8 && !self.sockets;
             let limit = if line { limit.min(f64::midpoint(before, after)) } else { limit };
-            let transport = self.world.rails().first().copied().unwrap_or_default().into();
+            // A DPU has the messages, whatever rails there are.
+            let has_dpu = !mode.is_one_sided() && self.world.device_buffer(0).is_some();
+            let rail = self.world.rails().first().copied().unwrap_or_default();
+            let transport = if has_dpu { "dpu" } else { rail }.into();
             let repetition = Repetition { transport, mode, size, value, limit, bounces: [before, after] };
             let exchanges = exchange_before.zip(exchange_after);
             steady += u32::from(repetition.is_steady());

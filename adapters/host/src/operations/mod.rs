@@ -3,6 +3,7 @@
 pub(crate) mod buffer;
 pub(crate) mod communicator;
 pub(crate) mod completion;
+pub(crate) mod device_buffer;
 pub(crate) mod failures;
 mod free_requests;
 pub(crate) mod last_messages;

@@ -1,0 +1,103 @@
+//! Devices that a thread of this process runs, with loopback rails between them.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use offload::{Limits, Server};
+use towline_core::arena::Arena;
+use towline_core::pml::Config;
+use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::time::Instant;
+use towline_dpu::mapping::Mapping;
+use towline_dpu::{Options, Transport};
+use towline_window::device::{About, Device};
+use towline_window::layout;
+
+pub const WINDOW: usize = 1 << 20;
+pub const SLOTS: u32 = 64;
+pub const ENGINE: Config =
+    Config { peers: 2, requests: 16, unexpected: 16, units: 16, unit_bytes: 512, ..Config::SMALLEST };
+const LIMITS: Limits = Limits { engine: ENGINE, communicators: 2, messages: 2 };
+
+type Rails<'m> = [Loopback<'m>; 1];
+
+/// Two devices, which a thread runs.
+pub struct Devices {
+    pub files: [PathBuf; 2],
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Starts two devices.
+pub fn start() -> Devices {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let files = [0, 1].map(|node| {
+        let path = std::env::temp_dir().join(format!("towline-window-{}-{number}-{node}", std::process::id()));
+        File::create(&path).unwrap().set_len(WINDOW as u64).unwrap();
+        path
+    });
+    let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+    let thread = thread::spawn({
+        let (files, stop, ready) = (files.clone(), stop.clone(), ready.clone());
+        move || run(&files, &stop, &ready)
+    });
+    ready.wait();
+    Devices { files, stop, thread: Some(thread) }
+}
+
+fn run(files: &[PathBuf; 2], stop: &AtomicBool, ready: &Barrier) {
+    let bytes = Hub::cost(2, 8, 1024)
+        + 2 * Server::<'static, 'static, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(1024)]);
+    let mut block = vec![0; bytes];
+    let mut arena = Arena::new(&mut block);
+    let hub = Hub::new(&mut arena, 2, 8, 1024).unwrap();
+    let mappings = files.each_ref().map(|path| Mapping::open(path, 0).unwrap());
+    let mut servers: Vec<_> = (0..)
+        .zip(&mappings)
+        .map(|(me, mapping)| {
+            // SAFETY: the servers end before the mappings.
+            let memory = unsafe { mapping.memory() }.unwrap();
+            let about = About { boot: me + 1, operations: ENGINE.requests, description: "test 1" };
+            let layout = layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap();
+            let device = Device::start(memory, layout, &about).unwrap();
+            Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()
+        })
+        .collect();
+    ready.wait();
+    let start = std::time::Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Instant::from_nanos(start.elapsed().as_nanos() as u64);
+        let events: u32 = servers.iter_mut().map(|server| server.poll(now)).sum();
+        if events == 0 {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Devices {
+    pub fn open(&self, node: usize) -> Transport {
+        let options = Options { silent_for: Duration::from_millis(300), ..Options::default() };
+        Transport::open(&self.files[node], options).unwrap()
+    }
+
+    /// The devices stop, and say nothing.
+    pub fn stop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.files.iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+}

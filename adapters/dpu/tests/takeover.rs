@@ -1,0 +1,205 @@
+//! A host takes the posted receives over when its device has no room for more of them. Messages keep the order of MPI.
+
+mod common;
+
+use common::{ENGINE, WINDOW, start};
+use towline_core::convertor::Span;
+use towline_core::pml::matching::ANY;
+use towline_core::pml::offload::{DeviceFailure, Ended, Offload, Operation};
+use towline_core::pml::{Mode, Refusal, Request, Sending};
+use towline_core::rail::Peer;
+use towline_dpu::Matching;
+use towline_host_tests::pattern::patterned;
+use towline_host_tests::random::Random;
+
+/// Two hosts that know each other, and the numbers of a communicator of both.
+fn pair(devices: &common::Devices) -> ([Matching; 2], [u32; 2]) {
+    let mut hosts = [0, 1].map(|node| Matching::new(devices.open(node)));
+    let cards = hosts.each_mut().map(|host| host.transport().card().unwrap());
+    for host in &mut hosts {
+        for (peer, card) in (0..).zip(&cards) {
+            host.add_peer(peer, card).unwrap();
+        }
+    }
+    let mut rank = 0;
+    let comms = hosts.each_mut().map(|host| {
+        let comm = host.add_comm(1, &mut [0, 1].map(Peer).into_iter(), rank).unwrap();
+        rank += 1;
+        comm.expect("the device knows both peers")
+    });
+    (hosts, comms)
+}
+
+/// The request of a number, as an engine may have it.
+fn request(number: usize) -> Request {
+    Request::from_bits(1 << 32 | number as u64)
+}
+
+/// A receive, its memory, and how it has ended.
+struct Receive {
+    rank: u32,
+    tag: u32,
+    memory: Vec<u8>,
+    ended: Option<Ended>,
+}
+
+/// Host 1 with its receives. Host 0 sends.
+struct Receiver {
+    host: Matching,
+    comm: u32,
+    receives: Vec<Receive>,
+}
+
+impl Receiver {
+    fn post(&mut self, rank: u32, tag: u32, bytes: usize) {
+        let number = self.receives.len();
+        self.receives.push(Receive { rank, tag, memory: vec![0; bytes], ended: None });
+        let memory = &mut self.receives.last_mut().unwrap().memory;
+        let operation = Operation { request: request(number), comm: self.comm, rank, tag };
+        let sink = Span::contiguous(memory.as_mut_ptr(), memory.len());
+        // SAFETY: the memory lives, and is not used, until the receive has ended.
+        unsafe { self.host.irecv(&operation, sink) }.unwrap();
+    }
+
+    fn progress(&mut self) {
+        while let Some(ended) = self.host.next_ended() {
+            let receive = &mut self.receives[ended.request.to_bits() as u32 as usize];
+            assert_eq!(receive.ended.replace(ended), None, "a receive ends once");
+        }
+    }
+}
+
+/// Sends a message, whose memory lives as long as the process.
+fn send(host: &mut Matching, comm: u32, number: usize, tag: u32, bytes: &[u8]) {
+    let operation = Operation { request: request(number), comm, rank: 1, tag };
+    // SAFETY: the memory is leaked.
+    let sent = unsafe { host.isend(&operation, Mode::Standard, Span::of(bytes.to_vec().leak())) };
+    assert!(matches!(sent, Ok(Sending::Complete | Sending::Pending(_))));
+}
+
+#[test]
+fn messages_keep_their_order_whatever_the_device_has_room_for() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let mut takeovers = 0;
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let count = 1 + random.below(4 * u64::from(ENGINE.requests)) as usize;
+        receiver.receives.clear();
+        let messages: Vec<(u32, Vec<u8>)> = (0..count)
+            .map(|number| {
+                let bytes = [0, 8, 600, 5000, 60_000][random.below(5) as usize];
+                (random.below(4) as u32, patterned(seed << 32 | number as u64, bytes))
+            })
+            .collect();
+        let (mut sent, mut posted) = (0, 0);
+        while sent < count || posted < count {
+            match random.below(4) {
+                0 if sent < count => {
+                    send(&mut sender, comms[0], sent, messages[sent].0, &messages[sent].1);
+                    sent += 1;
+                }
+                1 | 2 if posted < count => {
+                    let rank = if random.below(3) == 0 { ANY } else { 0 };
+                    let tag = if random.below(4) == 0 { ANY } else { random.below(4) as u32 };
+                    // Some have more room than all of the device.
+                    let bytes = if random.below(20) == 0 { 2 * WINDOW } else { 60_000 };
+                    receiver.post(rank, tag, bytes);
+                    posted += 1;
+                }
+                _ => {
+                    receiver.progress();
+                    while sender.next_ended().is_some() {}
+                }
+            }
+        }
+        // The first receive gets the first message that it accepts, and so on, in any timing.
+        let mut left: Vec<_> = messages.iter().map(Some).collect();
+        let expected: Vec<_> = receiver
+            .receives
+            .iter()
+            .map(|receive| {
+                let accepts = |message: &Option<&(u32, Vec<u8>)>| {
+                    message.is_some_and(|(tag, _)| receive.tag == ANY || receive.tag == *tag)
+                };
+                left.iter().position(accepts).and_then(|at| left[at].take())
+            })
+            .collect();
+        // Receives for the others.
+        let others: Vec<_> = left.into_iter().flatten().collect();
+        for (tag, bytes) in &others {
+            receiver.post(0, *tag, bytes.len());
+        }
+        let expected = expected.into_iter().chain(others.into_iter().map(Some));
+        for (number, expected) in expected.enumerate() {
+            let Some((tag, bytes)) = expected else {
+                if receiver.receives[number].ended.is_none() {
+                    assert!(receiver.host.cancel(request(number)), "seed {seed}");
+                }
+                while receiver.receives[number].ended.is_none() {
+                    receiver.progress();
+                }
+                let ended = receiver.receives[number].ended.unwrap();
+                assert_eq!(ended.outcome, Err(DeviceFailure::Cancelled), "seed {seed}: receive {number}");
+                continue;
+            };
+            while receiver.receives[number].ended.is_none() {
+                receiver.progress();
+                while sender.next_ended().is_some() {}
+            }
+            let receive = &receiver.receives[number];
+            let delivered = receive.ended.unwrap().outcome.unwrap();
+            assert_eq!(
+                (delivered.peer, delivered.tag, delivered.received),
+                (0, *tag, bytes.len() as u64),
+                "seed {seed}: receive {number} from {} with tag {}",
+                receive.rank,
+                receive.tag
+            );
+            assert!(receive.memory[..bytes.len()] == bytes[..], "seed {seed}: bytes of receive {number} are changed");
+        }
+        assert!(!receiver.host.has_taken_over(), "seed {seed}: the device has the next receives");
+        takeovers = receiver.host.takeovers();
+    }
+    assert!(takeovers > 20, "{takeovers} takeovers");
+}
+
+#[test]
+fn a_message_that_no_device_has_room_for_is_refused() {
+    let devices = start();
+    let ([mut sender, _], comms) = pair(&devices);
+    let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
+    let long = vec![0; WINDOW];
+    // SAFETY: nothing is begun.
+    let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(&long)) };
+    assert_eq!(refused, Err(Refusal::TooLong));
+}
+
+#[test]
+fn operations_that_wait_in_the_host_end_with_their_device() {
+    let mut devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    for tag in 0..2 * ENGINE.requests {
+        receiver.post(0, tag, 100);
+    }
+    assert!(receiver.host.has_taken_over());
+    for number in 0..3 * ENGINE.requests as usize {
+        send(&mut sender, comms[0], number, 1000, &[0; 2000]);
+    }
+    devices.stop();
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+    }
+    let failed = |receive: &Receive| receive.ended.unwrap().outcome == Err(DeviceFailure::Device);
+    assert!(receiver.receives.iter().all(failed));
+    let mut ended = 0;
+    while ended < 3 * ENGINE.requests {
+        ended += u32::from(sender.next_ended().is_some_and(|ended| ended.outcome == Err(DeviceFailure::Device)));
+    }
+    let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
+    // SAFETY: nothing is begun.
+    let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(b"more")) };
+    assert_eq!(refused, Err(Refusal::DeviceFailed));
+}
