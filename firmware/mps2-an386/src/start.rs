@@ -2,8 +2,10 @@
 
 use bare::semihosting;
 use cortex_m::Peripherals;
+use cortex_m::interrupt::InterruptNumber;
 use cortex_m_rt::{entry, exception};
 
+use crate::serial_line::Interrupt;
 use crate::{protection, timer, uart};
 
 unsafe extern "Rust" {
@@ -13,7 +15,7 @@ unsafe extern "Rust" {
 
 #[entry]
 fn start() -> ! {
-    uart::start();
+    uart::TEXT.start(0);
     if let Some(mut peripherals) = Peripherals::take() {
         protection::switch_on(&mut peripherals.MPU);
         timer::start(&mut peripherals.SYST);
@@ -24,4 +26,12 @@ fn start() -> ! {
 #[exception]
 fn SysTick() {
     timer::next_period();
+}
+
+/// All interrupts of the board. Only one is enabled.
+#[exception]
+unsafe fn DefaultHandler(number: i16) {
+    if number == Interrupt.number() as i16 {
+        Interrupt::handle();
+    }
 }
