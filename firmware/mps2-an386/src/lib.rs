@@ -12,9 +12,9 @@
 #![no_std]
 
 mod fault;
-mod jumper;
 mod protection;
-mod serial_line;
+#[cfg(feature = "smallest")]
+mod smallest;
 mod start;
 mod timer;
 mod uart;
@@ -25,10 +25,7 @@ use core::fmt::Arguments;
 use bare::semihosting::Channel;
 use bare::{Console, stack};
 use runtime::{Board, Stack};
-use serial_pair::Wired;
 use spin::Mutex;
-
-use crate::serial_line::SerialLine;
 
 static CONSOLE: Mutex<Console> = Mutex::new(Console::new(uart::put));
 
@@ -56,17 +53,5 @@ impl Board for Machine {
 
     fn stack() -> Option<Stack> {
         Some(stack::measure())
-    }
-}
-
-impl Wired for Machine {
-    type Port = SerialLine;
-
-    fn end() -> u8 {
-        jumper::read()
-    }
-
-    fn port() -> Option<SerialLine> {
-        SerialLine::take()
     }
 }

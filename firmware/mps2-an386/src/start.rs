@@ -2,10 +2,8 @@
 
 use bare::semihosting;
 use cortex_m::Peripherals;
-use cortex_m::interrupt::InterruptNumber;
 use cortex_m_rt::{entry, exception};
 
-use crate::serial_line::Interrupt;
 use crate::{protection, timer, uart};
 
 unsafe extern "Rust" {
@@ -26,12 +24,4 @@ fn start() -> ! {
 #[exception]
 fn SysTick() {
     timer::next_period();
-}
-
-/// All interrupts of the board. Only one is enabled.
-#[exception]
-unsafe fn DefaultHandler(number: i16) {
-    if number == Interrupt.number() as i16 {
-        Interrupt::handle();
-    }
 }

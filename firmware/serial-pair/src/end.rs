@@ -1,5 +1,7 @@
 //! One end of the line: an engine over a link over the line.
 
+use core::mem::MaybeUninit;
+
 use datagram::{Config as Datagrams, PREFIX, Rail as DatagramRail};
 use serial::{Line, Port};
 use towline_core::arena::Arena;
@@ -18,8 +20,8 @@ const LONGEST: usize = FRAME + PREFIX;
 /// 8 posted receives, and 4 sends at a time.
 pub const CONFIG: Config =
     Config { peers: 2, requests: 12, unexpected: 8, units: 8, unit_bytes: 64, ..Config::SMALLEST };
-/// The rail: two peers, of which one is at the other end.
-const DATAGRAMS: Datagrams = Datagrams { peers: 2, held: 2, latency: 100_000, bandwidth: 1 };
+/// The rail and the link reach one peer, at the other end. The other peer of the engine is this end.
+const DATAGRAMS: Datagrams = Datagrams { peers: 1, held: 2, latency: 100_000, bandwidth: 1 };
 const COMMUNICATORS: u32 = 1;
 const CONTEXT: u32 = 1;
 
@@ -32,16 +34,17 @@ pub struct End<'m, P> {
     pub world: Comm,
     /// The time in microseconds.
     micros: fn() -> u64,
-    /// Bytes of the tables.
+    /// Bytes of the tables, and of this.
     pub tables: usize,
     /// Bytes of the tables for one more peer.
     pub peer: usize,
 }
 
 impl<'m, P: Port> End<'m, P> {
-    /// The end with the number `me`, with tables in `memory`. Never inlined: what it takes of the stack is free afterwards.
+    /// The end with the number `me`, which is itself in `memory`, with its tables. Never inlined: what it takes of the stack is free
+    /// afterwards.
     #[inline(never)]
-    pub fn new(memory: &'m mut [u8], port: P, me: u8, micros: fn() -> u64) -> Result<Self, Failed> {
+    pub fn new(memory: &'m mut [u8], port: P, me: u8, micros: fn() -> u64) -> Result<&'m mut Self, Failed> {
         let set_up = |_| Failed::SetUp;
         let available = memory.len();
         let mut arena = Arena::new(memory);
@@ -65,7 +68,8 @@ impl<'m, P: Port> End<'m, P> {
         let reach = |_: usize, _: &mut _| core::mem::replace(&mut reached, Err(towline_core::rail::Unreachable::Full));
         mtl.add_peer(other, &params, reach).map_err(|_| Failed::SetUp)?;
         let world = mtl.add_comm(CONTEXT, Group::World { size: 2 }, me.into()).map_err(|_| Failed::SetUp)?;
-        Ok(Self { mtl, world, micros, tables: available.saturating_sub(arena.left()), peer })
+        let [place] = arena.table::<MaybeUninit<Self>>(1).map_err(set_up)? else { return Err(Failed::SetUp) };
+        Ok(place.write(Self { mtl, world, micros, tables: available.saturating_sub(arena.left()), peer }))
     }
 
     /// Makes progress. Returns the time in microseconds.
@@ -102,12 +106,12 @@ fn link<P: Port>(raw: &SerialRail<'_, P>) -> LinkConfig {
 
 /// Bytes of the tables for one more peer.
 fn peer<P: Port>(raw: &SerialRail<'_, P>, link: &LinkConfig) -> usize {
-    let more = LinkConfig { peers: link.peers + 1, ..*link };
-    let of_link = more.bytes(raw).saturating_sub(link.bytes(raw));
-    let one_more = Datagrams { peers: DATAGRAMS.peers + 1, ..DATAGRAMS };
-    let of_rail =
-        SerialRail::<P>::bytes(&one_more, LONGEST).saturating_sub(SerialRail::<P>::bytes(&DATAGRAMS, LONGEST));
-    let bytes = |config: Config| Engine::<P>::bytes(&config, COMMUNICATORS, &[raw.attributes()]);
-    let of_engine = bytes(Config { peers: CONFIG.peers + 1, ..CONFIG }).saturating_sub(bytes(CONFIG));
-    of_link.saturating_add(of_rail).saturating_add(of_engine)
+    // Tables have a power of two of places, and a second peer makes a reserve necessary.
+    const COUNT: u32 = 8;
+    let bytes = |peers| {
+        let rail = SerialRail::<P>::bytes(&Datagrams { peers, ..DATAGRAMS }, LONGEST);
+        let engine = Engine::<P>::bytes(&Config { peers, ..CONFIG }, COMMUNICATORS, &[raw.attributes()]);
+        LinkConfig { peers, ..*link }.bytes(raw).saturating_add(rail).saturating_add(engine)
+    };
+    bytes(2 * COUNT).saturating_sub(bytes(COUNT)) / COUNT as usize
 }

@@ -18,7 +18,7 @@ use exchange::Exchange;
 use report::Report;
 
 /// Bytes of static memory for all tables: those of the engine, the link, the rail and the line.
-const TABLES: usize = 10 * 1024;
+const TABLES: usize = 11_648;
 
 static MEMORY: Block<{ TABLES / 8 }> = Block::new();
 static MESSAGES: Block<{ exchange::BYTES.div_ceil(8) }> = Block::new();
@@ -49,10 +49,10 @@ fn exchange_all<B: Wired>() -> Result<(), Failed> {
         return Err(Failed::SetUp);
     };
     let mut report = Report::new(B::open_log(c"serial-pair.txt").ok_or(Failed::Report)?);
-    let mut end = End::new(memory, port, B::end(), B::micros)?;
-    let outcome = Exchange::new(messages, B::end())?.run(&mut end);
-    report.memory(&end)?;
-    report.traffic(&end)?;
+    let end = End::new(memory, port, B::end(), B::micros)?;
+    let outcome = Exchange::new(messages, B::end())?.run(end);
+    report.memory(end)?;
+    report.traffic(end)?;
     if let Some(stack) = B::stack() {
         report.line("stack", stack.deepest, " bytes used of", stack.size)?;
     }
