@@ -55,6 +55,20 @@ impl Drop for Board {
     }
 }
 
+/// The socket that an emulator connects to.
+fn accept(listener: &UnixListener) -> UnixStream {
+    listener.set_nonblocking(true).expect("a socket");
+    let begin = Instant::now();
+    loop {
+        if let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(false).expect("a socket");
+            return stream;
+        }
+        assert!(begin.elapsed() < LIMIT, "the emulator does not connect");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Copies what arrives, and loses, changes or adds one byte in `rate`. 0: none.
 fn relay(mut from: UnixStream, mut to: UnixStream, rate: u64, mut random: Random) {
     let mut buffer = [0; 256];
@@ -83,7 +97,7 @@ fn run(name: &str, rate: u64, seed: u64) -> [String; 2] {
     let sockets = [0, 1].map(|end| std::env::temp_dir().join(format!("tl-{name}-{end}-{}", std::process::id())));
     let listeners = sockets.each_ref().map(|socket| UnixListener::bind(socket).expect("a socket"));
     let mut boards = [0, 1].map(|end| Board::start(&folders[end], &sockets[end], end));
-    let lines = listeners.map(|listener| listener.accept().expect("the emulator connects").0);
+    let lines = listeners.map(|listener| accept(&listener));
     sockets.iter().for_each(|socket| std::fs::remove_file(socket).expect("it exists"));
     let mut random = Random::new(seed);
     for (from, to) in [(0, 1), (1, 0)] {

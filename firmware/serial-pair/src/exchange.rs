@@ -10,7 +10,7 @@ use crate::end::End;
 use crate::error::Failed;
 
 /// Lengths around every limit: an empty message, a payload unit, a frame of the rail, and several fragments.
-const LENGTHS: [usize; MESSAGES] = [0, 1, 8, 63, 64, 65, 250, 400];
+const LENGTHS: [usize; MESSAGES] = [0, 1, 8, 63, 64, 65, 150, 300];
 const MESSAGES: usize = 8;
 /// Bytes of all messages of a round in one direction.
 const SUM: usize = {
@@ -146,8 +146,9 @@ fn send<P: Port>(
 ) -> Result<Step, Failed> {
     match step {
         Step::Begin => {
+            let world = end.world.ok_or(Failed::SetUp)?;
             // SAFETY: the message does not change until all sends of its round are done, or the program ends.
-            match unsafe { end.mtl.isend(end.world, to, tag, mode, Span::of(message)) } {
+            match unsafe { end.mtl.isend(world, to, tag, mode, Span::of(message)) } {
                 Ok(Sending::Complete) => Ok(Step::Done),
                 Ok(Sending::Pending(request)) => Ok(Step::Pending(request)),
                 Err(Refusal::Busy) => Ok(Step::Begin),
@@ -170,10 +171,11 @@ fn send<P: Port>(
 unsafe fn receive<P: Port>(end: &mut End<'_, P>, step: Step, from: u32, tag: u32, sink: Span) -> Result<Step, Failed> {
     match step {
         Step::Begin => {
+            let world = end.world.ok_or(Failed::SetUp)?;
             // A receive of an odd number takes any source.
             let source = if tag.is_multiple_of(2) { Source::Rank(from) } else { Source::Any };
             // SAFETY: passed on from the caller.
-            match unsafe { end.mtl.irecv(end.world, source, Tag::Is(tag), sink) } {
+            match unsafe { end.mtl.irecv(world, source, Tag::Is(tag), sink) } {
                 Ok(request) => Ok(Step::Pending(request)),
                 Err(Refusal::Busy) => Ok(Step::Begin),
                 Err(refusal) => Err(refusal.into()),

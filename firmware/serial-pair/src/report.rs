@@ -7,6 +7,18 @@ use towline_core::pml::Config;
 use crate::end::{CONFIG, End};
 use crate::error::Failed;
 
+/// Items for which the costs are computed, since tables have a power of two of places.
+const COUNT: u32 = 64;
+/// Bytes of the engine for one more request, unexpected message, and payload of such a message.
+const REQUEST: usize = each(Config { requests: 2 * COUNT, ..CONFIG }, Config { requests: COUNT, ..CONFIG });
+const MESSAGE: usize =
+    each(Config { unexpected: 2 * COUNT, probes: 0, ..CONFIG }, Config { unexpected: COUNT, probes: 0, ..CONFIG });
+const PAYLOAD: usize = each(Config { units: 2 * COUNT, ..CONFIG }, Config { units: COUNT, ..CONFIG });
+
+const fn each(more: Config, less: Config) -> usize {
+    (more.bytes(&[]) - less.bytes(&[])) / COUNT as usize
+}
+
 /// Writes the report.
 pub struct Report<W>(W);
 
@@ -29,24 +41,15 @@ impl<W: Write> Report<W> {
 
     /// What the tables take, and what one more of each takes.
     pub fn memory<P: Port>(&mut self, end: &End<'_, P>) -> Result<(), Failed> {
-        // Tables have a power of two of places.
-        const COUNT: u32 = 64;
-        let more = |more: Config, less: Config| more.bytes(&[]).saturating_sub(less.bytes(&[])) / COUNT as usize;
-        let requests = |requests| Config { requests, ..CONFIG };
-        let request = more(requests(2 * COUNT), requests(COUNT));
-        let messages = |unexpected| Config { unexpected, probes: 0, ..CONFIG };
-        let envelope = more(messages(2 * COUNT), messages(COUNT));
-        let units = |units| Config { units, ..CONFIG };
-        let unit = more(units(2 * COUNT), units(COUNT));
         self.line("tables", end.tables, " bytes of", crate::TABLES)?;
         self.text("memory: peer ")?;
         self.number(end.peer)?;
         self.text(", request ")?;
-        self.number(request)?;
+        self.number(REQUEST)?;
         self.text(", unexpected message ")?;
-        self.number(envelope)?;
+        self.number(MESSAGE)?;
         self.text(", with payload ")?;
-        self.number(envelope.saturating_add(unit))?;
+        self.number(MESSAGE + PAYLOAD)?;
         self.text("\n")
     }
 
