@@ -45,14 +45,16 @@ struct Driver {
 /// A bus with several ends.
 struct Bus {
     ends: Vec<Driver>,
+    /// Each end receives what it sends, too. The kits send messages to their own node.
+    echo: bool,
     faults: Faults,
     random: Random,
 }
 
 impl Bus {
-    fn new(ends: usize, faults: Faults, seed: u64) -> Rc<RefCell<Self>> {
+    fn new(ends: usize, echo: bool, faults: Faults, seed: u64) -> Rc<RefCell<Self>> {
         let ends = (0..ends).map(|_| Driver::default()).collect();
-        Rc::new(RefCell::new(Self { ends, faults, random: Random::new(seed) }))
+        Rc::new(RefCell::new(Self { ends, echo, faults, random: Random::new(seed) }))
     }
 
     /// Time passes: each driver sends what it has.
@@ -65,7 +67,7 @@ impl Bus {
     }
 
     fn put(&mut self, from: usize, byte: u8) {
-        let faults = self.faults;
+        let (faults, echo) = (self.faults, self.echo);
         let mut happens = |rate| rate != 0 && self.random.below(100_000) < rate;
         let (lose, flip, add) = (happens(faults.lose), happens(faults.flip), happens(faults.add));
         let byte = if flip { byte ^ 1 << self.random.below(8) } else { byte };
@@ -74,7 +76,8 @@ impl Bus {
             self.ends[from].turn.push(byte);
             if byte == 0 {
                 let turn = std::mem::take(&mut self.ends[from].turn);
-                for (_, end) in self.ends.iter_mut().enumerate().filter(|(at, end)| *at != from && !end.gone) {
+                for (_, end) in self.ends.iter_mut().enumerate().filter(|(at, end)| (echo || *at != from) && !end.gone)
+                {
                     let room = RECEIVE - end.arrived.len();
                     end.overrun |= room < turn.len();
                     end.arrived.extend(turn.iter().take(room));
@@ -162,7 +165,7 @@ impl Setup for Cluster {
     type Rail = Linked<TestLine>;
 
     fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
-        let bus = Bus::new(count, self.faults, 5);
+        let bus = Bus::new(count, true, self.faults, 5);
         self.buses.push(bus.clone());
         (0..count).map(|me| linked(line(&bus, me, self.longest), me, self.held)).collect()
     }
@@ -198,6 +201,11 @@ mod over_a_bad_serial_line {
     rail_suite!(Cluster::new(260, 4, BAD));
 }
 
+mod mtl {
+    use super::*;
+    towline_host_tests::matching_suite!(Cluster::new(1500, 4, BAD));
+}
+
 /// Two lines alone.
 struct Pair {
     bus: Rc<RefCell<Bus>>,
@@ -209,7 +217,7 @@ const LONGEST: usize = 600;
 
 impl Pair {
     fn new(faults: Faults, seed: u64) -> Self {
-        let bus = Bus::new(2, faults, seed);
+        let bus = Bus::new(2, false, faults, seed);
         let lines = [0, 1].map(|me| line(&bus, me, LONGEST));
         Self { bus, lines }
     }
