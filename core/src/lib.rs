@@ -16,7 +16,7 @@
 //! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`], [`counts`] | types and tables that all floors use |
 //!
 //! By default the core has all parts. Without the feature `one-sided`, engines have no one-sided operations. Without `devices`, no
-//! device moves messages. An engine over an array with one rail has no code for failover. A small device saves a quarter of the code
+//! device moves messages. Without `layouts`, the memory of a message is contiguous. An engine over an array with one rail has no code for failover. A small device saves a quarter of the code
 //! by this. `defmt` and `log` choose where log lines go.
 #![no_std]
 #![deny(missing_docs)]
