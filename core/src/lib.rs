@@ -14,6 +14,10 @@
 //! | 1 | [`link`](mod@link), [`rma`] | the reliable link; one-sided operations: registration, emulation, atomics |
 //! | 0.5 | [`rail`] | the path to a peer: the rail trait and its extensions, attributes, loopback, forwarding, stacking |
 //! | 0 | [`wire`], [`pool`], [`arena`], [`convertor`], [`modex`], [`time`], [`error`], [`counts`] | types and tables that all floors use |
+//!
+//! By default the core has all parts. Without the feature `one-sided`, engines have no one-sided operations. Without `devices`, no
+//! device moves messages. Without `layouts`, the memory of a message is contiguous. An engine over an array with one rail has no code for failover. A small device saves a quarter of the code
+//! by this. `defmt` and `log` choose where log lines go.
 #![no_std]
 #![deny(missing_docs)]
 

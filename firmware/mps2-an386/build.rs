@@ -1,7 +1,10 @@
-//! Adds this folder to the linker's search path, so that the linker finds its script.
+//! Tells the linker where its scripts are, and which ones a program needs.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     println!("cargo:rustc-link-search={folder}");
     println!("cargo:rerun-if-changed=memory.x");
+    if std::env::var_os("CARGO_FEATURE_FULL").is_some() {
+        println!("cargo:rustc-link-arg-bins=-Tdefmt.x");
+    }
 }

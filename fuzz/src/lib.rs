@@ -16,6 +16,7 @@
 //! | [`ring`] | header words and credit that a hostile process writes to a shared ring | every access stays within the ring, or a protocol violation is reported |
 //! | [`rma`] | frames of a hostile peer, during puts, gets and atomics of two others | the results and the memory are those of a model |
 //! | [`segment`] | words that a hostile process writes to the segments of a live shared-memory rail | no access out of bounds; frames of the honest peer arrive; only the hostile peer is lost |
+//! | [`serial`] | bytes on a serial line | only frames with a valid checksum are accepted; the frame after any input arrives |
 //! | [`tcp`] | cards, hellos, verdicts and prefixes of frames | accepted input is encoded to the same bytes; nothing is accepted as authentic |
 //! | [`udp`] | cards, hellos and datagrams | accepted input is encoded to the same bytes; nothing is accepted as authentic |
 //! | [`verbs`] | cards, hellos and memory keys of the verbs rail | accepted input is encoded to the same bytes; nothing is accepted as authentic |
@@ -44,6 +45,7 @@ pub mod record;
 pub mod ring;
 pub mod rma;
 pub mod segment;
+pub mod serial;
 pub mod tcp;
 pub mod udp;
 pub mod verbs;
@@ -67,6 +69,7 @@ pub const TARGETS: &[(&str, Run)] = &[
     ("ring", ring::run),
     ("rma", rma::run),
     ("segment", segment::run),
+    ("serial", serial::run),
     ("tcp", tcp::run),
     ("udp", udp::run),
     ("verbs", verbs::run),

@@ -10,3 +10,8 @@ pub mod pattern;
 pub mod random;
 pub mod relay;
 pub mod sim;
+
+/// The example of the firmware's serial lines. The firmware is a workspace of its own, whose documentation is not tested there.
+#[cfg(doctest)]
+#[doc = include_str!("../../firmware/serial/README.md")]
+pub struct SerialLines;

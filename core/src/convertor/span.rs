@@ -12,6 +12,9 @@ use super::runs::{Rows, Runs};
 /// Bytes of an accelerator's memory that are copied to the processor's memory at a time.
 const STAGE: usize = 256;
 
+/// Whether spans may have layouts: the feature `layouts`. Code behind this constant is not linked otherwise.
+const LAYOUTS: bool = cfg!(feature = "layouts");
+
 /// The fields of a [`Span`].
 pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
 
@@ -66,6 +69,7 @@ impl Span {
     /// # Safety
     /// The layout, and everything that it refers to, stays in its place and does not change as long as this span, or a copy or a
     /// window of it, is used by the caller or by an operation.
+    #[cfg(feature = "layouts")]
     #[inline]
     pub const unsafe fn laid_out(base: *mut u8, layout: &Layout<'_>) -> Self {
         if layout.is_one_run() && layout.accelerator().is_none() {
@@ -96,7 +100,7 @@ impl Span {
     pub fn window(&self, from: u64, len: u64) -> Self {
         let from = from.min(self.len);
         let len = len.min(self.len - from);
-        if self.layout.is_null() {
+        if !self.has_layout() {
             Self { base: self.base.wrapping_add(from as usize), len, ..*self }
         } else {
             Self { from: self.from.wrapping_add(from), len, ..*self }
@@ -110,7 +114,7 @@ impl Span {
     #[inline(always)]
     pub unsafe fn pack(&self, to: *mut u8, room: usize) -> usize {
         let len = room.min(self.bytes());
-        if !self.layout.is_null() {
+        if self.has_layout() {
             // SAFETY: as promised to this function.
             return unsafe { self.pack_runs(to, len) };
         }
@@ -126,7 +130,7 @@ impl Span {
     #[inline(always)]
     pub unsafe fn unpack(&self, from: *const u8, len: usize) -> usize {
         let len = len.min(self.bytes());
-        if !self.layout.is_null() {
+        if self.has_layout() {
             // SAFETY: as promised to this function.
             return unsafe { self.unpack_runs(from, len) };
         }
@@ -153,7 +157,7 @@ impl Span {
     /// Address and length, if the span's bytes are one run that the processor may access. An empty span with a layout has none.
     #[inline]
     pub fn as_contiguous(&self) -> Option<(*mut u8, usize)> {
-        if self.layout.is_null() {
+        if !self.has_layout() {
             return Some((self.base, self.bytes()));
         }
         self.as_run().filter(|_| self.accelerator().is_none())
@@ -184,7 +188,15 @@ impl Span {
     }
 
     #[inline]
+    const fn has_layout(&self) -> bool {
+        LAYOUTS && !self.layout.is_null()
+    }
+
+    #[inline]
     fn layout(&self) -> Option<&Layout<'_>> {
+        if !LAYOUTS {
+            return None; // no function makes a span with one
+        }
         // SAFETY: the caller of `laid_out` vouches that the layout lives and does not change while the span is used. Null means
         // none.
         unsafe { self.layout.as_ref() }

@@ -42,6 +42,34 @@ impl Checksum for Crc32c {
     }
 }
 
+/// CRC-32C by a table of 64 bytes, for devices with little memory: [`Crc32c`] has tables of 16 KiB and is several times faster.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SmallCrc32c;
+
+/// The checksums of the numbers below 16, each as 4 bits.
+static NIBBLES: [u32; 16] = {
+    let mut table = [0; 16];
+    let mut number = 0;
+    while number < 16 {
+        let (mut sum, mut bit) = (number, 0);
+        while bit < 4 {
+            // The polynomial, its highest power in the lowest bit.
+            sum = if sum & 1 == 0 { sum >> 1 } else { sum >> 1 ^ 0x82f6_3b78 };
+            bit += 1;
+        }
+        table[number as usize] = sum;
+        number += 1;
+    }
+    table
+};
+
+impl Checksum for SmallCrc32c {
+    fn sum(&self, so_far: u32, bytes: &[u8]) -> u32 {
+        let step = |sum: u32| NIBBLES.get(sum as usize % 16).copied().unwrap_or(0) ^ sum >> 4;
+        !bytes.iter().fold(!so_far, |sum, byte| step(step(sum ^ u32::from(*byte))))
+    }
+}
+
 /// The checksum of the bytes of a span, without a copy.
 ///
 /// # Safety
@@ -67,6 +95,7 @@ mod tests {
         for cut in 0..bytes.len() {
             let (one, other) = bytes.split_at(cut);
             assert_eq!(Crc32c.sum(Crc32c.sum(0, one), other), whole);
+            assert_eq!(SmallCrc32c.sum(SmallCrc32c.sum(0, one), other), whole);
         }
     }
 }

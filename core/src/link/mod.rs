@@ -100,7 +100,7 @@ pub(crate) mod tests;
 mod timers;
 mod transmit;
 
-pub use checksum::{Checksum, Crc32c};
+pub use checksum::{Checksum, Crc32c, SmallCrc32c};
 pub use config::Config;
 pub use counters::Counters;
 pub use state::Link;

@@ -11,7 +11,7 @@ use crate::pml::stall::liveness::HEARD;
 use crate::pool::Handle;
 use crate::ptl::{First, Upcalls};
 use crate::rail::{Cookie, Frame, Lost, Peer, Rail};
-use crate::rma::Rma;
+use crate::rma::{self, Rma};
 use crate::wire::Reason;
 use crate::{ptl, wire};
 
@@ -35,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles [`Event::Sent`](crate::rail::Event::Sent): a rail does not read the body any more.
     pub(super) fn body_sent(&mut self, cookie: Cookie) {
-        if Rma::is_own(cookie) {
+        if rma::ENABLED && Rma::is_own(cookie) {
             return self.one_sided_memory(cookie, false);
         }
         let handle = Handle::from_bits(cookie.0);
@@ -52,7 +52,7 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles [`Event::Delivered`](crate::rail::Event::Delivered): a rail has written the body.
     pub(super) fn body_delivered(&mut self, cookie: Cookie) {
-        if Rma::is_own(cookie) {
+        if rma::ENABLED && Rma::is_own(cookie) {
             return self.one_sided_memory(cookie, true);
         }
         let handle = Handle::from_bits(cookie.0 & !ENVELOPE_COOKIE);

@@ -189,6 +189,10 @@ impl<R: Rails> Pml<'_, R> {
     /// Handles an arriving frame of one-sided operations that is no duplicate.
     #[cold]
     pub(super) fn one_sided_frame(&mut self, rail: usize, frame: &Frame) {
+        if !rma::ENABLED {
+            self.counters.unknown_tags = self.counters.unknown_tags.wrapping_add(1);
+            return self.drop_frame(rail, frame);
+        }
         let from = self.link_of(frame.from.0, rail);
         let up = self.peers.get_mut(frame.from.0 as usize).filter(|peer| peer.status == PeerStatus::Up);
         let (Some(peer), Some(rail)) = (up, self.rails.rail_mut(rail)) else { return self.drop_frame(rail, frame) };
@@ -212,7 +216,7 @@ impl<R: Rails> Pml<'_, R> {
     /// message.
     #[cold]
     pub(super) fn performed(&mut self, cookie: Cookie, result: Result<u64, NativeError>) {
-        if !rma::Rma::is_own(cookie) {
+        if !rma::ENABLED || !rma::Rma::is_own(cookie) {
             return self.device_done(cookie, result);
         }
         self.rma.on_device_completion(cookie, result);
@@ -222,39 +226,41 @@ impl<R: Rails> Pml<'_, R> {
     /// Handles that a rail does not reach a peer any more while other rails do: operations that its device has begun end.
     #[cold]
     pub(super) fn lose_device(&mut self, rail: usize, peer: Peer) {
-        if reaching(&self.rails, self.config.rdma.windows) == Some((rail, false)) {
+        if rma::ENABLED && reaching(&self.rails, self.config.rdma.windows) == Some((rail, false)) {
             self.rma.lose_device(peer);
         }
     }
 
     /// Sends requests and answers that wait, as far as there is room. Returns whether some are left.
     pub(super) fn push_out_one_sided(&mut self) -> bool {
-        if self.rma.has_queued() {
+        if self.has_one_sided_to_send() {
             self.rma_turn = self.rma_turn.wrapping_add(1);
             let Self { rma, rails, peers, links, rma_turn, config, .. } = self;
             let devices = config.rdma.windows;
             rma.send_queued(&mut Links { rails, peers, links, turn: *rma_turn, devices });
         }
-        self.rma.has_queued()
+        self.has_one_sided_to_send()
     }
 
     /// Whether a frame of one-sided operations waits for room.
     pub(super) fn has_one_sided_to_send(&self) -> bool {
-        self.rma.has_queued()
+        rma::ENABLED && self.rma.has_queued()
     }
 
     /// Whether a one-sided operation waits for a peer.
     pub(super) fn awaits_one_sided(&self, peer: u32) -> bool {
-        !self.rma.is_flushed(Some(Peer(peer)))
+        rma::ENABLED && !self.rma.is_flushed(Some(Peer(peer)))
     }
 
     /// Whether a frame of one-sided operations was sent to a peer, or came from it.
     pub(super) fn has_connected_one_sided(&self, peer: u32) -> bool {
-        self.rma.has_contact(Peer(peer))
+        rma::ENABLED && self.rma.has_contact(Peer(peer))
     }
 
     /// Ends the one-sided operations with a peer that is lost or deleted, after its rails have ended their accesses to memory.
     pub(super) fn end_one_sided(&mut self, peer: Peer, failure: rma::Failure) {
-        self.rma.forget(peer, failure);
+        if rma::ENABLED {
+            self.rma.forget(peer, failure);
+        }
     }
 }

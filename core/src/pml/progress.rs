@@ -146,7 +146,7 @@ impl<R: Rails> Pml<'_, R> {
     fn send_waiting(&mut self) -> u32 {
         let before = self.ended;
         // First: at the other side new messages may have to wait for these frames, and streams would leave no room for them.
-        if self.migrating {
+        if self.migrating && self.has_other_rails() {
             self.migrate_frames();
         }
         // There may be room for one of the two only. If the first one has sent something, it goes second the next time.

@@ -28,6 +28,7 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// [`SetUpError`] if the arena has less than [`Config::bytes`] left, or if a limit is too small ([`Config::check`]).
     pub fn new(config: Config, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
         config.check()?;
+        let config = config.compiled();
         let words = (config.unit_bytes as usize).div_ceil(8);
         let links = (config.peers as usize).saturating_mul(rails.count());
         // Cookies have 30 bits for a slot (see `requests::cookie`), and links hold the slot plus one.

@@ -67,6 +67,10 @@
 //! assert_eq!(words, [40, 7]);
 //! ```
 
+/// Whether engines have one-sided operations: the feature `one-sided`. Code behind this constant is not linked otherwise. The
+/// module for BTLs always has them.
+pub(crate) const ENABLED: bool = cfg!(feature = "one-sided");
+
 mod answer;
 mod arrival;
 mod device;

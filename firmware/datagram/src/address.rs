@@ -4,7 +4,7 @@
 const MOST: usize = 18;
 
 /// The address of an interface, which only interfaces of the same kind interpret: of Ethernet, 6 bytes; of UDP, those of IP address
-/// and port.
+/// and port; of a serial line, the number of the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Address {
     /// The length, then the bytes, then zeros.
@@ -19,6 +19,11 @@ impl Address {
         rest.get_mut(..bytes.len())?.copy_from_slice(bytes);
         *length = bytes.len() as u8;
         Some(Self { bytes: all })
+    }
+
+    /// The address of one byte.
+    pub const fn of_one(byte: u8) -> Self {
+        Self { bytes: [1, byte, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] }
     }
 
     /// The address of 6 bytes.

@@ -2,7 +2,7 @@
 
 use core::arch::global_asm;
 
-use bare::{Console, EXCEPTION, semihosting};
+use bare::{EXCEPTION, semihosting};
 use cortex_m::peripheral::SCB;
 
 use crate::uart;
@@ -31,6 +31,22 @@ extern "C" fn exception() -> ! {
     let (syndrome, memory, bus) =
         unsafe { ((*SCB::PTR).cfsr.read(), (*SCB::PTR).mmfar.read(), (*SCB::PTR).bfar.read()) };
     let address = if syndrome & MEMORY_ADDRESS_VALID == 0 { bus } else { memory };
-    Console::new(uart::put).print(format_args!("exception: syndrome {syndrome:#x}, address {address:#x}\n"));
+    text("exception: syndrome 0x");
+    hexadecimal(syndrome);
+    text(", address 0x");
+    hexadecimal(address);
+    text("\n");
     semihosting::exit(EXCEPTION)
+}
+
+fn text(text: &str) {
+    text.bytes().for_each(uart::put);
+}
+
+/// Prints a number. The formatting of the standard library is larger than some programs.
+fn hexadecimal(number: u32) {
+    for shift in (0..8).rev() {
+        let digit = (number >> (shift * 4)) as u8 & 0xf;
+        uart::put(if digit < 10 { b'0' + digit } else { b'a' - 10 + digit });
+    }
 }

@@ -13,6 +13,8 @@
 
 mod fault;
 mod protection;
+#[cfg(feature = "smallest")]
+mod smallest;
 mod start;
 mod timer;
 mod uart;
@@ -27,6 +29,7 @@ use spin::Mutex;
 
 static CONSOLE: Mutex<Console> = Mutex::new(Console::new(uart::put));
 
+#[cfg(feature = "full")]
 defmt::timestamp!("{=u64:us}", Machine::micros());
 
 /// The machine.

@@ -13,7 +13,7 @@ unsafe extern "Rust" {
 
 #[entry]
 fn start() -> ! {
-    uart::start();
+    uart::TEXT.start(0);
     if let Some(mut peripherals) = Peripherals::take() {
         protection::switch_on(&mut peripherals.MPU);
         timer::start(&mut peripherals.SYST);

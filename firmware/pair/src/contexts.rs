@@ -14,6 +14,28 @@ const QUEUE: (u32, u32) = (8, 1024);
 const CONTEXT: u32 = 1;
 const CONFIG: Config = Config { peers: 2, requests: 8, unexpected: 8, units: 8, unit_bytes: 512, ..Config::SMALLEST };
 
+/// Bytes of a context for one more peer, request, and unexpected message without and with its payload.
+pub const EACH: [usize; 4] = {
+    const fn bytes(config: Config) -> usize {
+        Mtl::<'static, [Loopback<'static>; 1]>::bytes(&config, 1, &[&Hub::attributes(QUEUE.1)])
+    }
+    // Tables have a power of two of places.
+    const COUNT: u32 = 64;
+    const fn each(more: Config, less: Config) -> usize {
+        (bytes(more) - bytes(less)) / COUNT as usize
+    }
+    let message =
+        each(Config { unexpected: 2 * COUNT, probes: 0, ..CONFIG }, Config { unexpected: COUNT, probes: 0, ..CONFIG });
+    let payload =
+        each(Config { units: 2 * COUNT, unit_bytes: 64, ..CONFIG }, Config { units: COUNT, unit_bytes: 64, ..CONFIG });
+    [
+        each(Config { peers: 2 * COUNT, ..CONFIG }, Config { peers: COUNT, ..CONFIG }),
+        each(Config { requests: 2 * COUNT, ..CONFIG }, Config { requests: COUNT, ..CONFIG }),
+        message,
+        message + payload,
+    ]
+};
+
 /// One context: an engine, and a communicator of both contexts.
 pub struct Context<'m> {
     pub mtl: Mtl<'m, [Loopback<'m>; 1]>,

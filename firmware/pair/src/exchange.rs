@@ -157,3 +157,22 @@ fn test(contexts: &mut Contexts<'_>, case: Case, side: u32, request: Request) ->
         Failed::Request
     })
 }
+
+/// Sends `count` messages of 8 bytes whose receives are posted, one after the other, to measure what one takes.
+///
+/// # Errors
+/// [`Failed`] for the first fault.
+pub fn short(contexts: &mut Contexts<'_>, count: u32) -> Result<(), Failed> {
+    for number in 0..count {
+        let case = Case { number, len: 8, mode: Mode::Standard, from: 0, posted: true, exact: true };
+        let message = u64::from(number).to_le_bytes();
+        let mut sink = [0; 8];
+        let receiving = receive(contexts, case, &mut sink)?;
+        let sending = send(contexts, case, &message)?;
+        finish(contexts, case, sending, receiving)?;
+        if core::hint::black_box(sink) != message {
+            return Err(Failed::Bytes);
+        }
+    }
+    Ok(())
+}

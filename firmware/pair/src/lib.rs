@@ -14,6 +14,9 @@ use contexts::Contexts;
 pub use error::Failed;
 use exchange::{Case, LONGEST};
 
+/// Messages of the measurement at the end.
+const SHORT: u32 = 256;
+
 static TABLES: Block<{ Contexts::BYTES / 8 + 1 }> = Block::new();
 static OUT: Block<{ LONGEST / 8 + 1 }> = Block::new();
 static IN: Block<{ LONGEST / 8 + 1 }> = Block::new();
@@ -44,12 +47,19 @@ impl<B: Board> Program<B> {
             return Err(Failed::SetUp);
         };
         B::print(format_args!("tables of two contexts and their rails: {} bytes\n", Contexts::BYTES));
+        let [peer, request, message, payload] = contexts::EACH;
+        B::print(format_args!(
+            "memory: peer {peer}, request {request}, unexpected message {message}, with payload {payload}\n"
+        ));
         let begin = B::micros();
-        let counts = contexts::with(tables, B::micros, |contexts| {
+        let (counts, short) = contexts::with(tables, B::micros, |contexts| {
             for case in Case::all() {
                 exchange::run(contexts, case, out, into)?;
             }
-            contexts.finish()
+            let counts = contexts.finish()?;
+            let begin = B::micros();
+            exchange::short(contexts, SHORT)?;
+            Ok((counts, B::micros().wrapping_sub(begin)))
         })?;
         B::print(format_args!(
             "{} eager and {} rendezvous messages, {} fragments, every byte correct, in {} us\n",
@@ -58,6 +68,7 @@ impl<B: Board> Program<B> {
             counts.fragments,
             B::micros().wrapping_sub(begin)
         ));
+        B::print(format_args!("short: {SHORT} eager messages of 8 bytes sent and received in {short} us\n"));
         Ok(())
     }
 

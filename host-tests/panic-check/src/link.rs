@@ -1,7 +1,7 @@
 //! Links, over a rail that is opaque to the optimiser.
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::link::{Checksum, Config, Crc32c, Link};
+use towline_core::link::{Checksum, Config, Crc32c, Link, SmallCrc32c};
 use towline_core::rail::{Peer, Rail};
 
 use crate::opaque::Opaque;
@@ -11,6 +11,7 @@ use crate::{any, bytes, keep, loopback};
 pub fn reach() {
     let mut memory = [0; 4096];
     keep(Crc32c.sum(any(0), bytes(&mut memory)));
+    keep(SmallCrc32c.sum(any(0), bytes(&mut memory)));
     let _ = link(&mut Arena::new(bytes(&mut memory)));
 }
 

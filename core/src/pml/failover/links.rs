@@ -3,13 +3,19 @@
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::{LINKED, MIGRATING};
 use crate::pml::peers::link::{DOWN, PeerLink, SPARE};
-use crate::pml::peers::state::PeerStatus;
+use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::pml::stall::liveness::HEARD;
 use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Lost, Peer};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
+    /// Whether another rail can take over from one that fails. For an array with one rail this is a constant, so that the code of
+    /// failover is not linked.
+    pub(in crate::pml) fn has_other_rails(&self) -> bool {
+        self.rails.count() > 1
+    }
+
     /// Handles the report of a rail that its link to a peer is down.
     pub(in crate::pml) fn link_down(&mut self, rail: usize, peer: Peer, why: Lost) {
         let Some(state) = self.peers.get(peer.0 as usize) else { return };
@@ -21,7 +27,8 @@ impl<R: Rails> Pml<'_, R> {
             let rail = self.rails.rail(link.rail as usize).filter(|_| why == Lost::Closed);
             rail.is_some_and(|rail| !rail.is_connected(Endpoint(link.endpoint)))
         };
-        let alone = self.peer_links(peer.0).all(|link| link.is_of(rail) || link.suspended & DOWN != 0 || ended(link));
+        let alone = !self.has_other_rails()
+            || self.peer_links(peer.0).all(|link| link.is_of(rail) || link.suspended & DOWN != 0 || ended(link));
         // A rail that only lacks room for more frames delivers those that it has taken, so none has to migrate.
         if alone || !(state.has(LINKED) || why == Lost::NoRoom) {
             return self.lost(peer, why);
@@ -60,7 +67,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Handles the report of a rail that it has lost a peer. If another rail to the peer still has frames of it, that rail reports
     /// the loss when these were polled.
     pub(in crate::pml) fn rail_lost(&mut self, rail: usize, peer: Peer, why: Lost) {
-        for place in 0..self.rails.count() {
+        let others = if self.has_other_rails() { self.rails.count() } else { 0 };
+        for place in 0..others {
             let Some(link) = self.peer_links(peer.0).nth(place).copied() else { break };
             let other = self.rails.rail_mut(link.rail as usize).filter(|_| !link.is_of(rail));
             if other.is_some_and(|other| other.end_after_frames(Endpoint(link.endpoint), why)) {
@@ -74,7 +82,8 @@ impl<R: Rails> Pml<'_, R> {
     /// answered by the time `due`. If another link has received from the peer, the reported link has failed, and its frames
     /// migrate. If no link has, the peer may be stopped, and is not lost. Returns whether the link was given up.
     pub(in crate::pml) fn link_silent(&mut self, rail: usize, peer: Peer, due: Option<Instant>) -> bool {
-        if self.peers.get(peer.0 as usize).is_none_or(|state| state.status != PeerStatus::Up || !state.has(LINKED)) {
+        let failed = |state: &PeerState| state.status != PeerStatus::Up || !state.has(LINKED);
+        if !self.has_other_rails() || self.peers.get(peer.0 as usize).is_none_or(failed) {
             return false;
         }
         let (mut silent, mut heard) = (None, false);
@@ -99,7 +108,8 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles the report of a rail that its link to a peer works again.
     pub(in crate::pml) fn link_up(&mut self, rail: usize, peer: Peer) {
-        if self.peer_links(peer.0).any(|link| link.is_of(rail) && link.suspended & DOWN != 0) {
+        let was_down = |link: &PeerLink| link.is_of(rail) && link.suspended & DOWN != 0;
+        if self.has_other_rails() && self.peer_links(peer.0).any(was_down) {
             self.counters.links_up = self.counters.links_up.wrapping_add(1);
             self.set_suspended(peer.0, rail, DOWN, false);
         }

@@ -91,7 +91,8 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles an arriving frame that has migrated.
     pub(in crate::pml) fn arrive_migrated(&mut self, rail: usize, origin: Origin, frame: &Frame) {
-        match self.claim_migrated(frame.from, origin) {
+        let claim = if self.has_other_rails() { self.claim_migrated(frame.from, origin) } else { None };
+        match claim {
             Some(Claim::New) if frame.tag == ptl::TAG => return self.arrive(rail, true, frame),
             Some(Claim::New) if frame.tag == tags::BTL_BASE => return self.one_sided_frame(rail, frame),
             Some(Claim::New) => self.counters.unknown_tags = self.counters.unknown_tags.wrapping_add(1),

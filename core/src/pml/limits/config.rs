@@ -34,9 +34,9 @@ pub struct Config {
     /// Number of the first message to each peer. Peers learn it from [`Pml::params`](crate::pml::Pml::params). 0 will do; tests
     /// start shortly before the number wraps.
     pub first_sequence: u64,
-    /// Limits of one-sided operations.
+    /// Limits of one-sided operations. There are none without the feature `one-sided`.
     pub rma: rma::Config,
-    /// Limits of messages that devices move.
+    /// Limits of messages that devices move. There are none without the feature `devices`.
     pub rdma: rdma::Config,
 }
 
@@ -54,6 +54,15 @@ impl Config {
         rma: rma::Config::OFF,
         rdma: rdma::Config::OFF,
     };
+
+    /// The limits, with none for parts of the engine that are not compiled: nothing of them can begin.
+    pub(in crate::pml) const fn compiled(self) -> Self {
+        Self {
+            rma: if rma::ENABLED { self.rma } else { rma::Config::OFF },
+            rdma: if rdma::ENABLED { self.rdma } else { rdma::Config::OFF },
+            ..self
+        }
+    }
 
     /// All envelopes: those of the credit, and those beyond all credit.
     pub(in crate::pml) const fn envelopes(&self) -> u32 {

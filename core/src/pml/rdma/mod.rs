@@ -23,6 +23,9 @@
 //! Neither side waits for a slot: a message without a slot goes in frames. A hostile peer can make its messages hold all slots,
 //! which makes other messages slower. It can do no other harm.
 
+/// Whether devices may move messages: the feature `devices`. Code behind this constant is not linked otherwise.
+pub(in crate::pml) const ENABLED: bool = cfg!(feature = "devices");
+
 pub(super) mod config;
 pub(super) mod events;
 pub(super) mod memory;

@@ -23,7 +23,7 @@ impl<R: Rails> Pml<'_, R> {
     }
 
     fn begin_piece(&mut self, slot: u32) -> Option<Handle> {
-        if self.config.rdma.messages == 0 {
+        if !super::ENABLED || self.config.rdma.messages == 0 {
             return None;
         }
         let state = self.requests.at(slot)?;
@@ -72,6 +72,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Follows the receiver's plan for a send.
     pub(in crate::pml) fn await_device(&mut self, slot: u32, plan: TransferPlan) {
+        if !super::ENABLED {
+            return; // frames bring all bytes
+        }
         let Some(state) = self.requests.at(slot) else { return };
         let (peer, wanted, abstains) = (state.peer, state.wanted, state.remote.has(Remote::DECLINES_DEVICE));
         let until = state.moved.saturating_add(plan.by_frames.into());

@@ -1,5 +1,7 @@
 //! The kits over the firmware's rail of datagrams inside a link, on a simulated network that loses, repeats, reorders and changes
-//! datagrams.
+//! datagrams, and on a serial line.
+
+mod serial;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -136,34 +138,39 @@ impl Cluster {
     }
 }
 
-type Linked = Link<'static, Rail<'static, Port>, Crc32c>;
+type Linked<I> = Link<'static, Rail<'static, I>, Crc32c>;
+
+/// A link over a rail over an interface.
+fn linked<I: Interface>(interface: I, me: usize, held: u32) -> Linked<I> {
+    let config = datagram::Config { peers: 4, held, latency: 10_000, bandwidth: 1000 };
+    let block = vec![0; Rail::<'static, I>::bytes(&config, interface.longest())].leak();
+    let raw = Rail::new(interface, &config, &mut Arena::new(block)).expect("the memory is large enough");
+    let config = link::Config {
+        peers: 4,
+        slots: 16,
+        control_slots: 4,
+        window: 64,
+        deliveries: 8,
+        least_timeout: Duration::from_nanos(200_000),
+        initial_timeout: Duration::from_nanos(500_000),
+        most_timeout: Duration::from_millis(3),
+        dead_after: Duration::from_millis(50),
+        heartbeat: Duration::from_millis(5),
+        ..link::Config::new(0, 77 + me as u64, raw.attributes())
+    };
+    let block = vec![0; config.bytes(&raw)].leak();
+    Link::new(raw, Crc32c, config, &mut Arena::new(block)).expect("the memory is large enough")
+}
 
 impl Setup for Cluster {
-    type Rail = Linked;
+    type Rail = Linked<Port>;
 
-    fn rails(&mut self, count: usize) -> Vec<Linked> {
+    fn rails(&mut self, count: usize) -> Vec<Linked<Port>> {
         let ports = (0..count).map(|_| Some((Queue::new(), Queue::new()))).collect();
         let network = Rc::new(RefCell::new(Network { ports, faults: self.faults, random: Random::new(3) }));
-        let config = datagram::Config { peers: 4, held: self.held, latency: 10_000, bandwidth: 1000 };
         let one = |me: usize| {
             let port = Port { me, network: network.clone(), longest: self.longest, capacity: self.capacity };
-            let block = vec![0; Rail::<'static, Port>::bytes(&config, self.longest)].leak();
-            let raw = Rail::new(port, &config, &mut Arena::new(block)).expect("the memory is large enough");
-            let config = link::Config {
-                peers: 4,
-                slots: 16,
-                control_slots: 4,
-                window: 64,
-                deliveries: 8,
-                least_timeout: Duration::from_nanos(200_000),
-                initial_timeout: Duration::from_nanos(500_000),
-                most_timeout: Duration::from_millis(3),
-                dead_after: Duration::from_millis(50),
-                heartbeat: Duration::from_millis(5),
-                ..link::Config::new(0, 77 + me as u64, raw.attributes())
-            };
-            let block = vec![0; config.bytes(&raw)].leak();
-            Link::new(raw, Crc32c, config, &mut Arena::new(block)).expect("the memory is large enough")
+            linked(port, me, self.held)
         };
         (0..count).map(one).collect()
     }
@@ -173,7 +180,7 @@ impl Setup for Cluster {
         Instant::from_nanos(self.now)
     }
 
-    fn leave(&mut self, rail: Linked) -> bool {
+    fn leave(&mut self, rail: Linked<Port>) -> bool {
         let port = rail.into_raw().into_interface();
         port.network.borrow_mut().ports[port.me] = None;
         true
