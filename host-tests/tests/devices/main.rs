@@ -1,4 +1,14 @@
 //! Devices that match for their hosts, and the recorded trace of matching operations: the same answers everywhere, and jobs whose
 //! nodes consist of a host and a device.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `network` | datagrams in virtual time, with faults by seed |
+//! | `node` | a device, its window, and the host's end |
+//! | `offloaded` | the contexts of a trace, by commands of hosts |
+//! | `answers` | the trace has the same results everywhere |
 
 mod answers;
+mod network;
+mod node;
+mod offloaded;
