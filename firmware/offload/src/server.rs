@@ -65,6 +65,21 @@ impl From<pml::SetUpError> for SetUpError {
     }
 }
 
+/// How many of each thing a server keeps for its session.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct InUse {
+    /// Sends and receives in progress.
+    pub operations: usize,
+    /// Communicators.
+    pub communicators: usize,
+    /// Messages that probes took out.
+    pub messages: usize,
+    /// Peers.
+    pub peers: usize,
+    /// Messages that have arrived and that no receive has taken.
+    pub unreceived: usize,
+}
+
 /// The server of one host. It is used by one thread at a time.
 #[derive(Debug)]
 pub struct Server<'m, 'w, R> {
@@ -139,6 +154,17 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// The device's end of the window.
     pub const fn device(&self) -> &Device<'w> {
         &self.device
+    }
+
+    /// What the server keeps for its session: nothing after the end of a session.
+    pub fn in_use(&self) -> InUse {
+        InUse {
+            operations: self.operations.count().max(self.mtl.operations().count()),
+            communicators: self.communicators.count(),
+            messages: self.messages.count(),
+            peers: self.added.iter().filter(|added| **added).count(),
+            unreceived: self.mtl.unreceived().count(),
+        }
     }
 
     /// Takes commands, moves messages, and writes completions. Returns the number of events: 0 if there was nothing to do.

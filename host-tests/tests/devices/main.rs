@@ -7,8 +7,12 @@
 //! | `node` | a device, its window, and the host's end |
 //! | `offloaded` | the contexts of a trace, by commands of hosts |
 //! | `answers` | the trace has the same results everywhere |
+//! | `job` | jobs of hosts and devices that die and come back |
+//! | `jobs` | such jobs by seed |
 
 mod answers;
+mod job;
+mod jobs;
 mod network;
 mod node;
 mod offloaded;

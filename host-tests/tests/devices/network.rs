@@ -63,15 +63,17 @@ impl Network {
         Self(Rc::new(RefCell::new(State { now: 0, latency: 2000, longest, faults, random, counts, sequence, ports })))
     }
 
-    /// The interface at a port. What was on its way to the port is lost.
+    /// The interface at a port.
     pub fn plug(&self, port: usize) -> Port {
-        self.0.borrow_mut().ports[port] = Some(BTreeMap::new());
+        self.0.borrow_mut().ports[port].get_or_insert_default();
         Port { me: port, network: self.clone() }
     }
 
-    /// Unplugs a port, as the end of its machine does.
-    pub fn unplug(&self, port: usize) {
-        self.0.borrow_mut().ports[port] = None;
+    /// The machine at a port has ended. Either the port keeps what arrives for the next machine, or all of that is lost.
+    pub fn unplug(&self, port: usize, keeps_datagrams: bool) {
+        if !keeps_datagrams {
+            self.0.borrow_mut().ports[port] = None;
+        }
     }
 
     /// Advances the clock.
@@ -79,10 +81,11 @@ impl Network {
         self.0.borrow_mut().now = now;
     }
 
-    /// When the next datagram arrives.
+    /// When the next datagram arrives. Those that have arrived and that nobody has received do not count.
     pub fn next_at(&self) -> Option<u64> {
         let state = self.0.borrow();
-        state.ports.iter().flatten().filter_map(|port| port.keys().next()).map(|(at, _)| *at).min()
+        let later = (state.now + 1, 0);
+        state.ports.iter().flatten().filter_map(|port| port.range(later..).next()).map(|((at, _), _)| *at).min()
     }
 
     /// The counts so far.

@@ -1,0 +1,34 @@
+//! Jobs of hosts and devices by seed. `TOWLINE_SEEDS` is the number of seeds, and `TOWLINE_FIRST` the first one. `TOWLINE_SEED` runs
+//! only that seed; with `TOWLINE_TRACE=1` it prints what happens.
+
+use std::env;
+
+use crate::job::{self, Counts};
+
+/// Number of seeds, if none is given.
+const SEEDS: u64 = 300;
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+}
+
+#[test]
+fn hosts_and_devices_die_between_any_two_steps() {
+    let mut counts = Counts::default();
+    let (first, count) = match number("TOWLINE_SEED") {
+        Some(seed) => (seed, 1),
+        None => (number("TOWLINE_FIRST").unwrap_or(0), number("TOWLINE_SEEDS").unwrap_or(SEEDS)),
+    };
+    for seed in first..first + count {
+        match job::run(seed) {
+            Ok(of_job) => counts.add(&of_job),
+            Err(why) => panic!("{why}\nTOWLINE_SEED={seed} repeats it"),
+        }
+    }
+    println!("{counts:?}");
+    if count >= SEEDS {
+        let Counts { failed, finished, unknown, lost_datagrams, sessions_ended, stalls, early, .. } = counts;
+        let met = [failed, finished, unknown, lost_datagrams, sessions_ended, stalls, early];
+        assert!(met.iter().all(|count| *count > 0), "not everything happened: {counts:?}");
+    }
+}
