@@ -76,8 +76,8 @@ pub struct InUse {
     pub messages: usize,
     /// Peers.
     pub peers: usize,
-    /// Messages that have arrived and that no receive has taken.
-    pub unreceived: usize,
+    /// Requests, envelopes and payload units of the engine.
+    pub pools: [u32; 3],
 }
 
 /// The server of one host. It is used by one thread at a time.
@@ -157,13 +157,13 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     }
 
     /// What the server keeps for its session: nothing after the end of a session.
-    pub fn in_use(&self) -> InUse {
+    pub fn in_use(&mut self) -> InUse {
         InUse {
-            operations: self.operations.count().max(self.mtl.operations().count()),
+            operations: self.operations.count(),
             communicators: self.communicators.count(),
             messages: self.messages.count(),
             peers: self.added.iter().filter(|added| **added).count(),
-            unreceived: self.mtl.unreceived().count(),
+            pools: self.mtl.pml().used(),
         }
     }
 

@@ -11,7 +11,7 @@ use replay::{Contexts, Direct, Replay, Stopped, TRACE, loopback};
 use towline_core::arena::Arena;
 use towline_core::mtl::Mtl;
 use towline_core::pml::Rails;
-use towline_core::rail::loopback::Hub;
+use towline_core::rail::loopback::{Hub, Rail as Loopback};
 use towline_core::rail::{Peer, Rail};
 use towline_core::time::Instant;
 use towline_host_tests::random::Random;
@@ -20,15 +20,28 @@ use towline_host_tests::sim::job::rails::NodeRails;
 use towline_host_tests::sim::network::Net;
 use towline_host_tests::sim::network::faults::{Faults, RailParams};
 
+use crate::model::Model;
 use crate::network::{self, Network};
 use crate::node::{Dpu, Window};
 use crate::offloaded::{LIMITS, Offloaded};
+use crate::random_traces;
 
 /// Nanoseconds between two polls.
 const STEP: u64 = 1000;
 
+/// The line before the part of the trace that is random.
+const RANDOM_PART: &str = "# A random trace, of host-tests/tests/devices/random_traces.rs.\n";
+/// The seed of the random part.
+const SEED: u64 = 12;
+/// Names of operations in the random part follow this one.
+const FIRST_NAME: u32 = 500;
+
+fn recorded_at(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../firmware/replay").join(file)
+}
+
 fn recorded() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../firmware/replay/results.txt")
+    recorded_at("results.txt")
 }
 
 /// Requires these results to be the recorded ones, and names the first line that differs.
@@ -73,6 +86,26 @@ fn the_core_of_this_host_gives_the_recorded_answers() {
     }
     replayed.unwrap_or_else(|why| panic!("{why}, after {:?}", results.lines().last()));
     check("the core of this host", &results);
+}
+
+/// The last part of the trace is that of a seed. `TOWLINE_RECORD=1` writes it.
+#[test]
+fn the_trace_ends_with_a_random_trace() {
+    let recorded = std::str::from_utf8(TRACE).expect("text");
+    let (by_hand, random) = recorded.split_once(RANDOM_PART).expect("the line before the random part");
+    let expected = random_traces::trace(SEED, FIRST_NAME);
+    if std::env::var_os("TOWLINE_RECORD").is_some() {
+        let path = recorded_at("trace.txt");
+        std::fs::write(path, format!("{by_hand}{RANDOM_PART}{expected}")).expect("the file can be written");
+    } else {
+        assert_eq!(random, expected);
+    }
+}
+
+/// The recorded results are those of MPI, and not merely what the core did once.
+#[test]
+fn the_recorded_answers_are_those_of_the_model() {
+    replay("the model", &mut Model::new());
 }
 
 /// Replays the trace on the core, over the rails of the simulator.
@@ -142,8 +175,8 @@ fn the_simulator_gives_the_recorded_answers() {
     }
 }
 
-#[test]
-fn devices_give_the_recorded_answers() {
+/// Devices over loopback rails, and their hosts.
+pub fn looped_devices() -> Offloaded<[Loopback<'static>; 1]> {
     let block = vec![0; Hub::cost(CONTEXTS, 8, 512)].leak();
     let hub = Box::leak(Box::new(Hub::new(&mut Arena::new(block), CONTEXTS, 8, 512).expect("enough memory")));
     let device = |at| {
@@ -155,7 +188,12 @@ fn devices_give_the_recorded_answers() {
         now += STEP;
         now
     };
-    let mut contexts = Offloaded::new((0..CONTEXTS).map(device).collect(), Box::new(clock));
+    Offloaded::new((0..CONTEXTS).map(device).collect(), Box::new(clock))
+}
+
+#[test]
+fn devices_give_the_recorded_answers() {
+    let mut contexts = looped_devices();
     replay("devices over loopback rails", &mut contexts);
     contexts.check_unused();
 }

@@ -42,6 +42,8 @@ const SILENT: u64 = 5 * SECOND;
 /// A phase that takes longer hangs. A link that was never connected is given up after a minute.
 const HANGS: u64 = 400 * SECOND;
 const ROUNDS: u32 = 5_000_000;
+/// Steps after which all links of a network without losses are connected.
+const CONNECTED: u64 = 400;
 
 /// A message of a phase.
 #[derive(Clone, Copy, Debug)]
@@ -206,6 +208,7 @@ impl Counts {
 }
 
 struct Job {
+    family: Family,
     now: u64,
     random: Random,
     network: Network,
@@ -221,21 +224,30 @@ struct Job {
     steps: u64,
     kills: Vec<Kill>,
     killed_at: u64,
-    /// Everybody has begun to send.
     counts: Counts,
     trace: bool,
 }
 
 type Outcome = Result<(), String>;
 
+/// What dies in the jobs of a family, and how bad the network is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Hosts and devices die between any two steps, and the network may be bad.
+    All,
+    /// Only hosts die, after all are connected, and drivers notice it at once. The network loses nothing.
+    Hosts,
+}
+
 /// Runs the job of a seed.
 ///
 /// # Errors
 /// What went wrong.
-pub fn run(seed: u64) -> Result<Counts, String> {
+pub fn run(family: Family, seed: u64) -> Result<Counts, String> {
     let mut random = Random::new(seed);
     let nodes = random.between(2, 4) as usize;
     let faults = match random.below(3) {
+        _ if family == Family::Hosts => network::Faults::default(),
         0 => network::Faults::default(),
         1 => network::Faults { lose: random.pick(&[10, 50, 150]), ..network::Faults::default() },
         _ => network::Faults {
@@ -277,6 +289,7 @@ pub fn run(seed: u64) -> Result<Counts, String> {
     };
     let nodes = (0..nodes).map(node).collect();
     let mut job = Job {
+        family,
         now: 1,
         random,
         network,
@@ -297,7 +310,8 @@ pub fn run(seed: u64) -> Result<Counts, String> {
     for phase in 0..phases {
         job.plan(phase, phase + 1 == phases);
         job.exchange().and_then(|()| job.check_phase()).map_err(|why| {
-            format!("seed {seed}, phase {phase}, step {}, {} ns: {why}\n{}", job.steps, job.now, job.situation())
+            let (steps, now) = (job.steps, job.now);
+            format!("seed {seed}, phase {phase}, step {steps}, {now} ns: {why}\n{}", job.situation())
         })?;
     }
     job.end().map_err(|why| format!("seed {seed}, at the end: {why}"))?;
@@ -342,7 +356,8 @@ impl Job {
         self.sent = vec![None; count];
         self.received = vec![None; count];
         let kills = if is_last { 0 } else { random.below(3) };
-        let mut kills: Vec<Kill> = (0..kills).map(|_| kill(nodes, random)).collect();
+        let family = self.family;
+        let mut kills: Vec<Kill> = (0..kills).map(|_| kill(family, nodes, random)).collect();
         kills.sort_by_key(|kill| std::cmp::Reverse(kill.step));
         self.kills = kills;
         for node in &mut self.nodes {
@@ -400,7 +415,7 @@ impl Job {
             if self.now - begin > HANGS {
                 return Err("it hangs".into());
             }
-            growth = if active { 500 } else { (growth * 2).min(60 * MILLI) };
+            growth = if active { 500 } else { (growth * 8).min(60 * MILLI) };
             let next = self.network.next_at().unwrap_or(u64::MAX).max(self.now + 1);
             self.now = (self.now + growth).min(next);
             self.network.advance(self.now);
@@ -506,8 +521,8 @@ impl Job {
         if session != before {
             self.counts.sessions_ended += u64::from(before != 0);
             let left = device.server.in_use();
-            // The device has executed no command of the new session, or some, which have not begun operations.
-            if session == 0 && left != InUse::default() {
+            // The next host writes no command before it finds its session.
+            if left != InUse::default() {
                 return Err(format!("device {me} keeps something of session {before}: {left:?}"));
             }
         }
@@ -912,9 +927,9 @@ impl Job {
     }
 
     /// What each node does.
-    fn situation(&self) -> String {
+    fn situation(&mut self) -> String {
         let mut text = String::new();
-        for (me, node) in self.nodes.iter().enumerate() {
+        for (me, node) in self.nodes.iter_mut().enumerate() {
             let what = match &node.host {
                 HostState::Dead(until) => format!("is dead until {until}"),
                 HostState::Attaching(_) => "asks for a session".into(),
@@ -922,20 +937,24 @@ impl Job {
                     format!("next {:?}, call {:?}, {:?}", process.program.front(), process.call, process.ops.values())
                 }
             };
-            let device = node.device.as_ref().map(|device| device.server.in_use());
+            let device = node.device.as_mut().map(|device| device.server.in_use());
             let _ = writeln!(text, "node {me}, died {}: host {what}; device {device:?}", node.died);
         }
         text
     }
 }
 
-fn kill(nodes: usize, random: &mut Random) -> Kill {
-    Kill {
+fn kill(family: Family, nodes: usize, random: &mut Random) -> Kill {
+    let kill = Kill {
         step: if random.chance(300) { random.length(1 << 12) } else { random.below(900) },
         node: random.below(nodes as u64) as usize,
         victim: random.pick(&[Victim::Host, Victim::Device, Victim::Both]),
         noticed: random.pick(&[0, 10_000, MILLI, SECOND]),
         back: random.pick(&[0, 10_000, MILLI, 3 * SECOND, 20 * SECOND]),
         keeps_datagrams: random.chance(500),
+    };
+    match family {
+        Family::All => kill,
+        Family::Hosts => Kill { step: CONNECTED + kill.step, victim: Victim::Host, noticed: 0, ..kill },
     }
 }

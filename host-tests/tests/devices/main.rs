@@ -7,12 +7,16 @@
 //! | `node` | a device, its window, and the host's end |
 //! | `offloaded` | the contexts of a trace, by commands of hosts |
 //! | `answers` | the trace has the same results everywhere |
+//! | `model` | what MPI says of matching |
+//! | `random_traces` | random traces, whose results are those of the model |
 //! | `job` | jobs of hosts and devices that die and come back |
 //! | `jobs` | such jobs by seed |
 
 mod answers;
 mod job;
 mod jobs;
+mod model;
 mod network;
 mod node;
 mod offloaded;
+mod random_traces;

@@ -69,10 +69,10 @@ impl<R: Rails> Offloaded<R> {
     }
 
     /// Requires that no device has an operation or a message left.
-    pub fn check_unused(&self) {
-        for (at, node) in self.nodes.iter().enumerate() {
-            let left = node.device.server.transport();
-            assert_eq!((left.operations().count(), left.unreceived().count()), (0, 0), "device {at}");
+    pub fn check_unused(&mut self) {
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            let left = node.device.server.in_use();
+            assert_eq!((left.operations, left.messages, left.pools), (0, 0, [0; 3]), "device {at}");
         }
     }
 
