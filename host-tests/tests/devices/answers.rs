@@ -111,6 +111,7 @@ fn the_recorded_answers_are_those_of_the_model() {
 /// Replays the trace on the core, over the rails of the simulator.
 fn simulate(place: &str, rail_params: Vec<RailParams>, links: Option<LinkParams>, faults: Faults, seed: u64) {
     let net = Net::new(CONTEXTS, rail_params, faults, Random::new(seed));
+    // Dropped after the transports, whose links use this memory.
     let mut memories = vec![];
     let mut sides: Vec<Mtl<'_, NodeRails<'_>>> = vec![];
     for at in 0..CONTEXTS {
@@ -146,9 +147,6 @@ fn simulate(place: &str, rail_params: Vec<RailParams>, links: Option<LinkParams>
     replay(&format!("the simulator, {place}, seed {seed}"), &mut contexts);
     let unused = |side: &mut Mtl<'_, NodeRails<'_>>| side.pml().used() == [0; 3];
     assert!(contexts.sides().iter_mut().all(unused), "{place}, seed {seed}: something is still in use");
-    drop(contexts);
-    drop(sides);
-    drop(memories);
 }
 
 /// Links that give a peer up after a second.

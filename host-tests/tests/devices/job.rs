@@ -64,6 +64,8 @@ enum Style {
     AnyTag,
     /// A probe takes each out.
     Take,
+    /// From any source, with any tag. Only where nobody dies: a node whose host died has ended, and others may still send.
+    Any,
 }
 
 /// What dies.
@@ -101,6 +103,10 @@ enum Action {
     Send(usize),
     Receive(usize),
     Take(usize),
+    /// Begins a receive from a rank, or from any, for which there is no message.
+    Extra(u32),
+    /// Cancels that.
+    CancelExtra,
 }
 
 /// A command that completes at once, for which the host waits.
@@ -112,7 +118,13 @@ enum Call {
     DropCommunicator,
     AddCommunicator,
     Take(usize),
+    CancelExtra,
 }
+
+/// The message of a receive for which there is none.
+const EXTRA: usize = usize::MAX;
+/// Its tag.
+const EXTRA_TAG: u32 = 77;
 
 /// A send or receive in progress.
 #[derive(Clone, Copy, Debug)]
@@ -137,6 +149,8 @@ struct Process {
     communicator: Option<u32>,
     /// The incarnation in which each peer was added.
     known: Vec<Option<u32>>,
+    /// The receive for which there is no message.
+    extra: Option<u64>,
     retry_at: u64,
     backoff: u64,
     heartbeat: (u32, u64),
@@ -146,7 +160,7 @@ enum HostState {
     /// There is none until then.
     Dead(u64),
     /// It asks for a session.
-    Attaching(Option<Attaching<'static>>),
+    Attaching(Option<Box<Attaching<'static>>>),
     Attached(Box<Process>),
 }
 
@@ -187,6 +201,8 @@ pub struct Counts {
     pub steps: u64,
     /// The longest time in nanoseconds from a death to the end of another node's operation.
     pub longest_notice: u64,
+    /// Receives that were cancelled.
+    pub cancelled: u64,
 }
 
 impl Counts {
@@ -201,6 +217,7 @@ impl Counts {
         self.lost_datagrams += other.lost_datagrams;
         self.sessions_ended += other.sessions_ended;
         self.stalls += other.stalls;
+        self.cancelled += other.cancelled;
         self.early += other.early;
         self.steps += other.steps;
         self.longest_notice = self.longest_notice.max(other.longest_notice);
@@ -218,6 +235,8 @@ struct Job {
     phase: u32,
     messages: Vec<Message>,
     styles: BTreeMap<(usize, usize), Style>,
+    /// The source of each node's receive for which there is no message.
+    extras: Vec<Option<u32>>,
     sent: Vec<Option<Result<(), Failure>>>,
     /// Which message each receive has got: the receive of message m is the one that was planned for it.
     received: Vec<Option<Result<usize, Failure>>>,
@@ -298,6 +317,7 @@ pub fn run(family: Family, seed: u64) -> Result<Counts, String> {
         phase: 0,
         messages: vec![],
         styles: BTreeMap::new(),
+        extras: vec![],
         sent: vec![],
         received: vec![],
         steps: 0,
@@ -343,6 +363,12 @@ impl Job {
         for pair in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))) {
             styles.insert(pair, random.pick(&[Style::Tags, Style::AnyTag, Style::Take]));
         }
+        let kills = if is_last { 0 } else { random.below(3) };
+        for to in 0..nodes {
+            if kills == 0 && random.chance(300) {
+                styles.extend((0..nodes).map(|from| ((from, to), Style::Any)));
+            }
+        }
         let count = random.between(1, 60) as usize;
         let message = |_| Message {
             from: random.below(nodes as u64) as usize,
@@ -355,7 +381,6 @@ impl Job {
         self.styles = styles;
         self.sent = vec![None; count];
         self.received = vec![None; count];
-        let kills = if is_last { 0 } else { random.below(3) };
         let family = self.family;
         let mut kills: Vec<Kill> = (0..kills).map(|_| kill(family, nodes, random)).collect();
         kills.sort_by_key(|kill| std::cmp::Reverse(kill.step));
@@ -363,6 +388,8 @@ impl Job {
         for node in &mut self.nodes {
             node.died = false;
         }
+        let any_or = |random: &mut Random| random.pick(&[ANY, 0, 1]);
+        self.extras = (0..nodes).map(|_| self.random.chance(300).then(|| any_or(&mut self.random))).collect();
         for me in 0..nodes {
             let program = self.program(me);
             if let HostState::Attached(process) = &mut self.nodes[me].host {
@@ -376,6 +403,8 @@ impl Job {
         let mut program = vec![Action::Publish];
         program.extend((0..self.nodes.len()).map(Action::Meet));
         program.extend([Action::DropCommunicator, Action::AddCommunicator]);
+        let extra = self.extras[me];
+        program.extend(extra.map(Action::Extra));
         for (number, message) in self.messages.iter().enumerate() {
             let receive = match self.styles[&(message.from, message.to)] {
                 Style::Take => Action::Take(number),
@@ -390,6 +419,7 @@ impl Job {
                 program.push(Action::Send(number));
             }
         }
+        program.extend(extra.map(|_| Action::CancelExtra));
         program
     }
 
@@ -485,7 +515,7 @@ impl Job {
                 std::mem::replace(&mut node.host, HostState::Dead(now + kill.back))
             {
                 // The end of a process runs no destructors.
-                std::mem::forget(attaching);
+                std::mem::forget(*attaching);
             }
             node.notices.push((now + kill.noticed, node.session));
             node.incarnation += 1;
@@ -542,7 +572,7 @@ impl Job {
             }
             HostState::Attaching(None) => {
                 node.session += 1;
-                let attaching = Attaching::new(node.window.memory(), node.session).ok();
+                let attaching = Attaching::new(node.window.memory(), node.session).ok().map(Box::new);
                 let begun = attaching.is_some();
                 node.host = HostState::Attaching(attaching);
                 Ok(begun)
@@ -578,6 +608,7 @@ impl Job {
             incarnation: self.nodes[me].incarnation,
             communicator: None,
             known: vec![None; self.nodes.len()],
+            extra: None,
             retry_at: 0,
             backoff: 0,
             heartbeat: (0, self.now),
@@ -631,7 +662,7 @@ impl Job {
             return Ok(false);
         }
         let Some(action) = process.program.front().copied() else { return Ok(false) };
-        let is_operation = matches!(action, Action::Send(_) | Action::Receive(_) | Action::Take(_));
+        let is_operation = matches!(action, Action::Send(_) | Action::Receive(_) | Action::Take(_) | Action::Extra(_));
         if is_operation && process.ops.len() >= WINDOW {
             return Ok(false);
         }
@@ -642,6 +673,12 @@ impl Job {
             process.program.pop_front();
             self.check_failure(me, self.messages[number].from, Failure::NoSuchThing, true, false, self.now)?;
             self.received[number] = Some(Err(Failure::NoSuchThing));
+            return Ok(true);
+        }
+        if let Action::Extra(source) = action
+            && process.known.get(source as usize).is_some_and(Option::is_none)
+        {
+            process.program.pop_front();
             return Ok(true);
         }
         let memory = self.nodes[me].window.memory();
@@ -695,11 +732,22 @@ impl Job {
                 (Command::Send { comm, dest: to as u32, tag, mode, body }, None)
             }
             Action::Receive(number) => {
-                let Message { from, tag, .. } = self.messages[number];
-                let tag = if self.styles[&(from, me)] == Style::AnyTag { ANY } else { tag };
+                let (source, tag) = self.pattern(number);
                 let body = self.begin(me, process, number, false)?;
-                (Command::Receive { comm, source: from as u32, tag, body }, None)
+                (Command::Receive { comm, source, tag, body }, None)
             }
+            Action::Extra(source) => {
+                let body = self.begin(me, process, EXTRA, false)?;
+                process.extra = Some(process.cookies + 1);
+                (Command::Receive { comm, source, tag: EXTRA_TAG, body }, None)
+            }
+            Action::CancelExtra => match process.extra {
+                Some(cookie) => (Command::Cancel { cookie }, Some(Call::CancelExtra)),
+                None => {
+                    process.program.pop_front();
+                    return Ok(true);
+                }
+            },
         };
         let cookie = process.cookies + 1;
         match process.host.command(cookie, &command) {
@@ -719,10 +767,20 @@ impl Job {
         }
     }
 
+    /// Source and tag of the receive for a message.
+    fn pattern(&self, number: usize) -> (u32, u32) {
+        let Message { from, to, tag, .. } = self.messages[number];
+        match self.styles[&(from, to)] {
+            Style::Tags | Style::Take => (from as u32, tag),
+            Style::AnyTag => (from as u32, ANY),
+            Style::Any => (ANY, ANY),
+        }
+    }
+
     /// Notes an operation with the next cookie. Returns its memory.
     fn begin(&mut self, me: usize, process: &mut Process, message: usize, is_send: bool) -> Result<Body, String> {
         let place = process.places.pop().ok_or("there is no free place")?;
-        let bytes = self.messages[message].bytes as u64;
+        let bytes = self.messages.get(message).map_or(0, |message| message.bytes as u64);
         process.ops.insert(process.cookies + 1, Op { message, is_send, place, began: self.now });
         if !is_send {
             let blank = vec![BLANK; bytes as usize + GUARD];
@@ -746,6 +804,14 @@ impl Job {
         self.say(|| {
             format!("host {me}, {} of message {message}: {result:?}", if is_send { "send" } else { "receive" })
         });
+        if message == EXTRA {
+            let died = self.nodes.iter().any(|node| node.died);
+            return match result {
+                Err(Failure::Cancelled) => Ok(()),
+                Err(Failure::PeerFailed | Failure::PeerFinished) if died => Ok(()),
+                _ => Err(format!("host {me}: a receive without a message gave {result:?}")),
+            };
+        }
         let Message { from, to, .. } = self.messages[message];
         let other = if is_send { to } else { from };
         match result {
@@ -807,7 +873,9 @@ impl Job {
 
     /// Which message a receive has got. Its bytes are checked.
     fn identify(&self, me: usize, planned: usize, place: u64, done: &Done) -> Result<usize, String> {
-        let Message { from, bytes: room, .. } = self.messages[planned];
+        let room = self.messages[planned].bytes;
+        let (source, _) = self.pattern(planned);
+        let from = if source == ANY { done.rank } else { source } as usize;
         let mut memory = vec![0; room + GUARD];
         self.nodes[me].window.memory().read(place, &mut memory).map_err(|why| format!("{why:?}"))?;
         let (received, delivered) = (done.received as usize, done.delivered as usize);
@@ -818,7 +886,7 @@ impl Job {
         if memory[delivered..].iter().any(|byte| *byte != BLANK) {
             return Err(wrong("bytes beyond the message were written"));
         }
-        let taken = |number: &usize| self.received.iter().any(|other| *other == Some(Ok(*number)));
+        let taken = |number: &usize| self.received.contains(&Some(Ok(*number)));
         let fits = |number: &usize| {
             let message = &self.messages[*number];
             let place = (message.from, message.to, message.tag, message.bytes) == (from, me, done.tag, received);
@@ -854,6 +922,14 @@ impl Job {
             (Call::Forget(peer), Ok(_)) => process.known[peer] = None,
             (Call::DropCommunicator, Ok(_)) => process.communicator = None,
             (Call::AddCommunicator, Ok(done)) => process.communicator = Some(done.value),
+            (Call::CancelExtra, result) => {
+                let extra = process.extra.take().ok_or("nothing was to be cancelled")?;
+                // Its completion comes after that of the command, or came before it.
+                if result.is_ok() != process.ops.contains_key(&extra) {
+                    return Err(format!("host {me}: the receive {extra} was cancelled: {result:?}"));
+                }
+                self.counts.cancelled += u64::from(result.is_ok());
+            }
             (Call::Take(number), Ok(done)) => {
                 process.backoff = 0;
                 let body = self.begin(me, process, number, false)?;
@@ -897,8 +973,8 @@ impl Job {
         let mut latest: BTreeMap<(usize, usize, u32), usize> = BTreeMap::new();
         for (planned, got) in self.received.iter().enumerate() {
             let Some(Ok(got)) = got else { continue };
-            let Message { from, to, tag, .. } = self.messages[planned];
-            let tag = if self.styles[&(from, to)] == Style::AnyTag { ANY } else { tag };
+            let (from, to) = (self.messages[*got].from, self.messages[planned].to);
+            let (_, tag) = self.pattern(planned);
             if latest.insert((from, to, tag), *got).is_some_and(|before| before >= *got) {
                 return Err(format!("message {got} was received by the receive for {planned}, out of order"));
             }

@@ -38,6 +38,9 @@ pub struct Counts {
     pub corrupted: u64,
 }
 
+/// Datagrams on their way to a port: when each arrives and its number, its sender and its bytes.
+type Queue = BTreeMap<(u64, u64), (usize, Vec<u8>)>;
+
 struct State {
     now: u64,
     latency: u64,
@@ -47,8 +50,8 @@ struct State {
     counts: Counts,
     /// Numbers the datagrams, so that those of one moment stay in order.
     sequence: u64,
-    /// What is on its way to each port: when it arrives, its sender and its bytes. A port that is not plugged in has no queue.
-    ports: Vec<Option<BTreeMap<(u64, u64), (usize, Vec<u8>)>>>,
+    /// What is on its way to each port. A port that is not plugged in may have no queue.
+    ports: Vec<Option<Queue>>,
 }
 
 /// The network.
