@@ -483,13 +483,19 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     /// Ends everything that the present session has begun, and serves another one.
     fn end_session(&mut self, session: u32) {
-        self.mtl.del_comms();
-        self.communicators.clear();
-        // Requests with a peer end with it, and so do the messages that probes took out.
+        let has_left = self.device.host_has_left();
+        // Requests with a peer end with it, and so do the messages that probes took out. The peers go before the communicators: they
+        // learn that this host has failed or ended, and not that it refuses their messages.
         self.messages.clear();
         for peer in 0..self.peers {
+            if !has_left {
+                // The links tell the peer of a failure, and not of an end: it must not wait for messages of this host.
+                self.mtl.pml().lose_peer(Peer(peer), Lost::Broken);
+            }
             self.del_peer(peer);
         }
+        self.mtl.del_comms();
+        self.communicators.clear();
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }

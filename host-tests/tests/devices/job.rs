@@ -74,6 +74,8 @@ enum Victim {
     Host,
     Device,
     Both,
+    /// Nothing dies: the host ends its session, as a program does at its end.
+    Leaves,
 }
 
 /// A death.
@@ -151,6 +153,8 @@ struct Process {
     known: Vec<Option<u32>>,
     /// The receive for which there is no message.
     extra: Option<u64>,
+    /// It is from any source, and another member of the communicator has died. So it has to end by itself.
+    extra_must_fail: bool,
     retry_at: u64,
     backoff: u64,
     heartbeat: (u32, u64),
@@ -179,8 +183,10 @@ struct Node {
     /// Counts the cards: a new host or device has a new one.
     incarnation: u32,
     card: Option<(u32, Vec<u8>)>,
-    /// It died in this phase.
+    /// It died or left in this phase.
     died: bool,
+    /// Its host has left in this phase.
+    left: bool,
 }
 
 /// How often things happened.
@@ -191,7 +197,6 @@ pub struct Counts {
     pub devices_killed: u64,
     pub failed: u64,
     pub finished: u64,
-    pub refused: u64,
     pub unknown: u64,
     pub lost_datagrams: u64,
     pub sessions_ended: u64,
@@ -212,7 +217,6 @@ impl Counts {
         self.devices_killed += other.devices_killed;
         self.failed += other.failed;
         self.finished += other.finished;
-        self.refused += other.refused;
         self.unknown += other.unknown;
         self.lost_datagrams += other.lost_datagrams;
         self.sessions_ended += other.sessions_ended;
@@ -256,6 +260,8 @@ pub enum Family {
     All,
     /// Only hosts die, after all are connected, and drivers notice it at once. The network loses nothing.
     Hosts,
+    /// Hosts end their sessions while others still exchange messages with them. The network loses nothing.
+    Leaves,
 }
 
 /// Runs the job of a seed.
@@ -266,7 +272,7 @@ pub fn run(family: Family, seed: u64) -> Result<Counts, String> {
     let mut random = Random::new(seed);
     let nodes = random.between(2, 4) as usize;
     let faults = match random.below(3) {
-        _ if family == Family::Hosts => network::Faults::default(),
+        _ if family != Family::All => network::Faults::default(),
         0 => network::Faults::default(),
         1 => network::Faults { lose: random.pick(&[10, 50, 150]), ..network::Faults::default() },
         _ => network::Faults {
@@ -304,6 +310,7 @@ pub fn run(family: Family, seed: u64) -> Result<Counts, String> {
             incarnation: 0,
             card: None,
             died: false,
+            left: false,
         }
     };
     let nodes = (0..nodes).map(node).collect();
@@ -386,7 +393,7 @@ impl Job {
         kills.sort_by_key(|kill| std::cmp::Reverse(kill.step));
         self.kills = kills;
         for node in &mut self.nodes {
-            node.died = false;
+            (node.died, node.left) = (false, false);
         }
         let any_or = |random: &mut Random| random.pick(&[ANY, 0, 1]);
         self.extras = (0..nodes).map(|_| self.random.chance(300).then(|| any_or(&mut self.random))).collect();
@@ -508,8 +515,22 @@ impl Job {
         };
         self.counts.early += u64::from(self.nodes.iter().any(is_early));
         self.killed_at = now;
+        if self.family == Family::Hosts && !self.nodes[me].died {
+            self.require_interrupts(me);
+        }
         let network = self.network.clone();
         let node = &mut self.nodes[me];
+        if kill.victim == Victim::Leaves {
+            if matches!(node.host, HostState::Attached(_))
+                && let HostState::Attached(process) =
+                    std::mem::replace(&mut node.host, HostState::Dead(now + kill.back))
+            {
+                process.host.detach();
+                node.incarnation += 1;
+                (node.died, node.left) = (true, true);
+            }
+            return;
+        }
         if kill.victim != Victim::Device && !matches!(node.host, HostState::Dead(_)) {
             if let HostState::Attaching(Some(attaching)) =
                 std::mem::replace(&mut node.host, HostState::Dead(now + kill.back))
@@ -528,6 +549,18 @@ impl Job {
             node.incarnation += 1;
             node.died = true;
             self.counts.devices_killed += 1;
+        }
+    }
+
+    /// The host of a node dies. Receives of the others from any source end, since their message may have been to come from there.
+    fn require_interrupts(&mut self, me: usize) {
+        let incarnation = self.nodes[me].incarnation;
+        for (other, node) in self.nodes.iter_mut().enumerate().filter(|(other, _)| *other != me) {
+            let HostState::Attached(process) = &mut node.host else { continue };
+            let is_posted = process.extra.is_some_and(|extra| process.ops.contains_key(&extra));
+            let is_cancelled = matches!(process.call, Some((_, Call::CancelExtra)));
+            let from_any = self.extras[other] == Some(ANY) && process.known[me] == Some(incarnation);
+            process.extra_must_fail |= is_posted && !is_cancelled && from_any;
         }
     }
 
@@ -609,6 +642,7 @@ impl Job {
             communicator: None,
             known: vec![None; self.nodes.len()],
             extra: None,
+            extra_must_fail: false,
             retry_at: 0,
             backoff: 0,
             heartbeat: (0, self.now),
@@ -671,7 +705,7 @@ impl Job {
         {
             // The sender died before it was met. A device would wait until it is added.
             process.program.pop_front();
-            self.check_failure(me, self.messages[number].from, Failure::NoSuchThing, true, false, self.now)?;
+            self.check_failure(me, self.messages[number].from, Failure::NoSuchThing, true, self.now)?;
             self.received[number] = Some(Err(Failure::NoSuchThing));
             return Ok(true);
         }
@@ -741,6 +775,10 @@ impl Job {
                 process.extra = Some(process.cookies + 1);
                 (Command::Receive { comm, source, tag: EXTRA_TAG, body }, None)
             }
+            Action::CancelExtra if process.extra_must_fail => {
+                process.program.pop_front();
+                return Ok(true);
+            }
             Action::CancelExtra => match process.extra {
                 Some(cookie) => (Command::Cancel { cookie }, Some(Call::CancelExtra)),
                 None => {
@@ -781,6 +819,8 @@ impl Job {
     fn begin(&mut self, me: usize, process: &mut Process, message: usize, is_send: bool) -> Result<Body, String> {
         let place = process.places.pop().ok_or("there is no free place")?;
         let bytes = self.messages.get(message).map_or(0, |message| message.bytes as u64);
+        // A receive of any message has room for the number of each.
+        let bytes = if is_send { bytes } else { bytes.max(NUMBERED as u64) };
         process.ops.insert(process.cookies + 1, Op { message, is_send, place, began: self.now });
         if !is_send {
             let blank = vec![BLANK; bytes as usize + GUARD];
@@ -806,9 +846,11 @@ impl Job {
         });
         if message == EXTRA {
             let died = self.nodes.iter().any(|node| node.died);
+            let must_fail = std::mem::take(&mut process.extra_must_fail);
             return match result {
-                Err(Failure::Cancelled) => Ok(()),
-                Err(Failure::PeerFailed | Failure::PeerFinished) if died => Ok(()),
+                Err(Failure::PeerFailed) if died => Ok(()),
+                Err(Failure::PeerFinished) if died && !must_fail => Ok(()),
+                Err(Failure::Cancelled) if !must_fail => Ok(()),
                 _ => Err(format!("host {me}: a receive without a message gave {result:?}")),
             };
         }
@@ -827,7 +869,7 @@ impl Job {
                 self.counts.messages += 1;
             }
             Err(failure) => {
-                self.check_failure(me, other, failure, process.known[other].is_none(), is_send, began)?;
+                self.check_failure(me, other, failure, process.known[other].is_none(), began)?;
                 if is_send {
                     self.sent[message] = Some(Err(failure));
                 } else {
@@ -839,20 +881,11 @@ impl Job {
     }
 
     /// Requires that a failure names a node that died.
-    fn check_failure(
-        &mut self,
-        me: usize,
-        other: usize,
-        failure: Failure,
-        is_unknown: bool,
-        is_send: bool,
-        began: u64,
-    ) -> Outcome {
+    fn check_failure(&mut self, me: usize, other: usize, failure: Failure, is_unknown: bool, began: u64) -> Outcome {
         let fits = match failure {
-            Failure::PeerFailed => true,
-            Failure::PeerFinished => true,
-            // The communicator of the receiver ended with its session.
-            Failure::Refused => is_send,
+            // On a network that loses nothing, a node that leaves tells the others.
+            Failure::PeerFailed => self.family != Family::Leaves,
+            Failure::PeerFinished => self.nodes[other].left,
             Failure::NoSuchThing => is_unknown,
             _ => false,
         };
@@ -863,7 +896,6 @@ impl Job {
         match failure {
             Failure::PeerFailed => self.counts.failed += 1,
             Failure::PeerFinished => self.counts.finished += 1,
-            Failure::Refused => self.counts.refused += 1,
             _ => self.counts.unknown += 1,
         }
         let since = self.now - self.killed_at.max(began);
@@ -873,7 +905,7 @@ impl Job {
 
     /// Which message a receive has got. Its bytes are checked.
     fn identify(&self, me: usize, planned: usize, place: u64, done: &Done) -> Result<usize, String> {
-        let room = self.messages[planned].bytes;
+        let room = self.messages[planned].bytes.max(NUMBERED);
         let (source, _) = self.pattern(planned);
         let from = if source == ANY { done.rank } else { source } as usize;
         let mut memory = vec![0; room + GUARD];
@@ -948,7 +980,7 @@ impl Job {
             }
             (Call::Take(number), Err(failure)) => {
                 let from = self.messages[number].from;
-                self.check_failure(me, from, failure, process.known[from].is_none(), false, self.now)?;
+                self.check_failure(me, from, failure, process.known[from].is_none(), self.now)?;
                 self.received[number] = Some(Err(failure));
             }
             (call, Err(failure)) => return Err(format!("host {me}: {call:?} failed: {failure}")),
@@ -1024,7 +1056,7 @@ fn kill(family: Family, nodes: usize, random: &mut Random) -> Kill {
     let kill = Kill {
         step: if random.chance(300) { random.length(1 << 12) } else { random.below(900) },
         node: random.below(nodes as u64) as usize,
-        victim: random.pick(&[Victim::Host, Victim::Device, Victim::Both]),
+        victim: random.pick(&[Victim::Host, Victim::Device, Victim::Both, Victim::Leaves]),
         noticed: random.pick(&[0, 10_000, MILLI, SECOND]),
         back: random.pick(&[0, 10_000, MILLI, 3 * SECOND, 20 * SECOND]),
         keeps_datagrams: random.chance(500),
@@ -1032,5 +1064,6 @@ fn kill(family: Family, nodes: usize, random: &mut Random) -> Kill {
     match family {
         Family::All => kill,
         Family::Hosts => Kill { step: CONNECTED + kill.step, victim: Victim::Host, noticed: 0, ..kill },
+        Family::Leaves => Kill { step: CONNECTED + kill.step, victim: Victim::Leaves, ..kill },
     }
 }
