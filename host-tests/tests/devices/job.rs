@@ -43,7 +43,7 @@ const SILENT: u64 = 5 * SECOND;
 const HANGS: u64 = 400 * SECOND;
 const ROUNDS: u32 = 5_000_000;
 /// Steps after which all links of a network without losses are connected.
-const CONNECTED: u64 = 400;
+const CONNECTED: u64 = 1000;
 
 /// A message of a phase.
 #[derive(Clone, Copy, Debug)]
@@ -185,8 +185,8 @@ struct Node {
     card: Option<(u32, Vec<u8>)>,
     /// It died or left in this phase.
     died: bool,
-    /// Its host has left in this phase.
-    left: bool,
+    /// Its incarnations whose host has left.
+    left: Vec<u32>,
 }
 
 /// How often things happened.
@@ -310,7 +310,7 @@ pub fn run(family: Family, seed: u64) -> Result<Counts, String> {
             incarnation: 0,
             card: None,
             died: false,
-            left: false,
+            left: vec![],
         }
     };
     let nodes = (0..nodes).map(node).collect();
@@ -393,7 +393,7 @@ impl Job {
         kills.sort_by_key(|kill| std::cmp::Reverse(kill.step));
         self.kills = kills;
         for node in &mut self.nodes {
-            (node.died, node.left) = (false, false);
+            node.died = false;
         }
         let any_or = |random: &mut Random| random.pick(&[ANY, 0, 1]);
         self.extras = (0..nodes).map(|_| self.random.chance(300).then(|| any_or(&mut self.random))).collect();
@@ -526,8 +526,9 @@ impl Job {
                     std::mem::replace(&mut node.host, HostState::Dead(now + kill.back))
             {
                 process.host.detach();
+                node.left.push(node.incarnation);
                 node.incarnation += 1;
-                (node.died, node.left) = (true, true);
+                node.died = true;
             }
             return;
         }
@@ -705,7 +706,7 @@ impl Job {
         {
             // The sender died before it was met. A device would wait until it is added.
             process.program.pop_front();
-            self.check_failure(me, self.messages[number].from, Failure::NoSuchThing, true, self.now)?;
+            self.check_failure(me, self.messages[number].from, Failure::NoSuchThing, None, self.now)?;
             self.received[number] = Some(Err(Failure::NoSuchThing));
             return Ok(true);
         }
@@ -869,7 +870,7 @@ impl Job {
                 self.counts.messages += 1;
             }
             Err(failure) => {
-                self.check_failure(me, other, failure, process.known[other].is_none(), began)?;
+                self.check_failure(me, other, failure, process.known[other], began)?;
                 if is_send {
                     self.sent[message] = Some(Err(failure));
                 } else {
@@ -881,12 +882,12 @@ impl Job {
     }
 
     /// Requires that a failure names a node that died.
-    fn check_failure(&mut self, me: usize, other: usize, failure: Failure, is_unknown: bool, began: u64) -> Outcome {
+    fn check_failure(&mut self, me: usize, other: usize, failure: Failure, known: Option<u32>, began: u64) -> Outcome {
         let fits = match failure {
             // On a network that loses nothing, a node that leaves tells the others.
             Failure::PeerFailed => self.family != Family::Leaves,
-            Failure::PeerFinished => self.nodes[other].left,
-            Failure::NoSuchThing => is_unknown,
+            Failure::PeerFinished => known.is_some_and(|known| self.nodes[other].left.contains(&known)),
+            Failure::NoSuchThing => known.is_none(),
             _ => false,
         };
         if !fits || !self.nodes[other].died {
@@ -980,7 +981,7 @@ impl Job {
             }
             (Call::Take(number), Err(failure)) => {
                 let from = self.messages[number].from;
-                self.check_failure(me, from, failure, process.known[from].is_none(), self.now)?;
+                self.check_failure(me, from, failure, process.known[from], self.now)?;
                 self.received[number] = Some(Err(failure));
             }
             (call, Err(failure)) => return Err(format!("host {me}: {call:?} failed: {failure}")),
