@@ -567,7 +567,7 @@ impl Job {
 
     fn step_device(&mut self, me: usize) -> Result<bool, String> {
         let now = self.now;
-        let stalls = self.random.chance(1) && self.random.chance(50);
+        let stalls = self.family == Family::All && self.random.chance(1) && self.random.chance(50);
         let node = &mut self.nodes[me];
         let Some(device) = &mut node.device else { return Ok(false) };
         if node.stalled_until > now {
@@ -734,6 +734,14 @@ impl Job {
                     }
                     return Ok(other.died);
                 };
+                // The other host has to forget the earlier incarnation of this node first. Otherwise it would delete the link after
+                // this node has connected it again, which looks like the end of the other node.
+                if let HostState::Attached(others) = &other.host
+                    && peer != me
+                    && others.known[me].is_some_and(|known| known != process.incarnation)
+                {
+                    return Ok(false);
+                }
                 if process.known[peer] == Some(*incarnation) {
                     process.program.pop_front();
                     return Ok(true);
