@@ -21,7 +21,7 @@ pub(crate) const BYTES: usize = 512 + 12 * 64 + 256;
 pub(crate) struct Lines(pub [u8; BYTES]);
 
 /// Words that a hostile side changes most often.
-const WORDS: [u64; 12] = [
+const WORDS: [u64; 13] = [
     at::BOOT,
     at::COMMAND_SLOTS,
     at::COMPLETION_SLOTS,
@@ -32,6 +32,7 @@ const WORDS: [u64; 12] = [
     at::SESSION,
     at::HEARTBEAT,
     at::WANTED,
+    at::LEFT,
     at::COMMANDS_TAKEN,
     at::COMPLETIONS_TAKEN,
 ];

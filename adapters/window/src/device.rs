@@ -106,6 +106,7 @@ impl<'w> Device<'w> {
         };
         // A host that had a session before this start asks for a new one.
         memory.word(at::WANTED)?.store(0, Ordering::Relaxed);
+        memory.word(at::LEFT)?.store(0, Ordering::Relaxed);
         device.serve(0)?;
         state.store((State::Ready as u32).to_le(), Ordering::Release);
         Ok(device)
@@ -138,6 +139,12 @@ impl<'w> Device<'w> {
         }
         let is_news = wanted != self.session && (wanted == 0 || wanted != self.ended);
         Ok(is_news.then_some(wanted))
+    }
+
+    /// Whether the host has ended the present session by itself. Otherwise it has died, or the device ends the session.
+    pub fn host_has_left(&self) -> bool {
+        let left = self.memory.word(at::LEFT).map(|left| u32::from_le(left.load(Ordering::Relaxed)));
+        self.session != 0 && left == Ok(self.session)
     }
 
     /// Empties the rings, and serves a session. Session 0 is that of no host: if the present host still wants its session, it

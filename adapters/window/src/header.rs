@@ -46,6 +46,8 @@ pub mod at {
     pub const FAULT: u64 = 140;
     /// Host: the session that it asks for, or 0.
     pub const WANTED: u64 = 192;
+    /// Host: the session that it has ended by itself.
+    pub const LEFT: u64 = 196;
     /// Device: its position in the ring of commands.
     pub const COMMANDS_TAKEN: u64 = 256;
     /// Host: its position in the ring of completions.

@@ -298,8 +298,15 @@ impl<'w> Host<'w> {
         Ok(word(at::HEARTBEAT)?)
     }
 
-    /// Ends the session, unless the window has another one by now. The device forgets everything that belongs to it.
+    /// Ends the session, unless the window has another one by now. The device forgets everything that belongs to it, and tells the
+    /// peers that this host has ended. The peers of a host that dies without this call learn that it has failed.
     pub fn detach(self) {
+        if let (Ok(left), Ok(wanted)) = (self.memory.word(at::LEFT), self.memory.word(at::WANTED))
+            && u32::from_le(wanted.load(Ordering::Relaxed)) == self.session
+        {
+            // The device reads it after it has found that the session is not wanted any more.
+            left.store(self.session.to_le(), Ordering::Relaxed);
+        }
         withdraw(&self.memory, self.session);
     }
 }

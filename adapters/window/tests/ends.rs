@@ -165,6 +165,26 @@ fn a_device_that_starts_again_waits_for_a_new_session() {
 }
 
 #[test]
+fn a_host_that_detaches_has_left_and_one_that_died_has_not() {
+    let memory = memory();
+    let (mut device, host) = attached(memory);
+    assert!(!device.host_has_left());
+    host.detach();
+    assert_eq!(device.wanted(), Ok(Some(0)));
+    assert!(device.host_has_left());
+    device.serve(0).unwrap();
+    assert!(!device.host_has_left(), "there is no host");
+    let mut attaching = Attaching::new(memory, 6).unwrap();
+    device.serve(6).unwrap();
+    let host = attaching.poll().unwrap();
+    // Its driver takes the session back. What the host does after that has no effect.
+    memory.word(at::WANTED).unwrap().store(0, Ordering::Release);
+    host.detach();
+    assert_eq!(device.wanted(), Ok(Some(0)));
+    assert!(!device.host_has_left());
+}
+
+#[test]
 fn ring_positions_that_the_other_side_cannot_have_are_violations() {
     let (mut device, mut host) = attached(memory());
     let command = Command::DeletePeer { peer: 1 };

@@ -9,10 +9,14 @@
 //! | [`program`] | set-up, and the loop |
 #![no_std]
 
+#[cfg(feature = "program")]
 pub mod board;
+#[cfg(feature = "program")]
 pub mod program;
 pub mod rails;
 pub mod unplugged;
 
+#[cfg(feature = "program")]
 pub use board::Dpu;
+#[cfg(feature = "program")]
 pub use program::{Failed, run};

@@ -16,4 +16,4 @@ pub mod failures;
 pub mod server;
 pub mod tables;
 
-pub use server::{Limits, Server, SetUpError};
+pub use server::{InUse, Limits, Server, SetUpError};

@@ -65,6 +65,21 @@ impl From<pml::SetUpError> for SetUpError {
     }
 }
 
+/// How many of each thing a server keeps for its session.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct InUse {
+    /// Sends and receives in progress.
+    pub operations: usize,
+    /// Communicators.
+    pub communicators: usize,
+    /// Messages that probes took out.
+    pub messages: usize,
+    /// Peers.
+    pub peers: usize,
+    /// Requests, envelopes and payload units of the engine.
+    pub pools: [u32; 3],
+}
+
 /// The server of one host. It is used by one thread at a time.
 #[derive(Debug)]
 pub struct Server<'m, 'w, R> {
@@ -139,6 +154,17 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// The device's end of the window.
     pub const fn device(&self) -> &Device<'w> {
         &self.device
+    }
+
+    /// What the server keeps for its session: nothing after the end of a session.
+    pub fn in_use(&mut self) -> InUse {
+        InUse {
+            operations: self.operations.count(),
+            communicators: self.communicators.count(),
+            messages: self.messages.count(),
+            peers: self.added.iter().filter(|added| **added).count(),
+            pools: self.mtl.pml().used(),
+        }
     }
 
     /// Takes commands, moves messages, and writes completions. Returns the number of events: 0 if there was nothing to do.
@@ -474,13 +500,19 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     /// Ends everything that the present session has begun, and serves another one.
     fn end_session(&mut self, session: u32) {
-        self.mtl.del_comms();
-        self.communicators.clear();
-        // Requests with a peer end with it, and so do the messages that probes took out.
+        let has_left = self.device.host_has_left();
+        // Requests with a peer end with it, and so do the messages that probes took out. The peers go before the communicators: they
+        // learn that this host has failed or ended, and not that it refuses their messages.
         self.messages.clear();
         for peer in 0..self.peers {
+            if !has_left {
+                // The links tell the peer of a failure, and not of an end: it must not wait for messages of this host.
+                self.mtl.pml().lose_peer(Peer(peer), Lost::Broken);
+            }
             self.del_peer(peer);
         }
+        self.mtl.del_comms();
+        self.communicators.clear();
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }

@@ -42,6 +42,11 @@ impl<'m> Operations<'m> {
         Ok(Self(arena.filled(requests as usize, None)?))
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().flatten().count()
+    }
+
     /// Adds an operation.
     pub fn add(&mut self, operation: Operation) {
         if let Some(entry) = self.0.get_mut(slot_of(operation.request)) {
@@ -90,6 +95,11 @@ impl<'m> Communicators<'m> {
     pub fn new(arena: &mut Arena<'m>, count: u32, ranks: u32) -> Result<Self, OutOfMemory> {
         let place = |arena: &mut Arena<'m>, _| Ok(Place { comm: None, uses: 0, peers: arena.table(ranks as usize)? });
         Ok(Self(arena.each(count.min(1 << 16) as usize, place)?))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().filter(|place| place.comm.is_some()).count()
     }
 
     fn split(number: u32) -> (usize, u16) {
@@ -147,6 +157,11 @@ impl<'m> Messages<'m> {
     /// Forgets all messages, which have ended with their peers.
     pub fn clear(&mut self) {
         self.0.iter_mut().for_each(|place| *place = None);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().flatten().count()
     }
 
     /// A free place.

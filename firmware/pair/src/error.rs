@@ -22,4 +22,6 @@ pub enum Failed {
     Leak = 8,
     /// The log cannot be written.
     Log = 9,
+    /// The trace was not replayed to its end.
+    Replay = 10,
 }

@@ -9,7 +9,7 @@ use crate::pml::requests::request::Request;
 use crate::pml::requests::state::{Outcome, Phase, RECEIVE, RequestState};
 use crate::pml::unexpected::message::{Envelope, Message, MessageSource};
 use crate::pml::unexpected::state::{EnvelopeStage, SEEN, Unexpected};
-use crate::rail::Peer;
+use crate::rail::{Lost, Peer};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -77,6 +77,7 @@ impl<R: Rails> Pml<'_, R> {
             return Err((Refusal::Invalid, message));
         };
         let broken = envelope.stage == EnvelopeStage::Broken;
+        let ended = self.why_lost(Peer(envelope.peer)) == Some(Lost::Closed);
         let state = RequestState {
             phase: Phase::Posted,
             flags: RECEIVE,
@@ -89,7 +90,7 @@ impl<R: Rails> Pml<'_, R> {
         let Ok(handle) = self.requests.take(state) else { return Err((Refusal::Busy, message)) };
         if broken {
             self.give_back(kept, false);
-            self.complete(handle.slot(), Outcome::PeerFailed);
+            self.complete(handle.slot(), if ended { Outcome::PeerClosed } else { Outcome::PeerFailed });
         } else {
             self.claim(kept.slot(), handle.slot());
         }

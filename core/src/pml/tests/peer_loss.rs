@@ -135,6 +135,22 @@ fn m13_p7_a_matched_message_that_never_arrived_whole_is_not_received() {
     assert_eq!(engines[1].used(), [0; 3]);
 }
 
+/// As above, for a long message whose sender has ended normally.
+#[test]
+fn m13_p7_a_matched_message_of_a_peer_that_ended_says_so() {
+    let mut engines = pair(WIDE, |_, _, _| {});
+    let _ = send(&mut engines[0], 1, 1, Mode::Standard, data(3000));
+    turn(&mut engines, 10);
+    let (message, _) = engines[1].improbe(Pattern { context: 1, source: 0, tag: 1 }).unwrap().unwrap();
+    engines[1].lose_peer(Peer(0), Lost::Closed);
+    let mut into = [0; 3000];
+    // SAFETY: the buffer lives to the end of the test.
+    let receive = unsafe { engines[1].imrecv(message, Span::contiguous(into.as_mut_ptr(), 3000)) }.unwrap();
+    let closed = Failure::PeerClosed { peer: Peer(0), tag: 1, bytes: None };
+    assert_eq!(engines[1].test(receive), Some(Err(closed)));
+    assert_eq!(engines[1].used(), [0; 3]);
+}
+
 /// A peer that is lost and comes back has all of its credit: its earlier messages that were not received take none of it.
 #[test]
 fn p7_m6_frames_of_a_restarted_peer_are_received_after_its_loss() {

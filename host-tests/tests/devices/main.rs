@@ -1,0 +1,22 @@
+//! Devices that match for their hosts, and the recorded trace of matching operations: the same answers everywhere, and jobs whose
+//! nodes consist of a host and a device.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `network` | datagrams in virtual time, with faults by seed |
+//! | `node` | a device, its window, and the host's end |
+//! | `offloaded` | the contexts of a trace, by commands of hosts |
+//! | `answers` | the trace has the same results everywhere |
+//! | `model` | what MPI says of matching |
+//! | `random_traces` | random traces, whose results are those of the model |
+//! | `job` | jobs of hosts and devices that die and come back |
+//! | `jobs` | such jobs by seed |
+
+mod answers;
+mod job;
+mod jobs;
+mod model;
+mod network;
+mod node;
+mod offloaded;
+mod random_traces;
