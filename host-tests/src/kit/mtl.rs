@@ -20,7 +20,7 @@ use crate::pattern::patterned;
 #[macro_export]
 macro_rules! matching_suite {
     ($setup:expr) => {
-        $crate::matching_suite! { @each $setup;
+        $crate::matching_suite! { @ each $setup;
             m1_m2_nothing_is_sent_before_peers_are_added
             m4_an_engine_without_peers_releases_everything
             m5_one_unreachable_peer_undoes_the_whole_call
@@ -64,7 +64,13 @@ macro_rules! matching_suite {
     };
     // The checks that hold for a device, too, which is not seen on the rails and has limits of its own.
     ($setup:expr, by a device) => {
-        $crate::matching_suite! { @ignored $setup;
+        $crate::matching_suite! { @device each $setup }
+    };
+    ($setup:expr, by the firmware) => {
+        $crate::matching_suite! { @device ignored $setup }
+    };
+    (@device $tests:ident $setup:expr) => {
+        $crate::matching_suite! { @ $tests $setup;
             m6_nodes_that_have_forgotten_each_other_meet_again
             m7_buffers_can_be_reused_after_completion
             m8_send_modes_complete_as_specified
@@ -87,14 +93,14 @@ macro_rules! matching_suite {
             p30_a_completion_is_followed_by_the_next_send
         }
     };
-    (@ignored $setup:expr; $($check:ident)*) => {
+    (@ ignored $setup:expr; $($check:ident)*) => {
         $(#[test]
         #[ignore = "needs the firmware; scripts/firmware runs it"]
         fn $check() {
             $crate::kit::mtl::$check($setup);
         })*
     };
-    (@each $setup:expr; $($check:ident)*) => {
+    (@ each $setup:expr; $($check:ident)*) => {
         $(#[test]
         fn $check() {
             $crate::kit::mtl::$check($setup);

@@ -52,4 +52,4 @@ impl Setup for Offloaded {
     }
 }
 
-towline_host_tests::matching_suite!(Offloaded::new(), by a device);
+towline_host_tests::matching_suite!(Offloaded::new(), by the firmware);

@@ -21,51 +21,55 @@ pub const WINDOW: usize = 1 << 20;
 pub const SLOTS: u32 = 64;
 pub const ENGINE: Config =
     Config { peers: 2, requests: 16, unexpected: 16, units: 16, unit_bytes: 512, ..Config::SMALLEST };
-const LIMITS: Limits = Limits { engine: ENGINE, communicators: 2, messages: 2 };
-
 type Rails<'m> = [Loopback<'m>; 1];
 
-/// Two devices, which a thread runs.
+/// Devices, which a thread runs.
 pub struct Devices {
-    pub files: [PathBuf; 2],
+    pub files: Vec<PathBuf>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Starts two devices.
 pub fn start() -> Devices {
+    start_many(2, Limits { engine: ENGINE, communicators: 2, messages: 2 })
+}
+
+/// Starts devices with these limits.
+pub fn start_many(count: u32, limits: Limits) -> Devices {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let files = [0, 1].map(|node| {
+    let window = |node| {
         let path = std::env::temp_dir().join(format!("towline-window-{}-{number}-{node}", std::process::id()));
         File::create(&path).unwrap().set_len(WINDOW as u64).unwrap();
         path
-    });
+    };
+    let files: Vec<_> = (0..count).map(window).collect();
     let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let thread = thread::spawn({
         let (files, stop, ready) = (files.clone(), stop.clone(), ready.clone());
-        move || run(&files, &stop, &ready)
+        move || run(&files, limits, &stop, &ready)
     });
     ready.wait();
     Devices { files, stop, thread: Some(thread) }
 }
 
-fn run(files: &[PathBuf; 2], stop: &AtomicBool, ready: &Barrier) {
-    let bytes = Hub::cost(2, 8, 1024)
-        + 2 * Server::<'static, 'static, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(1024)]);
+fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
+    let bytes = Hub::cost(files.len() as u32, 8, 1024)
+        + files.len() * Server::<'static, 'static, Rails<'static>>::bytes(&limits, &[&Hub::attributes(1024)]);
     let mut block = vec![0; bytes];
     let mut arena = Arena::new(&mut block);
-    let hub = Hub::new(&mut arena, 2, 8, 1024).unwrap();
-    let mappings = files.each_ref().map(|path| Mapping::open(path, 0).unwrap());
+    let hub = Hub::new(&mut arena, files.len() as u32, 8, 1024).unwrap();
+    let mappings: Vec<_> = files.iter().map(|path| Mapping::open(path, 0).unwrap()).collect();
     let mut servers: Vec<_> = (0..)
         .zip(&mappings)
         .map(|(me, mapping)| {
             // SAFETY: the servers end before the mappings.
             let memory = unsafe { mapping.memory() }.unwrap();
-            let about = About { boot: me + 1, operations: ENGINE.requests, description: "test 1" };
+            let about = About { boot: me + 1, operations: limits.engine.requests, description: "test 1" };
             let layout = layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();
-            Server::new(&LIMITS, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()
+            Server::new(&limits, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()
         })
         .collect();
     ready.wait();

@@ -1,4 +1,4 @@
-//! A host takes the posted receives over when its device has no room for more of them. Messages keep the order of MPI.
+//! The device as the matcher of an engine, also when it has no room for more operations.
 
 mod common;
 
@@ -163,6 +163,28 @@ fn messages_keep_their_order_whatever_the_device_has_room_for() {
         takeovers = receiver.host.takeovers();
     }
     assert!(takeovers > 20, "{takeovers} takeovers");
+}
+
+#[test]
+fn what_was_sent_before_the_end_arrives() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    // More than the device has room for at a time.
+    for number in 0..100 {
+        send(&mut sender, comms[0], number, 1, &patterned(number as u64, 500));
+        receiver.post(0, 1, 500);
+    }
+    let receiving = std::thread::spawn(move || {
+        while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+            receiver.progress();
+        }
+        receiver.receives
+    });
+    drop(sender);
+    for (number, receive) in (0..).zip(receiving.join().unwrap()) {
+        assert!(receive.ended.is_some_and(|ended| ended.outcome.is_ok()) && receive.memory == patterned(number, 500));
+    }
 }
 
 #[test]
