@@ -3,8 +3,8 @@
 //! The device has posted receives and unexpected messages, as long as its tables and its memory have room. If a receive finds no
 //! room, the host takes the posted receives over (`takeover.rs`), until the last of them has matched.
 //!
-//! Messages of ordinary memory are copied to the device's buffers. So a standard send of ordinary memory is complete when it was
-//! copied. Sends take at most half of the operations and of the memory, so that receives always find the other half.
+//! Messages of ordinary memory are copied to the device's buffers. So a short standard send is complete when it was copied. Sends
+//! take at most half of the operations and of the memory, so that receives always find the other half.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -21,6 +21,10 @@ use crate::transport::{Comm, Request, Status, Transport};
 
 /// How long a process that ends waits for sends that the device still has.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Bytes of the longest standard send that is complete when it was copied. Whether the receiver takes a longer one is of interest to
+/// its sender.
+const SHORT: u64 = 1024;
 
 /// What the engine waits for.
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +110,11 @@ impl Matching {
         Ok(())
     }
 
+    /// Whether the device knows a peer.
+    pub fn has_peer(&self, peer: u32) -> bool {
+        self.peers.contains(&peer)
+    }
+
     /// Whether the host has taken the posted receives over.
     pub fn has_taken_over(&self) -> bool {
         self.takeover.is_active()
@@ -138,7 +147,7 @@ impl Matching {
         }
         let is_standard = matches!(mode, Mode::Standard | Mode::Buffered);
         // The copy is complete for the caller at once. The device has it until it needs no further work.
-        let is_copy = in_place.is_none() && is_standard;
+        let is_copy = in_place.is_none() && is_standard && data.len() <= SHORT;
         let mode = if is_copy { Mode::Complete } else { *mode };
         // SAFETY: passed on from the caller.
         let begun = unsafe { self.transport.isend(Comm(operation.comm), operation.rank, operation.tag, mode, *data) };
@@ -310,6 +319,12 @@ impl Offload for Matching {
         self.members.remove(&comm);
     }
 
+    fn del_peer(&mut self, peer: Peer) {
+        if self.peers.remove(&peer.0) {
+            let _ = self.transport.del_peer(peer.0); // as above
+        }
+    }
+
     fn lose_peer(&mut self, peer: Peer) {
         if self.peers.contains(&peer.0) {
             let _ = self.transport.lose_peer(peer.0); // as above
@@ -383,7 +398,8 @@ impl Offload for Matching {
             Owner::Receive(posted) => posted.request == request,
         };
         let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(request, _)| *request);
-        found.is_some_and(|request| self.transport.cancel(request) == Ok(true))
+        let cancelled = found.filter(|request| self.transport.cancel(*request) == Ok(true));
+        cancelled.inspect(|request| self.transport.settle(*request)).is_some()
     }
 
     fn next_ended(&mut self) -> Option<Ended> {

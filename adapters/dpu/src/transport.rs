@@ -13,7 +13,7 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::operations::{Kind, Operations, Sink};
+use crate::operations::{Kind, Operation, Operations, Sink};
 
 /// Polls between two looks at the device's state.
 const CHECK_EVERY: u32 = 256;
@@ -463,12 +463,18 @@ impl Transport {
         (bytes, self.test(request).unwrap_or(Err(Failure::NoRequest)))
     }
 
-    /// Drops the outcome of an operation that was cancelled.
-    pub(crate) fn forget(&mut self, request: Request) {
+    /// Waits for the end of an operation that was cancelled.
+    pub(crate) fn settle(&mut self, request: Request) {
         let start = Instant::now();
-        while self.operations.get(request.0).is_some_and(|operation| operation.outcome.is_none()) && self.lost.is_none() {
+        let lasts = |operation: &Operation| operation.outcome.is_none();
+        while self.operations.get(request.0).is_some_and(lasts) && self.lost.is_none() {
             self.pause(start);
         }
+    }
+
+    /// Drops the outcome of an operation that was cancelled.
+    pub(crate) fn forget(&mut self, request: Request) {
+        self.settle(request);
         self.operations.forget(request.0);
     }
 

@@ -190,11 +190,11 @@ impl<R: Rails> Mtl<'_, R> {
         }
     }
 
-    /// Cancels an operation that the device has.
+    /// Cancels a receive or a send that the device has.
     #[cold]
     #[inline(never)]
-    pub(super) fn cancel_offloaded(&mut self, request: Request) -> bool {
-        if !self.pml.is_offloaded(request) {
+    pub(super) fn cancel_offloaded(&mut self, request: Request, receive: bool) -> bool {
+        if !self.pml.is_offloaded(request, receive) {
             return false;
         }
         let cancelled = self.pml.offload().is_some_and(|device| device.cancel(request));

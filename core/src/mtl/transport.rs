@@ -158,6 +158,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
             self.note_return(peer);
         }
         self.pml.del_peer(peer);
+        if let Some(device) = self.pml.offload() {
+            device.del_peer(peer);
+        }
     }
 
     /// Enables or disables a rail: see [`Pml::enable_rail`].
@@ -462,12 +465,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// Cancels a receive that has not matched. See [`Pml::cancel`].
     pub fn cancel(&mut self, request: Request) -> bool {
-        self.pml.cancel(request) || self.cancel_offloaded(request)
+        self.pml.cancel(request) || self.cancel_offloaded(request, true)
     }
 
     /// Cancels a send of which nothing has left. See [`Pml::cancel_send`].
     pub fn cancel_send(&mut self, request: Request) -> bool {
-        self.pml.cancel_send(request) || self.cancel_offloaded(request)
+        self.pml.cancel_send(request) || self.cancel_offloaded(request, false)
     }
 
     /// The outcome of a request, once it is over. See [`Pml::test`].

@@ -6,6 +6,7 @@
 
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
+use crate::pml::matching::ANY;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::{Mode, Request, Sending};
@@ -32,6 +33,9 @@ pub trait Offload {
 
     /// Deletes a communicator. Its receives that have not matched end as cancelled.
     fn del_comm(&mut self, comm: u32);
+
+    /// Forgets a peer. Operations with it end with a failure.
+    fn del_peer(&mut self, peer: Peer);
 
     /// A peer was lost. Operations with it end with a failure.
     fn lose_peer(&mut self, peer: Peer);
@@ -139,9 +143,9 @@ pub struct Delivered {
 pub enum DeviceFailure {
     /// It was cancelled.
     Cancelled,
-    /// A peer was lost: the number of the peer, or of any for a receive from any source whose lost member is not known.
+    /// The peer was lost. Of a receive from any source: the number of the lost member.
     PeerFailed(u32),
-    /// A peer has ended.
+    /// The peer has ended. Of a receive from any source: the number of the member that ended last.
     PeerClosed(u32),
     /// A ready send found no receive.
     NotReady,
@@ -203,9 +207,12 @@ impl<R: Rails> Pml<'_, R> {
         self.requests.free(request.0);
     }
 
-    /// Whether a device has the operation of a request.
-    pub(crate) fn is_offloaded(&self, request: Request) -> bool {
-        self.requests.get(request.0).is_some_and(|state| state.phase == Phase::Offloaded)
+    /// Whether a device has the send or the receive of a request.
+    pub(crate) fn is_offloaded(&self, request: Request, receive: bool) -> bool {
+        let is_it = |state: &RequestState| {
+            state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive
+        };
+        self.requests.get(request.0).is_some_and(is_it)
     }
 
     /// Keeps a message of the device that a probe took, as a request that is to receive it.
@@ -249,22 +256,24 @@ impl<R: Rails> Pml<'_, R> {
             return;
         };
         let is_receive = state.flags & RECEIVE != 0;
+        if let Err(DeviceFailure::PeerFailed(peer) | DeviceFailure::PeerClosed(peer)) = ended.outcome
+            && state.peer == ANY
+        {
+            state.peer = peer;
+        }
         let outcome = match ended.outcome {
             Ok(delivered) => {
                 if is_receive {
-                    (state.peer, state.tag, state.total) = (delivered.peer, delivered.tag, delivered.received);
+                    if state.peer == ANY {
+                        state.peer = delivered.peer;
+                    }
+                    (state.tag, state.total) = (delivered.tag, delivered.received);
                 }
                 Outcome::Success
             }
             Err(DeviceFailure::Cancelled) => Outcome::Cancelled,
-            Err(DeviceFailure::PeerFailed(peer)) => {
-                state.peer = peer;
-                Outcome::PeerFailed
-            }
-            Err(DeviceFailure::PeerClosed(peer)) => {
-                state.peer = peer;
-                Outcome::PeerClosed
-            }
+            Err(DeviceFailure::PeerFailed(_)) => Outcome::PeerFailed,
+            Err(DeviceFailure::PeerClosed(_)) => Outcome::PeerClosed,
             Err(DeviceFailure::NotReady) => Outcome::NotReady,
             Err(DeviceFailure::NoCommunicator) => Outcome::NoCommunicator,
             Err(DeviceFailure::Device) => Outcome::DeviceFailed,

@@ -17,7 +17,7 @@ const WORDS: usize = 1 << 18;
 /// Slots of the rings of commands and completions.
 const SLOTS: u32 = 256;
 /// Most sends and receives in progress. A message that a probe took out may keep a request, too.
-const OPERATIONS: u32 = 256;
+const OPERATIONS: u32 = 2048;
 /// Most messages that probes have taken out.
 const MESSAGES: u32 = 64;
 const LIMITS: Limits = Limits {
@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits {
         unit_bytes: 1024,
         ..Config::SMALLEST
     },
-    communicators: 16,
+    communicators: 64,
     messages: MESSAGES,
 };
 /// Polls without an event before the program pauses.

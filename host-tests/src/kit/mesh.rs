@@ -10,6 +10,8 @@ use towline_core::rail::{
 };
 use towline_core::time::Instant;
 
+use towline_dpu::Matching;
+
 use super::wait_limit::WaitLimit;
 
 /// A setup, which makes the rails to test.
@@ -23,6 +25,11 @@ pub trait Setup {
     /// Number of rails of each node of a transport. Each call of [`rails`](Self::rails) makes one for every node.
     fn links(&self) -> usize {
         1
+    }
+
+    /// Devices that match the messages of the nodes of a transport in the place of their engines: one for each node, or none.
+    fn devices(&mut self, _count: usize) -> Vec<Matching> {
+        Vec::new()
     }
 
     /// The time for the next poll. It is called before each round of polls, so virtual time may advance here.

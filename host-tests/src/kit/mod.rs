@@ -2,6 +2,7 @@
 //! names the setup once, and a macro makes one test of each check.
 
 pub mod fake_accelerator;
+pub mod loopback;
 pub mod lossy_network;
 pub mod mesh;
 pub mod mtl;

@@ -25,6 +25,7 @@ macro_rules! matching_suite {
             m4_an_engine_without_peers_releases_everything
             m5_one_unreachable_peer_undoes_the_whole_call
             m6_p7_a_peer_can_be_deleted_and_added_again
+            m6_nodes_that_have_forgotten_each_other_meet_again
             m7_buffers_can_be_reused_after_completion
             m8_send_modes_complete_as_specified
             m8_a_ready_send_without_a_receive_fails
@@ -34,6 +35,7 @@ macro_rules! matching_suite {
             m12_a_probed_message_stays_first
             m13_a_matched_message_matches_no_other_receive
             m14_cancel_removes_unmatched_receives
+            m14_a_received_message_is_not_cancelled
             m15_early_messages_wait_for_their_communicator
             m15_deleting_a_communicator_fails_its_senders
             m16_limits_are_enforced
@@ -59,6 +61,38 @@ macro_rules! matching_suite {
             p34_b50_messages_around_every_limit_arrive_whole
             p35_a_wrapping_rail_sees_every_frame
         }
+    };
+    // The checks that hold for a device, too, which is not seen on the rails and has limits of its own.
+    ($setup:expr, by a device) => {
+        $crate::matching_suite! { @ignored $setup;
+            m6_nodes_that_have_forgotten_each_other_meet_again
+            m7_buffers_can_be_reused_after_completion
+            m8_send_modes_complete_as_specified
+            m8_a_ready_send_without_a_receive_fails
+            m9_blocking_and_nonblocking_calls_agree
+            m10_wildcards_match_the_first_message_sent
+            m11_a_request_is_a_word_and_completes_once
+            m12_a_probed_message_stays_first
+            m13_a_matched_message_matches_no_other_receive
+            m14_a_received_message_is_not_cancelled
+            m15_early_messages_wait_for_their_communicator
+            m15_deleting_a_communicator_fails_its_senders
+            m16_limits_are_enforced
+            p21_synchronous_sends_wait_for_the_match
+            p27_messages_between_many_nodes_stay_in_order
+            p27_a_flood_before_the_wanted_message
+            p27_reverse_order_with_a_single_envelope
+            p28_strided_memory_is_packed_and_gaps_are_left_alone
+            p29_truncation_reports_both_lengths
+            p30_a_completion_is_followed_by_the_next_send
+        }
+    };
+    (@ignored $setup:expr; $($check:ident)*) => {
+        $(#[test]
+        #[ignore = "needs the firmware; scripts/firmware runs it"]
+        fn $check() {
+            $crate::kit::mtl::$check($setup);
+        })*
     };
     (@each $setup:expr; $($check:ident)*) => {
         $(#[test]
@@ -99,7 +133,7 @@ pub fn m4_an_engine_without_peers_releases_everything<S: Setup>(setup: S) {
     assert!(world.logs.iter().flatten().all(|log| log.borrow().sent.is_empty()));
     let little = Box::leak(Box::new([0u8; 64]));
     let none: Result<Engine<S::Rail>, _> =
-        Mtl::new(CONFIG, 1, &mut towline_core::arena::Arena::new(little), super::nodes::Links(vec![]));
+        Mtl::new(CONFIG, 1, &mut towline_core::arena::Arena::new(little), super::nodes::Links(vec![], None));
     assert!(none.is_err());
 }
 
@@ -158,6 +192,45 @@ pub fn m6_p7_a_peer_can_be_deleted_and_added_again<S: Setup>(setup: S) {
     world.exchange(1, 0, 4, &patterned(5, 50_000));
 }
 
+/// Two nodes forget each other and add each other again, in all orders and with polls between the steps.
+pub fn m6_nodes_that_have_forgotten_each_other_meet_again<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    for turn in 0..24_usize {
+        let polls = |world: &mut World<S>, bit: usize| {
+            for _ in 0..(turn >> bit & 1) * 3 {
+                world.round();
+            }
+        };
+        let (first, second) = if turn % 3 == 0 { (1, 0) } else { (0, 1) };
+        let data = patterned(turn as u64, 4 + turn * 100);
+        let mut rooms = [vec![0; data.len()], vec![0; data.len()]];
+        let [one, other] = &mut rooms;
+        let receives =
+            [world.irecv(0, Source::Rank(1), Tag::Is(5), one), world.irecv(1, Source::Rank(0), Tag::Is(5), other)];
+        let sends = [0, 1].map(|node| world.isend(node, 1 - node, 5, Mode::Synchronous, &data));
+        for (node, (receive, sending)) in receives.into_iter().zip(sends).enumerate() {
+            world.finish(node, receive).expect("it is received");
+            world.finish_send(node, sending).expect("it is sent");
+        }
+        assert!(rooms[0] == data && rooms[1] == data, "turn {turn}");
+        world.nodes[first].del_peer(Peer(second as u32));
+        polls(&mut world, 1);
+        world.nodes[second].del_peer(Peer(first as u32));
+        polls(&mut world, 2);
+        world.introduce(first, second).expect("a deleted peer can be added again");
+        polls(&mut world, 3);
+        world.introduce(second, first).expect("a deleted peer can be added again");
+        polls(&mut world, 4);
+        // Who has heard of the end of the other one before it was deleted takes it for another process.
+        for node in 0..2 {
+            let before = world.world[node];
+            world.nodes[node].del_comm(before);
+            let made = world.nodes[node].add_comm(turn as u32 + 2, Group::World { size: 2 }, node as u32);
+            world.world[node] = made.expect("room for a communicator");
+        }
+    }
+}
+
 /// After a send has completed its buffer is free. After a receive has completed nothing writes to its buffer.
 pub fn m7_buffers_can_be_reused_after_completion<S: Setup>(setup: S) {
     let mut world = World::new(setup, 2, CONFIG);
@@ -167,6 +240,7 @@ pub fn m7_buffers_can_be_reused_after_completion<S: Setup>(setup: S) {
             let bytes = patterned(len as u64, len);
             let (mut data, mut room) = (bytes.clone(), vec![0; len]);
             let receive = world.irecv(1, Source::Rank(0), Tag::Is(5), &mut room);
+            world.confirm_posted(1);
             let sending = world.isend(0, 1, 5, mode, &data);
             world.finish_send(0, sending).expect("it is sent");
             data.fill(0xee);
@@ -204,6 +278,7 @@ pub fn m8_send_modes_complete_as_specified<S: Setup>(setup: S) {
     world.finish(1, receive).expect("it is there");
     world.finish(0, waits).expect("matched");
     let receive = world.irecv(1, Source::Any, Tag::Is(3), &mut room);
+    world.confirm_posted(1);
     let sending = world.isend(0, 1, 3, Mode::Ready, &data);
     world.finish_send(0, sending).expect("the receive is posted");
     world.finish(1, receive).expect("it is received");
@@ -423,6 +498,24 @@ pub fn m14_cancel_removes_unmatched_receives<S: Setup>(setup: S) {
         rooms[1] == data && rooms[0].iter().all(|byte| *byte == 0),
         "nothing is written to the buffer of a cancelled receive"
     );
+    world.assert_all_released();
+}
+
+/// A receive that has its message cannot be cancelled, and a receive without a match can.
+pub fn m14_a_received_message_is_not_cancelled<S: Setup>(setup: S) {
+    let mut world = World::new(setup, 2, CONFIG);
+    let data = patterned(1, 5000);
+    let mut rooms = [vec![0; 5000], vec![0; 5000]];
+    let [one, other] = &mut rooms;
+    let unmatched = world.irecv(1, Source::Any, Tag::Is(2), one);
+    let receive = world.irecv(1, Source::Any, Tag::Any, other);
+    let sending = world.isend(0, 1, 1, Mode::Synchronous, &data);
+    world.finish_send(0, sending).expect("it has matched");
+    assert!(!world.nodes[1].cancel(receive), "a matched receive cannot be cancelled");
+    world.finish(1, receive).expect("it is received");
+    assert!(world.nodes[1].cancel(unmatched));
+    assert_eq!(world.nodes[1].test(unmatched), Some(Err(Failure::Cancelled)), "it ends at once");
+    assert!(rooms[1] == data && rooms[0].iter().all(|byte| *byte == 0));
     world.assert_all_released();
 }
 

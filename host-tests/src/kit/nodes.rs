@@ -11,6 +11,9 @@ use towline_core::pml::{Config, Rails, rdma};
 use towline_core::rail::{Attributes, FullRail, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 
+use towline_core::pml::offload::Offload;
+use towline_dpu::Matching;
+
 use super::mesh::Setup;
 use super::recorder::{Log, Recorder};
 use super::wait_limit::WaitLimit;
@@ -18,8 +21,8 @@ use super::wait_limit::WaitLimit;
 /// Number of communicators for which each node has room.
 const COMMS: u32 = 4;
 
-/// The rails of one node.
-pub struct Links<R>(pub Vec<Recorder<R>>);
+/// The rails of one node, and the device that matches its messages, if there is one.
+pub struct Links<R>(pub Vec<Recorder<R>>, pub Option<Matching>);
 
 impl<R: FullRail> Rails for Links<R> {
     type Rail = Recorder<R>;
@@ -34,6 +37,13 @@ impl<R: FullRail> Rails for Links<R> {
 
     fn rail_mut(&mut self, index: usize) -> Option<&mut Recorder<R>> {
         self.0.get_mut(index)
+    }
+
+    fn offload(&mut self) -> Option<&mut dyn Offload> {
+        match &mut self.1 {
+            Some(device) => Some(device),
+            None => None,
+        }
     }
 }
 
@@ -113,7 +123,10 @@ impl<S: Setup> World<S> {
             }
         }
         let logs = sets.iter().map(|set| set.iter().map(Recorder::log).collect()).collect();
-        let nodes: Vec<_> = sets.into_iter().map(|set| engine(set, config)).collect();
+        let mut devices = setup.devices(count);
+        introduce_devices(&mut devices);
+        let mut devices = devices.into_iter();
+        let nodes: Vec<_> = sets.into_iter().map(|set| engine(set, devices.next(), config)).collect();
         let mut world = Self { setup, nodes, world: vec![], logs, own: true };
         for node in 0..count {
             let comm = world.nodes[node].add_comm(1, Group::World { size: count as u32 }, node as u32);
@@ -130,7 +143,15 @@ impl<S: Setup> World<S> {
         let cards = self.cards(other);
         let params = self.nodes[other].params();
         let peer = Peer(other as u32);
-        self.nodes[node].add_peer(peer, &params, |link, rail| rail.add_peer(peer, &cards[link]))
+        self.nodes[node].add_peer(peer, &params, |link, rail| rail.add_peer(peer, &cards[link]))?;
+        if let Some(other) = &mut self.nodes[other].pml().rails_mut().1 {
+            let card = other.transport().card().expect("the device has a card");
+            let device = self.nodes[node].pml().rails_mut().1.as_mut().expect("each node has a device");
+            if !device.has_peer(peer.0) {
+                device.add_peer(peer.0, &card).expect("devices reach each other");
+            }
+        }
+        Ok(())
     }
 
     /// The cards of a node's rails.
@@ -221,6 +242,11 @@ impl<S: Setup> World<S> {
         self.irecv_span(node, source, tag, Span::contiguous(room.as_mut_ptr(), room.len()))
     }
 
+    /// Returns when the receives of a node are posted, also where a device posts them: it executes calls in their order.
+    pub fn confirm_posted(&mut self, node: usize) {
+        let _ = self.nodes[node].iprobe(self.world[node], Source::Any, Tag::Is(0x8000_0009));
+    }
+
     /// Posts a receive into a span.
     pub fn irecv_span(&mut self, node: usize, source: Source, tag: Tag, sink: Span) -> Request {
         let comm = self.world[node];
@@ -254,12 +280,23 @@ impl<S: Setup> World<S> {
     }
 }
 
-fn engine<R: FullRail>(set: Vec<Recorder<R>>, config: Config) -> Engine<R> {
+/// Introduces all devices to each other and to themselves.
+fn introduce_devices(devices: &mut [Matching]) {
+    let cards: Vec<_> =
+        devices.iter_mut().map(|device| device.transport().card().expect("the device has a card")).collect();
+    for device in devices {
+        for (peer, card) in (0..).zip(&cards) {
+            device.add_peer(peer, card).expect("devices reach each other");
+        }
+    }
+}
+
+fn engine<R: FullRail>(set: Vec<Recorder<R>>, device: Option<Matching>, config: Config) -> Engine<R> {
     let attributes: Vec<_> = set.iter().map(Rail::attributes).collect();
     let bytes = Engine::<R>::bytes(&config, COMMS, &attributes);
     let memory = vec![0u64; bytes.div_ceil(8) + 1].leak();
     let len = memory.len() * 8;
     // SAFETY: the memory is fresh zeros, and is leaked for this engine only.
     let mut arena = unsafe { Arena::from_zeroed(NonNull::from(memory).cast(), len) };
-    Mtl::new(config, COMMS, &mut arena, Links(set)).expect("the arena has what the configuration takes")
+    Mtl::new(config, COMMS, &mut arena, Links(set, device)).expect("the arena has what the configuration takes")
 }

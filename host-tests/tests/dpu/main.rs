@@ -1,0 +1,7 @@
+//! DPUs as processes of their own, in an emulator for boards without an operating system, and their hosts in this process.
+//! `scripts/firmware` builds the program, and sets `TOWLINE_FIRMWARE_BOARD` to the board and `TOWLINE_FIRMWARE_DPU` to the program's
+//! path.
+
+mod commands;
+mod kit;
+mod processes;

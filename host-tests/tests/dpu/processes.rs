@@ -1,0 +1,201 @@
+//! DPUs as processes that reach each other, and their windows.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::ptr::NonNull;
+use std::sync::{LazyLock, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use towline_window::host::{Attaching, Host};
+use towline_window::memory::Memory;
+
+const WINDOW: usize = 16 << 20;
+/// Memory of an emulated board, and where in it the window is.
+const BOARD: (u64, u64) = (64 << 20, 32 << 20);
+/// A wait that takes longer has failed.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// DPUs that reach each other. They end when this is dropped.
+pub struct Dpus {
+    folder: PathBuf,
+    processes: Vec<Child>,
+    memories: Vec<Memory<'static>>,
+}
+
+/// Whether the board is emulated. The others are processes.
+fn is_emulated() -> bool {
+    board() != "linux"
+}
+
+fn board() -> String {
+    std::env::var("TOWLINE_FIRMWARE_BOARD").expect("TOWLINE_FIRMWARE_BOARD is the name of a board")
+}
+
+impl Dpus {
+    /// Starts DPUs. `name` tells them from others of this process.
+    pub fn start(name: &str, count: usize) -> Self {
+        let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        if is_emulated() {
+            connect(&folder, count);
+        }
+        let memories = (0..count).map(|number| make_window(&folder, number)).collect();
+        let processes = (0..count).map(|number| spawn(&folder, number)).collect();
+        Self { folder, processes, memories }
+    }
+
+    /// The file of a window, and where the window begins in it.
+    pub fn place(&self, number: usize) -> (PathBuf, u64) {
+        (file(&self.folder, number), if is_emulated() { BOARD.1 } else { 0 })
+    }
+
+    /// The memory of a window.
+    pub fn memory(&self, number: usize) -> Memory<'static> {
+        self.memories[number]
+    }
+
+    /// Kills a process, and starts another one with the same window.
+    pub fn restart(&mut self, number: usize) {
+        self.processes[number].kill().unwrap();
+        self.processes[number].wait().unwrap();
+        self.processes[number] = spawn(&self.folder, number);
+    }
+
+    /// Begins a session as the host of a DPU.
+    pub fn attach(&self, number: usize, session: u32) -> Host<'static> {
+        let mut attaching = wait("the device is ready", || Attaching::new(self.memories[number], session).ok());
+        wait("the device serves its host", || attaching.poll())
+    }
+}
+
+impl Drop for Dpus {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn file(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("window-{number}"))
+}
+
+fn make_window(folder: &Path, number: usize) -> Memory<'static> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true);
+    let window = options.open(file(folder, number)).unwrap();
+    let (bytes, offset) = if is_emulated() { BOARD } else { (WINDOW as u64, 0) };
+    window.set_len(bytes).unwrap();
+    // SAFETY: this maps new memory, which is never unmapped.
+    let base = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), WINDOW, access, libc::MAP_SHARED, window.as_raw_fd(), offset as i64)
+    };
+    assert_ne!(base, libc::MAP_FAILED);
+    // SAFETY: the memory is mapped as long as this process lives, and no reference to it exists.
+    unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), WINDOW) }.unwrap()
+}
+
+fn spawn(folder: &Path, number: usize) -> Child {
+    let program = std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
+    let file = file(folder, number);
+    let mut process = match board().as_str() {
+        "virt-aarch64" => emulator("qemu-system-aarch64", "virt,memory-backend=ram -cpu cortex-a72"),
+        "virt-riscv64" => emulator("qemu-system-riscv64", "virt,memory-backend=ram -bios none"),
+        _ => {
+            let mut process = Process::new(&program);
+            process.arg(&file).arg("127.0.0.1:0");
+            process
+        }
+    };
+    if is_emulated() {
+        let [board, network] = ["board", "hub"].map(|side| end(folder, side, number));
+        let _ = fs::remove_file(&board);
+        let ends = format!(
+            "local.type=unix,local.path={},remote.type=unix,remote.path={}",
+            board.display(),
+            network.display()
+        );
+        process
+            .arg("-kernel")
+            .arg(program)
+            .args(["-m", "64M", "-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
+            .args(["-semihosting-config", "enable=on,target=native"])
+            .arg("-object")
+            .arg(format!("memory-backend-file,id=ram,size=64M,share=on,mem-path={}", file.display()))
+            .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
+            .arg(format!("dgram,id=n0,{ends}"))
+            .args(["-device", &format!("virtio-net-device,netdev=n0,mac=52:54:00:00:00:0{number}")]);
+    }
+    process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+    // SAFETY: the call is one that a child may make before it runs its program.
+    unsafe {
+        process.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        })
+    };
+    start(process)
+}
+
+/// Starts a process that ends with this one. The system ends it with the thread that has started it, so that thread starts all of
+/// them, and never ends.
+fn start(process: Process) -> Child {
+    type Order = (Process, mpsc::Sender<std::io::Result<Child>>);
+    static STARTER: LazyLock<Mutex<mpsc::Sender<Order>>> = LazyLock::new(|| {
+        let (sender, orders) = mpsc::channel::<Order>();
+        thread::spawn(move || orders.iter().for_each(|(mut process, reply)| drop(reply.send(process.spawn()))));
+        Mutex::new(sender)
+    });
+    let (reply, child) = mpsc::channel();
+    STARTER.lock().unwrap().send((process, reply)).unwrap();
+    child.recv().unwrap().unwrap()
+}
+
+fn emulator(program: &str, machine: &str) -> Process {
+    let mut process = Process::new(program);
+    process.arg("-M").args(machine.split(' '));
+    process
+}
+
+/// The socket of one side of a board's network.
+fn end(folder: &Path, side: &str, number: usize) -> PathBuf {
+    folder.join(format!("{side}-{number}"))
+}
+
+/// Makes the network of emulated boards: a hub, which passes each frame to all other boards.
+fn connect(folder: &Path, count: usize) {
+    for number in 0..count {
+        let socket = UnixDatagram::bind(end(folder, "hub", number)).unwrap();
+        let others: Vec<_> = (0..count).filter(|other| *other != number).map(|other| end(folder, "board", other)).collect();
+        // It ends with the process.
+        thread::spawn(move || {
+            let mut frame = [0; 4096];
+            while let Ok(length) = socket.recv(&mut frame) {
+                for other in &others {
+                    // A board that does not run loses frames.
+                    let _ = socket.send_to(&frame[..length], other);
+                }
+            }
+        });
+    }
+}
+
+/// Waits until something has happened.
+pub fn wait<T>(what: &str, mut until: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = until() {
+            return result;
+        }
+        assert!(start.elapsed() < LIMIT, "this did not happen in time: {what}");
+        thread::yield_now();
+    }
+}
