@@ -66,6 +66,7 @@ fn a_system_that_cannot_start_says_why() {
         assert!(left(&folder).is_empty());
     };
     refused("#!/bin/sh\necho nothing works; exit 3\n", &[], "(board linux) has ended: exit status: 3");
+    refused("#!/bin/sh\necho dpu: ready; exec sleep 300\n", &[], "(board linux) does not print its address");
     refused(READY, &["--board", "linux,virt-riscv64"], "--board mixes linux");
     refused(READY, &["--board", "linux,linux,linux"], "3 boards for 2 DPUs");
     refused(READY, &["--board", "linus"], "did you mean `linux`");

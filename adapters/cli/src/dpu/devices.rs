@@ -92,6 +92,13 @@ impl Devices {
             if let Some(address) = line.strip_prefix("dpu: reached at ") {
                 self.0[said.device].address = address.parse().ok();
             } else if line.starts_with("dpu: ready") {
+                let device = &self.0[said.device];
+                if device.board == Board::Linux && device.address.is_none() {
+                    let name = self.name(said.device);
+                    return Err(format!(
+                        "{name} does not print its address: build the firmware of this version of Towline"
+                    ));
+                }
                 ready[said.device] = true;
             } else {
                 // Why it cannot start, for example.
