@@ -7,6 +7,9 @@ logs=${TOWLINE_TEST_LOGS:-$target/test-logs/single}
 # Everything is built once, so incremental compilation is off. Line tables are the only debug information, since more of it costs
 # time and disk space.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+# How cargo builds all tests of the workspace, and the programs that they start.
+# shellcheck disable=SC2034
+test_build=(test --no-run --workspace --features towline/tokio)
 # Debian's compiler. Its package of library sources can build the library for targets that the active toolchain lacks.
 debian_rustc=/usr/bin/rustc
 debian_sources=/usr/lib/rustlib/src/rust/library

@@ -44,10 +44,7 @@ pub fn man(arguments: &Man, command: &Command) -> ExitCode {
     let folder = &arguments.folder;
     let mut pages = visible(command);
     pages.build();
-    let pages = pages.mut_subcommands(|page| {
-        let synopsis = synopsis(&page);
-        page.override_usage(synopsis)
-    });
+    let pages = pages.mut_subcommands(with_synopsis);
     let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(pages, folder));
     match written {
         Ok(()) => ExitCode::SUCCESS,
@@ -67,6 +64,15 @@ fn visible(command: &Command) -> Command {
     }
     let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
     visible.subcommands(shown.cloned())
+}
+
+/// The command, with its [`synopsis`] as its usage. Those of its subcommands name their options themselves.
+fn with_synopsis(page: Command) -> Command {
+    if page.has_subcommands() {
+        return page.mut_subcommands(with_synopsis);
+    }
+    let synopsis = synopsis(&page);
+    page.override_usage(synopsis)
 }
 
 /// The synopsis of a command with the names of values, which `clap_mangen` leaves out: all options, and then what follows them.

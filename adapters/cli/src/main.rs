@@ -6,6 +6,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod doctor;
+mod dpu;
 mod files;
 mod generate;
 mod info;
@@ -35,6 +36,7 @@ enum Command {
     Info(info::Arguments),
     Doctor(doctor::Arguments),
     Soak(soak::Arguments),
+    Dpu(dpu::Arguments),
     Completions(generate::Completions),
     Man(generate::Man),
     #[command(hide = true)]
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Completions(arguments) => generate::completions(&arguments, &Arguments::command()),
         Command::Man(arguments) => generate::man(&arguments, &Arguments::command()),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Dpu(arguments) => dpu::run(arguments),
         Command::PerfRank(arguments) => perf::rank::run(&arguments),
         Command::OverlapRank(arguments) => perf::overlap::rank(&arguments),
         Command::InfoRank => info::rank(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::{Args as _, FromArgMatches as _};
 use towline_bootstrap::RANKS_MAX;
 use towline_bootstrap::launch::{Binding, Host, Input, Label, Launch, LaunchError, Mapping};
 
@@ -160,6 +161,18 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
+impl Arguments {
+    /// The arguments of a command line, which begins with `run`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn of(words: Vec<OsString>) -> Result<Self, String> {
+        let command = Self::augment_args(clap::Command::new("run"));
+        let matches = command.try_get_matches_from(words).map_err(|why| why.to_string())?;
+        Self::from_arg_matches(&matches).map_err(|why| why.to_string())
+    }
+}
+
 /// Runs the job. Returns its exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
     let not_begun = |why: LaunchError| match why {
@@ -272,7 +285,7 @@ fn assignment(variable: &str) -> Option<(OsString, OsString)> {
 /// The longest time, in seconds: 31 years.
 const LONGEST: f64 = 1e9;
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds, such as 1.5".to_string())?;
     let time = Some(seconds).filter(|seconds| (0.0..=LONGEST).contains(seconds));
     time.map(Duration::from_secs_f64).ok_or_else(|| format!("it is not a time; possible: 0 to {LONGEST} seconds"))

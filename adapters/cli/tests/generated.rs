@@ -65,9 +65,11 @@ fn bash_completes_commands_and_names_of_values() {
         ("run --bind-to ''", "core none"),
         ("run --map-by ''", "slot core node"),
         ("run --stdin ''", "all none"),
-        ("run --transport ''", "sm tcp udp verbs"),
+        ("run --transport ''", "sm tcp udp verbs dpu"),
         ("run --transport t", "tcp"),
         ("soak --transport ''", "sm tcp udp"),
+        ("dpu u", "up"),
+        ("dpu up --board ''", "linux virt-aarch64 virt-riscv64"),
     ] {
         let line = format!(
             "{text}\nCOMP_WORDS=(towline {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
@@ -97,7 +99,7 @@ fn each_command_has_a_manual_page() {
     let mut pages: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
     pages.sort();
-    let commands = ["completions", "doctor", "info", "man", "perf", "run", "soak"];
+    let commands = ["completions", "doctor", "dpu-up", "dpu", "info", "man", "perf", "run", "soak"];
     let wanted: Vec<_> =
         commands.map(|command| format!("towline-{command}.1")).into_iter().chain(["towline.1".into()]).collect();
     assert_eq!(pages, wanted);
@@ -107,6 +109,8 @@ fn each_command_has_a_manual_page() {
         assert!(page.contains(part), "{part}: {page}");
     }
     assert!(!page.contains("\\-\\-agent"), "{page}");
+    let page = std::fs::read_to_string(format!("{folder}/towline-dpu-up.1")).unwrap();
+    assert!(page.contains("towline dpu up\\fR \\-n|\\-\\-ranks N ["), "{page}");
     std::fs::remove_dir_all(&folder).unwrap();
     for (path, words) in
         [("/proc/nowhere", "man /proc/nowhere: cannot write"), ("/etc/passwd", "a directory is needed")]

@@ -37,6 +37,7 @@
 //! | [`matching`] | the device as the matcher of an engine's communicators |
 //! | [`settings`] | the settings, and how a process finds its device |
 //! | [`mapping`] | the window's file |
+//! | [`supervisor`] | ends the session of a process that has died |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
@@ -50,10 +51,12 @@ pub mod mapping;
 pub mod matching;
 pub mod operations;
 pub mod settings;
+pub mod supervisor;
 mod takeover;
 pub mod transport;
 
 pub use errors::{Failure, Lost, OpenError, Refusal};
 pub use matching::Matching;
 pub use settings::Settings;
+pub use supervisor::Supervisor;
 pub use transport::{Buffer, Comm, Message, Mode, Options, Request, Source, Status, Tag, Transport};

@@ -53,6 +53,15 @@ impl Mapping {
         }
     }
 
+    /// Ends the lock, and keeps the file for the next one.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn release(&self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        Ok(flock(file, FlockOperation::Unlock)?)
+    }
+
     /// Lets other hosts use the device.
     pub fn unlock(&mut self) {
         if let Some(file) = self.file.take() {

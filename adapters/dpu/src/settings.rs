@@ -1,7 +1,7 @@
 //! The table of the settings of dpu, and how a process finds its device.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use towline_settings::{Values, entries};
 
@@ -9,6 +9,9 @@ use crate::errors::OpenError;
 use crate::matching::Matching;
 use crate::transport::{Options, Transport};
 
+/// How long all windows have to be in use before a process gives up. A [supervisor](crate::supervisor) locks the window of a process
+/// that has died for a moment, and a restarted process may come just then.
+const SUPERVISED: Duration = Duration::from_millis(100);
 /// A list of windows.
 const WINDOWS: Values =
     Values::Checked("files, with commas between them; a place in a file as `file@offset`", |text| {
@@ -59,16 +62,22 @@ impl Settings {
             silent_for: Duration::from_millis(self.silence_ms.into()),
         };
         let windows = entries(&self.windows);
-        let mut failure = OpenError::NoSetting;
-        for step in 0..windows.len() {
-            let Some(entry) = windows.get((index + step) % windows.len()) else { break };
-            let place = Place::parse(entry).map_err(|why| OpenError::Setting(entry.clone(), why))?;
-            match Transport::open_at(&place.file, place.offset, options) {
-                Ok(transport) => return Ok(Matching::new(transport)),
-                Err(why) if why.is_in_use() => failure = why,
-                Err(why) => return Err(why),
+        let start = Instant::now();
+        loop {
+            let mut failure = OpenError::NoSetting;
+            for step in 0..windows.len() {
+                let Some(entry) = windows.get((index + step) % windows.len()) else { break };
+                let place = Place::parse(entry).map_err(|why| OpenError::Setting(entry.clone(), why))?;
+                match Transport::open_at(&place.file, place.offset, options) {
+                    Ok(transport) => return Ok(Matching::new(transport)),
+                    Err(why) if why.is_in_use() => failure = why,
+                    Err(why) => return Err(why),
+                }
             }
+            if windows.is_empty() || start.elapsed() > SUPERVISED {
+                return Err(failure);
+            }
+            std::thread::yield_now();
         }
-        Err(failure)
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use datagram::{Address, Interface};
 use dpu::Dpu;
+use runtime::Board;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use towline_window::memory::Memory;
 
@@ -24,25 +25,36 @@ const CAPACITY: usize = 64;
 /// The window and the interface, until the program takes them.
 static PARTS: Mutex<(Option<Memory<'static>>, Option<Udp>)> = Mutex::new((None, None));
 
-/// Opens window and network as the arguments of the program say: the file of the window, the address, and the length of the longest
-/// datagram.
+/// Opens window and network as the arguments of the program say: the file of the window, the address, the length of the longest
+/// datagram, and the address that other devices are told. Prints the address.
 ///
 /// # Errors
 /// A text that says what is wrong.
 pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let usage = || String::from("usage: dpu WINDOW ADDRESS [BYTES]");
+    let usage = || String::from("usage: dpu WINDOW ADDRESS [BYTES [ADVERTISED]]");
     let path = arguments.next().ok_or_else(usage)?;
     let address = arguments.next().ok_or_else(usage)?;
     let longest = match arguments.next() {
         None => LONGEST,
         Some(bytes) => bytes.parse().map_err(|why| format!("{bytes} is not a number of bytes: {why}"))?,
     };
+    let advertised = arguments.next().map(|text| {
+        let wrong = |why| format!("{text} is not an address and port of IPv4, such as 192.0.2.1:4000: {why}");
+        text.parse::<SocketAddrV4>().map_err(wrong)
+    });
+    let advertised = advertised.transpose()?;
+    if arguments.next().is_some() {
+        return Err(usage());
+    }
     if !LENGTHS.contains(&longest) {
         let (least, most) = LENGTHS.into_inner();
         return Err(format!("datagrams of {longest} bytes cannot be used: pass {least} to {most}"));
     }
     let memory = map(&path).map_err(|why| format!("the window {path} cannot be mapped: {why}"))?;
-    let interface = Udp::bind(&address, longest).map_err(|why| format!("{address} cannot be used: {why}"))?;
+    let mut interface = Udp::bind(&address, longest).map_err(|why| format!("{address} cannot be used: {why}"))?;
+    // Who starts the program with port 0 learns the port.
+    Machine::print(format_args!("dpu: reached at {}\n", interface.address));
+    interface.address = advertised.unwrap_or(interface.address);
     // The log is beside the window.
     let _ = LOGS.set(format!("{path}.").into());
     *PARTS.lock().map_err(|_| String::from("another thread has failed"))? = (Some(memory), Some(interface));
@@ -67,6 +79,7 @@ fn map(path: &str) -> Result<Memory<'static>, std::io::Error> {
 #[derive(Debug)]
 pub struct Udp {
     socket: UdpSocket,
+    /// What other devices are told.
     address: SocketAddrV4,
     longest: usize,
 }

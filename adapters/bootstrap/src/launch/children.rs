@@ -207,7 +207,7 @@ impl Children {
 
 /// Makes the kernel kill the command's process when the thread that starts it ends. The process starts with the signal
 /// state that programs expect, regardless of the state of this process.
-pub(super) fn prepare_child(command: &mut Command) {
+pub fn prepare_child(command: &mut Command) {
     let (parent, last_signal, files) = (rustix::process::getpid(), signals::last(), files::original());
     let hook = move || {
         signals::reset(last_signal)?;

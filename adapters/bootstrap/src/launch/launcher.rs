@@ -257,8 +257,8 @@ impl Launcher {
         }
     }
 
-    /// Marks ranks that were not started yet as ended, since the job ends before they start.
-    fn cancel_unstarted(&mut self) {
+    /// Marks ranks that were not started yet as ended, since the job ends before they start. Returns whether there are any.
+    fn cancel_unstarted(&mut self) -> bool {
         let mut unstarted = Vec::new();
         for (index, host) in self.hosts.iter_mut().enumerate() {
             match &mut host.control {
@@ -269,9 +269,10 @@ impl Launcher {
         }
         // A report of one of them is enough: a rank that waits for all of them also waits for the first.
         unstarted.first().into_iter().for_each(|rank| self.server.rank_ended(*rank));
-        for rank in unstarted {
-            self.remaining -= usize::from(!std::mem::replace(&mut self.ranks[rank as usize].ended, true));
+        for rank in &unstarted {
+            self.remaining -= usize::from(!std::mem::replace(&mut self.ranks[*rank as usize].ended, true));
         }
+        !unstarted.is_empty()
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -355,7 +356,11 @@ impl Launcher {
         }
         match self.phase {
             Phase::Running => {
-                self.terminate(signal);
+                // Ranks that run say by their own status whether the signal has disturbed them. A job that has not begun did not end
+                // well.
+                if self.terminate(signal) {
+                    self.fail(128 + signal as u8, &format!("{} before all ranks had started", signals::name(signal)));
+                }
             }
             Phase::Terminating { .. } => self.kill_all(&format!("{} again", signals::name(signal))),
             Phase::Killing { .. } => {}
@@ -625,16 +630,18 @@ impl Launcher {
         }
     }
 
-    /// Begins to end the job: all ranks get the signal, and agents that have no orders yet are closed.
-    fn terminate(&mut self, signal: i32) {
+    /// Begins to end the job: all ranks get the signal, and agents that have no orders yet are closed. Returns whether some ranks of
+    /// hosts without an agent had not been started.
+    fn terminate(&mut self, signal: i32) -> bool {
         self.phase = Phase::Terminating { kill_at: later(self.launch.grace) };
         self.signal_all(signal);
-        self.cancel_unstarted();
+        let were_unstarted = self.cancel_unstarted();
         for host in 0..self.hosts.len() {
             if matches!(&self.hosts[host].control, Control::Remote(remote) if remote.ready_until.is_some()) {
                 self.host_closed(host);
             }
         }
+        were_unstarted
     }
 
     fn signal_all(&mut self, signal: i32) {

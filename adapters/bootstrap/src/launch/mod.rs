@@ -42,9 +42,9 @@
 //! running. A rank recognises a restart by its [incarnation](crate::Job::incarnation).
 //!
 //! Ranks are started one after another, and the launcher handles events between two starts: a signal, the time limit or
-//! a failed rank ends the job before the rest are started. The launcher has up to three files open for each rank. It
-//! raises its own limit of open files for this, not that of the ranks, as far as the system allows. If the limit is
-//! still too low, it starts no rank.
+//! a failed rank ends the job before the rest are started. If signal n does, the status is 128 + n. The launcher has up
+//! to three files open for each rank. It raises its own limit of open files for this, not that of the ranks, as far as
+//! the system allows. If the limit is still too low, it starts no rank.
 //!
 //! The launcher waits for the reader of its output. Once a signal or the time limit ends the job, a reader that takes
 //! nothing for one second gets no more output.
@@ -112,6 +112,7 @@ mod signals;
 mod standard_streams;
 
 pub use agent::agent;
+pub use children::prepare_child;
 pub use cores::{Binding, Mapping};
 pub use error::LaunchError;
 pub use hosts::{Host, HostsError, is_this_host};

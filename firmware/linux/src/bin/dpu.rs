@@ -1,7 +1,8 @@
-//! The program `dpu` on Linux: dpu WINDOW ADDRESS [BYTES]
+//! The program `dpu` on Linux: dpu WINDOW ADDRESS [BYTES [ADVERTISED]]
 //!
 //! WINDOW is the file of the window, which the host has made. ADDRESS is the address and port at which other devices reach this one by
-//! UDP. BYTES is the length of the longest datagram.
+//! UDP. BYTES is the length of the longest datagram. ADVERTISED is the address and port that other devices are told in place of
+//! ADDRESS, that of a relay.
 
 fn main() {
     if let Err(why) = linux::card::configure(std::env::args().skip(1)) {

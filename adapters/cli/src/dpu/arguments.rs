@@ -1,0 +1,135 @@
+//! The command line of `towline dpu up`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::boards::Board;
+use super::relay::Rates;
+use crate::names::one_of;
+use crate::numbers::{long_number, number};
+use crate::run::seconds;
+use crate::variables;
+
+/// The most DPUs, as many as the firmware has peers.
+const DEVICES_MAX: u32 = 16;
+
+/// Start N DPUs, a relay between them, and a job of N ranks that use them
+///
+/// Each DPU is a process of this host: the firmware as a program for Linux, or in QEMU. All messages between two ranks go
+/// through their DPUs and the relay, which loses, doubles and reorders frames at random. DPUs and relay end with the job.
+/// If a rank dies, its DPU forgets all that the rank has begun, and tells the other DPUs.
+///
+/// Exit status: that of the job, as for `towline run`, or 2 if DPUs, relay or job cannot be started.
+#[derive(clap::Args, Debug)]
+pub struct Up {
+    /// Number of ranks, and of DPUs
+    #[arg(
+        short = 'n',
+        long = "ranks",
+        alias = "n",
+        value_name = "N",
+        value_parser = number(1, DEVICES_MAX),
+        allow_negative_numbers = true
+    )]
+    pub ranks: u32,
+
+    /// Board of the DPUs: one for all, or one for each. A board linux reaches only others of its kind
+    #[arg(
+        long,
+        value_name = "BOARD,...",
+        value_delimiter = ',',
+        default_value = "linux",
+        value_parser = one_of(&Board::NAMES, Board::parse),
+        hide_possible_values = true
+    )]
+    pub board: Vec<Board>,
+
+    /// Program of the DPUs, or the folder that has the programs of all boards [default: the folder `firmware` beside that of
+    /// this program]
+    #[arg(long, value_name = "PATH")]
+    pub firmware: Option<PathBuf>,
+
+    /// Frames of a hundred that the relay loses
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0", allow_negative_numbers = true)]
+    pub lose: f64,
+
+    /// Frames of a hundred that the relay sends twice
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0", allow_negative_numbers = true)]
+    pub double: f64,
+
+    /// Frames of a hundred that the relay holds back, so that some later ones arrive before
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0", allow_negative_numbers = true)]
+    pub reorder: f64,
+
+    /// Seed by which the relay chooses these frames
+    #[arg(
+        long,
+        value_name = "SEED",
+        default_value_t = 1,
+        value_parser = long_number(0, u64::MAX),
+        allow_negative_numbers = true
+    )]
+    pub seed: u64,
+
+    /// Set an environment variable for all ranks; NAME alone takes the value from this environment
+    #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = variables::named)]
+    pub variables: Vec<String>,
+
+    /// End the job after this time, in seconds
+    #[arg(long, value_name = "SECS", value_parser = seconds, allow_negative_numbers = true)]
+    pub timeout: Option<Duration>,
+
+    /// Let the other ranks go on when a rank fails
+    #[arg(long)]
+    pub keep_going: bool,
+
+    /// Restart a rank that was killed or failed, at most N times for each rank, and let the job go on
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = number(0, u32::MAX),
+        allow_negative_numbers = true
+    )]
+    pub restart: u32,
+
+    /// Print output unchanged, without the rank before each line
+    #[arg(long)]
+    pub no_prefix: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+impl Up {
+    /// The faults of the relay.
+    pub fn rates(&self) -> Rates {
+        Rates { lose: self.lose / 100.0, double: self.double / 100.0, reorder: self.reorder / 100.0 }
+    }
+
+    /// The arguments of `towline run` for the job, whose ranks find their DPUs by `windows`.
+    pub fn job(self, windows: &str) -> Vec<OsString> {
+        let mut words: Vec<OsString> = ["run", "--transport", "dpu", "--ranks"].map(Into::into).into();
+        words.push(self.ranks.to_string().into());
+        for variable in self.variables {
+            words.extend(["--env".into(), variable.into()]);
+        }
+        words.extend(["--env".into(), format!("TOWLINE_DPU_WINDOWS={windows}").into()]);
+        if let Some(limit) = self.timeout {
+            words.extend(["--timeout".into(), limit.as_secs_f64().to_string().into()]);
+        }
+        words.extend(["--restart".into(), self.restart.to_string().into()]);
+        words.extend(self.keep_going.then(|| "--keep-going".into()));
+        words.extend(self.no_prefix.then(|| "--no-prefix".into()));
+        words.push("--".into());
+        words.extend(self.command);
+        words
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|_| "it is not a number of percent, such as 2.5".to_string())?;
+    if (0.0..=100.0).contains(&percent) { Ok(percent) } else { Err("it is not a share; possible: 0 to 100".into()) }
+}

@@ -1,0 +1,42 @@
+//! `towline dpu`: whole systems of hosts and DPUs on this machine.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`arguments`] | the command line |
+//! | [`boards`] | the boards that a DPU may be, and their programs |
+//! | [`devices`] | the processes that are the DPUs |
+//! | [`relay`] | the network between the DPUs, with faults |
+//! | [`watch`] | ends the sessions of ranks that have died, and reports DPUs that have ended |
+//! | [`signals`] | signals that arrive before the job begins |
+//! | [`up`] | `towline dpu up`: starts all of it, and then the job |
+
+use std::process::ExitCode;
+
+pub mod arguments;
+mod boards;
+mod devices;
+mod relay;
+mod signals;
+mod up;
+mod watch;
+
+/// Run jobs whose ranks use DPUs
+#[derive(clap::Args, Debug)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    Up(arguments::Up),
+}
+
+/// Runs the command. Returns the exit status.
+pub fn run(arguments: Arguments) -> ExitCode {
+    let Command::Up(arguments) = arguments.command;
+    up::run(arguments).unwrap_or_else(|why| {
+        eprintln!("towline: {why}");
+        2.into()
+    })
+}

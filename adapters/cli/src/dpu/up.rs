@@ -1,0 +1,60 @@
+//! `towline dpu up`: starts DPUs, the relay between them, and the job.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use towline_net::counted;
+
+use super::arguments::Up;
+use super::boards::{assign, programs};
+use super::devices::{Device, Devices};
+use super::relay::{Network, Relay};
+use super::signals;
+use super::watch::Watch;
+use crate::run;
+
+/// Runs the job. Returns its exit status.
+///
+/// # Errors
+/// A text that says why it was not started.
+pub fn run(arguments: Up) -> Result<ExitCode, String> {
+    let boards = assign(&arguments.board, arguments.ranks)?;
+    let programs = programs(&boards, arguments.firmware.as_deref())?;
+    signals::hold();
+    let folder = tempfile::Builder::new().prefix("towline-dpu-").tempdir();
+    let folder = folder.map_err(|why| format!("cannot make a folder for the windows: {why}"))?;
+    let path = usable(folder.path())?;
+    let is_emulated = boards.iter().any(|board| board.is_emulated());
+    let network = if is_emulated { Network::ethernet(path, boards.len()) } else { Network::udp(boards.len()) };
+    let mut network =
+        network.map_err(|why| format!("cannot make the sockets of the relay: {why}{}", towline_net::advice(&why)))?;
+    let boards: Vec<_> = boards.into_iter().zip(programs).collect();
+    let (devices, said) = Devices::start(&boards, path, &network)?;
+    network.set_devices(devices.addresses());
+    devices.describe(&network).iter().for_each(|line| eprintln!("towline: {line}"));
+    let places = devices.0.iter().map(|device| (device.file.clone(), device.board.window().offset)).collect::<Vec<_>>();
+    let relay = Relay::start(network, arguments.rates(), arguments.seed);
+    let relay = relay.map_err(|why| format!("cannot start the relay: {why}"))?;
+    let watch = Watch::start(&places, said).map_err(|why| format!("cannot watch the windows: {why}"))?;
+    let windows: Vec<_> = devices.0.iter().map(Device::place).collect();
+    let status = run::run(run::Arguments::of(arguments.job(&windows.join(",")))?);
+    watch.stop();
+    drop((devices, watch));
+    let counts = relay.end();
+    eprintln!(
+        "towline: relay: {}, {} lost, {} doubled, {} held back",
+        counted(counts.frames, "frame"),
+        counts.lost,
+        counts.doubled,
+        counts.held
+    );
+    Ok(status)
+}
+
+/// The path of a folder, if it can be a part of a list of windows and of the options of QEMU.
+fn usable(folder: &Path) -> Result<&Path, String> {
+    let is_usable = folder.to_str().is_some_and(|path| !path.contains(','));
+    let why =
+        || format!("the folder {} has a comma in its name, or no text: set TMPDIR to another one", folder.display());
+    is_usable.then_some(folder).ok_or_else(why)
+}

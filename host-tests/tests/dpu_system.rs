@@ -1,0 +1,306 @@
+//! Whole systems by `towline dpu up`: ranks, their DPUs, and a relay that loses frames. `scripts/firmware` builds the programs of the
+//! DPUs, and sets `TOWLINE_FIRMWARE_BOARD` to the board and `TOWLINE_FIRMWARE_DPU` to the program's path, or to the folder with the
+//! programs of all boards, of which `TOWLINE_FIRMWARE_BOARD` is a list then.
+
+mod programs;
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command as Process, ExitStatus, Output, Stdio};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use towline_window::command::{Body, Command};
+use towline_window::completion::{Completion, Done, Failure};
+use towline_window::header::at;
+use towline_window::host::{Attaching, Host};
+use towline_window::memory::Memory;
+use towline_window::ring::{Pushed, START};
+
+/// A wait that takes longer has failed.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What is said when rank 1 has died.
+const ENDED: &str = "towline: DPU 1 ends the session of a process that has died";
+/// What the relay does in all tests.
+const FAULTS: [&str; 8] = ["--lose", "5", "--double", "2", "--reorder", "5", "--seed", "7"];
+
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        programs::build(&[&["-p", "towline-cli", "--bin", "towline"], &["-p", "towline", "--examples"]])
+    })
+}
+
+fn example(name: &str) -> PathBuf {
+    built().join("examples").join(name)
+}
+
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is set by scripts/firmware"))
+}
+
+/// `towline dpu up` with two DPUs. Options and program follow.
+fn up() -> Process {
+    let mut command = Process::new(built().join("towline"));
+    command.args(["dpu", "up", "-n", "2", "--timeout", "60", "--board", &variable("TOWLINE_FIRMWARE_BOARD")]);
+    command.args(["--firmware", &variable("TOWLINE_FIRMWARE_DPU")]).args(FAULTS).stdin(Stdio::null());
+    // They are no settings, so ranks would warn of them.
+    command.env_remove("TOWLINE_FIRMWARE_BOARD").env_remove("TOWLINE_FIRMWARE_DPU");
+    command
+}
+
+/// A temporary folder, which is removed at the end of the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("towline-up-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path); // of an earlier process with the same number, which was killed
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Checks that the relay has lost, doubled and reordered frames.
+fn check_faults(said: &str) {
+    let line = said.lines().find_map(|line| line.strip_prefix("towline: relay: ")).expect(said);
+    let counts: Vec<u64> = line.split(", ").map(|part| part.split(' ').next().unwrap().parse().unwrap()).collect();
+    assert!(counts.len() == 4 && counts.iter().all(|count| *count > 0), "{line}");
+}
+
+fn check(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    check_faults(&said);
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_file_arrives_unchanged_although_frames_are_lost() {
+    let folder = Folder::new("cast");
+    let bytes: Vec<u8> = (0..3_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(folder.0.join("input"), &bytes).unwrap();
+    let mut command = up();
+    command.arg("--").arg(example("filecast")).args(["input", "copies"]).current_dir(&folder.0);
+    let out = check(&command.output().unwrap());
+    let digests: Vec<_> = out.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert!(digests.len() == 2 && digests[0].len() == 64 && digests[0] == digests[1], "{out}");
+    assert!(fs::read(folder.0.join("copies/1")).unwrap() == bytes);
+}
+
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_picture_is_the_same_as_without_dpus() {
+    let folder = Folder::new("heat");
+    let (width, height) = (97u32, 61u32);
+    let mut encoder = png::Encoder::new(File::create(folder.0.join("in.png")).unwrap(), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header().unwrap();
+    let cells: Vec<u8> = (0..width * height * 3).map(|at| ((at * at + 7 * at) % 251 + at % 2 * 4) as u8).collect();
+    writer.write_image_data(&cells).unwrap();
+    writer.finish().unwrap();
+    let heat = |command: &mut Process, output: &str| {
+        command.arg(example("heat2d")).args(["in.png", "50", output]).current_dir(&folder.0);
+        command.output().unwrap()
+    };
+    let alone = heat(&mut Process::new("env"), "alone.png");
+    assert!(alone.status.success(), "{alone:?}");
+    check(&heat(up().arg("--"), "together.png"));
+    assert!(fs::read(folder.0.join("alone.png")).unwrap() == fs::read(folder.0.join("together.png")).unwrap());
+}
+
+/// A system that runs, with the windows that it names.
+struct System {
+    process: Child,
+    input: Option<ChildStdin>,
+    /// File and offset of each window.
+    windows: Vec<(PathBuf, u64)>,
+    errors: BufReader<std::process::ChildStderr>,
+}
+
+impl System {
+    fn start(command: &mut Process) -> Self {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(process.stderr.take().unwrap());
+        let mut windows = Vec::new();
+        while windows.len() < 2 {
+            let mut line = String::new();
+            assert_ne!(errors.read_line(&mut line).unwrap(), 0, "the system has ended");
+            if let Some((_, place)) = line.split_once(", window ") {
+                let (file, offset) = place.split_once(',').unwrap().0.rsplit_once('@').unwrap();
+                windows.push((file.into(), offset.parse().unwrap()));
+            }
+        }
+        Self { input: process.stdin.take(), process, windows, errors }
+    }
+
+    /// Waits until all these texts were said, in any order.
+    fn says(&mut self, texts: &[&str]) {
+        let mut said = String::new();
+        while !texts.iter().all(|text| said.contains(text)) {
+            assert_ne!(self.errors.read_line(&mut said).unwrap(), 0, "the system has ended: {said}");
+        }
+    }
+
+    /// Waits for its end. Returns its status, and what it has said since its start.
+    fn end(mut self) -> (ExitStatus, String) {
+        drop(self.input.take());
+        let mut said = String::new();
+        self.errors.read_to_string(&mut said).unwrap();
+        (self.process.wait().unwrap(), said)
+    }
+
+    /// The session that a DPU serves.
+    fn session(&self, device: usize) -> u32 {
+        self.word(device, at::SESSION)
+    }
+
+    /// Whether a DPU has a session that has taken some commands.
+    fn works(&self, device: usize) -> bool {
+        self.session(device) != 0 && self.word(device, at::COMMANDS_TAKEN) != START
+    }
+
+    fn word(&self, device: usize, at: u64) -> u32 {
+        let (file, offset) = &self.windows[device];
+        let mut word = [0; 4];
+        File::open(file).unwrap().read_exact_at(&mut word, offset + at).unwrap();
+        u32::from_le_bytes(word)
+    }
+}
+
+/// The DPU of a rank that was killed has no session any more, and the other rank ends with an error.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn the_dpu_of_a_killed_rank_is_free_again() {
+    let folder = Folder::new("killed");
+    let script = r#"echo $$ >"$0/new-$TOWLINE_RANK"; mv "$0/new-$TOWLINE_RANK" "$0/$TOWLINE_RANK"; 
+        [ "$TOWLINE_RANK" = 0 ] || exec "$@"
+        "$@"; echo status of rank 0: $? >&2; cat"#;
+    let mut command = up();
+    command.args(["--keep-going", "--", "sh", "-c", script]).arg(&folder.0).arg(example("ring"));
+    let mut system = System::start(command.args(["--rounds", "100000000"]));
+    let victim = wait("rank 1 has started", || fs::read_to_string(folder.0.join("1")).ok());
+    wait("both DPUs work", || (system.works(0) && system.works(1)).then_some(()));
+    // SAFETY: this sends a signal to another process.
+    assert_eq!(unsafe { libc::kill(victim.trim().parse().unwrap(), libc::SIGKILL) }, 0);
+    system.says(&[ENDED, "status of rank 0: 1"]);
+    wait("the DPU has no session any more", || (system.session(1) == 0).then_some(()));
+    let (status, said) = system.end();
+    assert_eq!(status.code(), Some(128 + libc::SIGKILL), "{said}");
+}
+
+/// No launcher tells the other host of the death here: the ranks of the job do not use the DPUs, and this process is both hosts.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn the_dpu_of_a_host_that_died_tells_the_others() {
+    let mut system = System::start(up().args(["--", "cat"]));
+    let locks = [0, 1].map(|device| lock(&system.windows[device]));
+    let mut hosts = [0, 1].map(|device| attach(&system.windows[device], 7 + device as u32));
+    let [own, other] = introduce(&mut hosts);
+    let body = Body { region: 0, at: hosts[0].card().layout.buffers, bytes: 4 };
+    let receive = |comm, source| Command::Receive { comm, source, tag: 5, body };
+    begin(&mut hosts[0], 2, receive(own, 1));
+    begin(&mut hosts[1], 3, receive(other, 0));
+    let [mut survivor, dead] = hosts;
+    let [_, lock_of_dead] = locks;
+    drop((dead, lock_of_dead));
+    system.says(&[ENDED]);
+    let end = next(&mut survivor);
+    assert!(
+        matches!(end, Completion { cookie: 2, result: Err(Failure::PeerFailed | Failure::PeerFinished) }),
+        "{end:?}"
+    );
+    wait("the DPU has no session any more", || (system.session(1) == 0).then_some(()));
+    assert_eq!(system.session(0), 7, "the other session goes on");
+    // Another host uses the free DPU.
+    let _lock = lock(&system.windows[1]);
+    assert!(!card(&mut attach(&system.windows[1], 9)).is_empty());
+    let (status, said) = system.end();
+    assert!(status.success(), "{said}");
+}
+
+/// The lock that says that the host of a window lives.
+fn lock((file, _): &(PathBuf, u64)) -> File {
+    let lock = File::open(file).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+fn attach((file, offset): &(PathBuf, u64), session: u32) -> Host<'static> {
+    let window = File::options().read(true).write(true).open(file).unwrap();
+    let bytes = (window.metadata().unwrap().len() - offset) as usize;
+    // SAFETY: this maps new memory, which is never unmapped.
+    let base = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, window.as_raw_fd(), *offset as i64)
+    };
+    assert_ne!(base, libc::MAP_FAILED);
+    // SAFETY: the memory is mapped as long as this process lives, and no reference to it exists.
+    let memory = unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), bytes) }.unwrap();
+    let mut attaching = Attaching::new(memory, session).unwrap();
+    wait("the device serves its host", || attaching.poll())
+}
+
+fn wait<T>(what: &str, mut until: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = until() {
+            return result;
+        }
+        assert!(start.elapsed() < LIMIT, "this did not happen in time: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn begin(host: &mut Host<'_>, cookie: u64, command: Command) {
+    assert_eq!(host.command(cookie, &command), Ok(Pushed::Done));
+}
+
+fn next(host: &mut Host<'_>) -> Completion {
+    wait("a command completes", || host.take().unwrap())
+}
+
+/// Executes a command, and returns its result. No other command is in progress.
+fn call(host: &mut Host<'_>, command: Command) -> Done {
+    begin(host, 1, command);
+    let completion = next(host);
+    assert_eq!(completion.cookie, 1);
+    completion.result.unwrap()
+}
+
+fn card(host: &mut Host<'_>) -> Vec<u8> {
+    let at = host.card().layout.buffers;
+    let length = call(host, Command::Publish { into: Body { region: 0, at, bytes: 1024 } }).value;
+    let mut card = vec![0; length as usize];
+    host.memory().read(at, &mut card).unwrap();
+    card
+}
+
+/// Introduces two devices to each other and to themselves. Returns the number of a communicator of both.
+fn introduce(hosts: &mut [Host<'_>; 2]) -> [u32; 2] {
+    let cards: Vec<_> = hosts.iter_mut().map(card).collect();
+    let mut comms = [0; 2];
+    for ((rank, host), comm) in (0..).zip(hosts).zip(&mut comms) {
+        let at = host.card().layout.buffers;
+        for (peer, card) in (0..).zip(&cards) {
+            host.memory().write(at, card).unwrap();
+            let card = Body { region: 0, at, bytes: card.len() as u64 };
+            call(host, Command::AddPeer { peer, card });
+        }
+        let command = Command::AddCommunicator { context: 1, rank, size: 2, peers: Body::default() };
+        *comm = call(host, command).value;
+    }
+    comms
+}
