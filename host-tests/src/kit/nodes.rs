@@ -67,7 +67,6 @@ pub const CONFIG: Config = Config {
 /// The nodes. All of them know each other, and themselves if the rails support that. They share the communicator
 /// `world`.
 pub struct World<S: Setup> {
-    setup: S,
     /// The transports.
     pub nodes: Vec<Engine<S::Rail>>,
     /// Context 1, in which rank and node are the same.
@@ -76,6 +75,8 @@ pub struct World<S: Setup> {
     pub logs: Vec<Vec<Rc<RefCell<Log>>>>,
     /// Whether nodes can send to themselves.
     pub own: bool,
+    /// Dropped after the nodes, which use what it has.
+    setup: S,
 }
 
 impl<S: Setup> World<S> {
