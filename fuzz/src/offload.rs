@@ -176,10 +176,10 @@ fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
         }
         nodes[HOSTILE].server.poll(Instant::from_nanos(0));
         if let [Some(sent), Some(received)] = ends {
-            assert_eq!(sent, Completion { cookie: 8, result: Ok(Done::default()) });
+            assert_eq!(sent, Completion::new(8, Ok(Done::default())));
             let length = length as u64;
             let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0 };
-            assert_eq!(received, Completion { cookie: 7, result: Ok(done) });
+            assert_eq!(received, Completion::new(7, Ok(done)));
             let mut into = vec![0; bytes.len()];
             nodes[1].memory.read(buffers, &mut into).unwrap();
             assert_eq!(into, bytes);

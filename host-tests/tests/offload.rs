@@ -95,7 +95,7 @@ impl Pair<'_> {
         let mut events = 0;
         for node in &mut self.nodes {
             events += node.server.poll(Instant::from_nanos(self.now));
-            while let Some(Completion { cookie, result }) = node.host.take().unwrap() {
+            while let Some(Completion { cookie, result, .. }) = node.host.take().unwrap() {
                 assert!(node.completions.insert(cookie, result).is_none(), "cookie {cookie} was completed twice");
             }
         }
@@ -302,7 +302,7 @@ fn more_completions_than_the_ring_has_slots_wait_for_room() {
                 }
                 node.server.poll(Instant::from_nanos(1000));
             };
-            assert_eq!(completion, Completion { cookie: 1000 + cookie, result: Err(Failure::NotFound) });
+            assert_eq!(completion, Completion::new(1000 + cookie, Err(Failure::NotFound)));
         }
     });
 }

@@ -34,6 +34,12 @@ impl std::fmt::Debug for Heap {
     }
 }
 
+/// The bytes that a part of this length takes.
+pub const fn taken(bytes: u64) -> u64 {
+    let units = bytes.div_ceil(UNIT);
+    if units == 0 { UNIT } else { units.saturating_mul(UNIT) }
+}
+
 /// There is no room for a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoRoom {

@@ -16,8 +16,9 @@ use towline_window::memory::Memory;
 pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// The file, as long as this process may have locked it. The kernel ends the lock of a process that dies.
-    file: Option<File>,
+    /// The file, which this process may have locked. The kernel ends the lock when the process and the children that it has forked
+    /// have ended.
+    file: File,
 }
 
 // SAFETY: the mapping is an address and a size, and belongs to the process.
@@ -37,7 +38,7 @@ impl Mapping {
         // SAFETY: this maps new memory.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file.as_fd(), offset)? };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("it was mapped to address 0"))?;
-        Ok(Self { base, bytes, file: Some(file) })
+        Ok(Self { base, bytes, file })
     }
 
     /// Locks the file, so that no other host uses the device. Returns `false` if another one has locked it.
@@ -45,8 +46,7 @@ impl Mapping {
     /// # Errors
     /// Those of the operating system.
     pub fn lock(&self) -> io::Result<bool> {
-        let Some(file) = &self.file else { return Ok(false) };
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
             Err(why) => Err(why.into()),
@@ -58,16 +58,7 @@ impl Mapping {
     /// # Errors
     /// Those of the operating system.
     pub fn release(&self) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        Ok(flock(file, FlockOperation::Unlock)?)
-    }
-
-    /// Lets other hosts use the device.
-    pub fn unlock(&mut self) {
-        if let Some(file) = self.file.take() {
-            // The mapping keeps the file, so that closing it does not end the lock.
-            let _ = flock(&file, FlockOperation::Unlock);
-        }
+        Ok(flock(&self.file, FlockOperation::Unlock)?)
     }
 
     /// Whether it is too small for the header of a window.

@@ -4,7 +4,8 @@
 //! room, the host takes the posted receives over (`takeover.rs`), until the last of them has matched.
 //!
 //! Messages of ordinary memory are copied to the device's buffers. So a short standard send is complete when it was copied. Sends
-//! take at most half of the operations and of the memory, so that receives always find the other half.
+//! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
+//! finds room.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,12 +14,15 @@ use towline_core::pml::matching::ANY;
 use towline_core::pml::offload::{Delivered, DeviceFailure, Ended, Found, Offload, Operation};
 use towline_core::pml::{self, Mode, Request as EngineRequest, Sending};
 use towline_core::rail::Peer;
-use towline_window::completion;
+use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
-use crate::takeover::{Next, Posted, Takeover};
-use crate::transport::{Comm, Request, Status, Transport};
+use crate::heap::taken;
+use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
+use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
 
+/// How many polls after a probe that found nothing are busy.
+const PROBING: u8 = 4;
 /// How long a process that ends waits for sends that the device still has.
 const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -31,6 +35,8 @@ const SHORT: u64 = 1024;
 enum Owner {
     /// A send that was complete for its caller when it was copied.
     Nobody,
+    /// A message that is too long for this device. It is received into no memory, so that its sender learns of the receive.
+    Dropped,
     /// A send.
     Send(EngineRequest),
     /// A receive.
@@ -65,8 +71,12 @@ pub struct Matching {
     takeover: Takeover,
     /// Operations whose end the engine does not know yet.
     ended: VecDeque<Ended>,
-    /// A probe found nothing, and the caller may ask again.
-    probing: bool,
+    /// How many more polls are busy, since a probe found nothing and the caller may ask again.
+    probing: u8,
+    /// Bytes of the device's memory that users have.
+    buffer_bytes: u64,
+    /// Communicators that are deleted when no send waits for them any more.
+    closing: Vec<u32>,
 }
 
 impl Matching {
@@ -83,7 +93,9 @@ impl Matching {
             held: VecDeque::new(),
             takeover: Takeover::default(),
             ended: VecDeque::new(),
-            probing: false,
+            probing: 0,
+            buffer_bytes: 0,
+            closing: Vec::new(),
         }
     }
 
@@ -125,32 +137,63 @@ impl Matching {
         self.takeover.count()
     }
 
-    /// Whether the device may have a send of so many bytes now.
-    fn has_room_for_send(&self, bytes: u64) -> Result<bool, pml::Refusal> {
-        let most = self.transport.most_bytes() / 2;
-        if bytes > most {
-            return Err(pml::Refusal::TooLong);
+    /// Takes memory of the device for a user: at most a quarter of it for all of them.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn buffer(&mut self, bytes: u64) -> Result<Buffer, Refusal> {
+        if self.buffer_bytes.saturating_add(taken(bytes)) > self.transport.most_bytes() / 4 {
+            return Err(Refusal::Busy);
         }
-        Ok(self.sends < self.transport.most_operations().div_ceil(2) && self.send_bytes + bytes <= most)
+        let buffer = self.transport.buffer(bytes)?;
+        self.buffer_bytes += taken(bytes);
+        Ok(buffer)
     }
 
-    /// Gives a send to the device. `false`: there is no room now.
+    /// Returns such memory.
+    pub fn free(&mut self, buffer: Buffer) {
+        self.buffer_bytes = self.buffer_bytes.saturating_sub(taken(buffer.len()));
+        self.transport.free(buffer);
+    }
+
+    /// Bytes of the device's memory that the copy of a message takes.
+    fn copied(&self, data: &Span) -> u64 {
+        if self.transport.body_of(data).is_some() { 0 } else { taken(data.len()) }
+    }
+
+    /// Whether the device may have a send now whose copy takes so many bytes. Sends, the memory of users and one message that is
+    /// received have room beside each other.
+    fn has_room_for_send(&self, copied: u64) -> Result<bool, pml::Refusal> {
+        let most = self.transport.most_bytes() / 8 * 3;
+        if copied > most {
+            return Err(pml::Refusal::TooLong);
+        }
+        Ok(self.sends < self.transport.most_operations().div_ceil(2) && self.send_bytes + copied <= most)
+    }
+
+    /// Gives a send to the device. `None`: there is no room now.
     ///
     /// # Safety
     /// As [`Offload::isend`].
     unsafe fn give_send(&mut self, send: &HeldSend) -> Result<Option<Sending>, pml::Refusal> {
         let HeldSend { operation, mode, data } = send;
-        let in_place = self.transport.body_of(data);
-        let copied = if in_place.is_some() { 0 } else { data.len() };
+        let copied = self.copied(data);
         if !self.has_room_for_send(copied)? {
             return Ok(None);
         }
         let is_standard = matches!(mode, Mode::Standard | Mode::Buffered);
         // The copy is complete for the caller at once. The device has it until it needs no further work.
-        let is_copy = in_place.is_none() && is_standard && data.len() <= SHORT;
+        let is_copy = copied != 0 && is_standard && data.len() <= SHORT;
         let mode = if is_copy { Mode::Complete } else { *mode };
+        let Operation { comm, rank, tag, .. } = *operation;
         // SAFETY: passed on from the caller.
-        let begun = unsafe { self.transport.isend(Comm(operation.comm), operation.rank, operation.tag, mode, *data) };
+        let mut begun = unsafe { self.transport.isend(Comm(comm), rank, tag, mode, *data) };
+        if begun == Err(Refusal::Busy) && !self.takeover.is_active() {
+            // Posted receives have all the room. They must not keep the send, for which their messages may wait.
+            self.take_over();
+            // SAFETY: passed on from the caller.
+            begun = unsafe { self.transport.isend(Comm(comm), rank, tag, mode, *data) };
+        }
         let request = match begun {
             Ok(request) => request,
             Err(Refusal::Busy) => return Ok(None),
@@ -176,6 +219,7 @@ impl Matching {
                     self.ended.push_back(Ended { request: send.operation.request, outcome: Ok(Delivered::default()) });
                 }
                 Ok(Some(Sending::Pending(_))) => {}
+                Err(pml::Refusal::TooLong) => self.fail(send.operation.request, DeviceFailure::TooLong),
                 Err(_) => self.fail(send.operation.request, DeviceFailure::Device),
             }
         }
@@ -231,23 +275,56 @@ impl Matching {
                     continue;
                 }
             };
-            // SAFETY: the caller of the receive vouches for its memory until its end.
-            match unsafe { self.transport.imrecv_part(&message.message, posted.sink, message.len) } {
-                Ok(request) => {
-                    let _: Option<Owner> = self.owners.insert(request, Owner::Receive(posted));
-                }
-                Err(Refusal::Busy) => return self.takeover.wait(posted, message),
-                Err(_) => self.fail(posted.request, DeviceFailure::Device),
+            if let Some((posted, message)) = self.receive_taken(posted, message) {
+                return self.takeover.wait_again(posted, message);
             }
+        }
+    }
+
+    /// Receives messages that were taken out, as far as there is room.
+    fn receive_waiting(&mut self) {
+        while let Some((posted, message)) = self.takeover.next_waiting() {
+            if let Some((posted, message)) = self.receive_taken(posted, message) {
+                return self.takeover.wait_again(posted, message);
+            }
+        }
+    }
+
+    /// Receives a message that was taken out. Returns both if there is no room now.
+    fn receive_taken(&mut self, posted: Posted, message: TakenMessage) -> Option<(Posted, TakenMessage)> {
+        let is_in_place = self.transport.body_of(&posted.sink).is_some();
+        let fits = is_in_place || posted.sink.len().min(message.len) <= self.transport.most_bytes();
+        let (sink, owner) = if fits { (posted.sink, Owner::Receive(posted)) } else { (Span::EMPTY, Owner::Dropped) };
+        // SAFETY: the caller of the receive vouches for its memory until its end.
+        match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
+            Ok(request) => {
+                self.owners.insert(request, owner);
+                if !fits {
+                    self.fail(posted.request, DeviceFailure::TooLong);
+                }
+            }
+            Err(Refusal::Busy) => return Some((posted, message)),
+            Err(_) => self.fail(posted.request, DeviceFailure::Device),
+        }
+        None
+    }
+
+    /// Finds a message of the device. `None` also if its sender is lost, which the engine tells.
+    fn find(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Done>, pml::Refusal> {
+        match self.transport.probe_words(comm, source, tag, take) {
+            Ok(found) => Ok(found),
+            Err(Refusal::Device(completion::Failure::PeerFailed | completion::Failure::PeerFinished)) => Ok(None),
+            Err(why) => Err(refusal(why)),
         }
     }
 
     /// Passes on what the device has ended.
     fn take_ended(&mut self) {
         while let Some(request) = self.transport.next_ended() {
-            let (bytes, outcome) = self.transport.take(request);
+            let Taken { bytes, failed, outcome } = self.transport.take(request);
             let Some(owner) = self.owners.remove(&request) else { continue };
             let (request, outcome) = match owner {
+                Owner::Dropped => continue,
                 Owner::Nobody | Owner::Send(_) => {
                     self.sends -= 1;
                     self.send_bytes -= bytes;
@@ -256,7 +333,7 @@ impl Matching {
                 }
                 Owner::Receive(posted) => {
                     let peer = |rank: u32| self.peer_of(posted.comm, rank);
-                    let source = posted.source_rank().map_or(ANY, peer);
+                    let source = posted.source_rank().map_or_else(|| peer(failed), peer);
                     (
                         posted.request,
                         outcome.map(|status| delivered(&status, peer)).map_err(|why| failure_of(why, source)),
@@ -282,7 +359,25 @@ impl Matching {
             self.give_held();
         }
         if self.takeover.is_active() {
+            self.receive_waiting();
             self.match_taken_over();
+        }
+        if !self.closing.is_empty() {
+            self.close();
+        }
+    }
+
+    /// Deletes communicators for which no send waits any more.
+    fn close(&mut self) {
+        for comm in std::mem::take(&mut self.closing) {
+            if self.held.iter().any(|send| send.operation.comm == comm) {
+                self.closing.push(comm);
+            } else {
+                // A device that has failed has forgotten it anyway.
+                let _ = self.transport.del_comm(Comm(comm));
+                self.take_ended();
+                self.members.remove(&comm);
+            }
         }
     }
 
@@ -314,29 +409,27 @@ impl Offload for Matching {
     }
 
     fn del_comm(&mut self, comm: u32) {
-        for request in self.takeover.delete(comm, &mut self.transport) {
+        for request in self.takeover.delete(comm) {
             self.fail(request, DeviceFailure::Cancelled);
         }
-        // A device that has failed has forgotten it anyway.
-        let _ = self.transport.del_comm(Comm(comm));
-        self.take_ended();
-        self.members.remove(&comm);
+        self.closing.push(comm);
+        self.close();
     }
 
     fn del_peer(&mut self, peer: Peer) {
         if self.peers.remove(&peer.0) {
-            let _ = self.transport.del_peer(peer.0); // as above
+            let _ = self.transport.del_peer(peer.0); // a device that has failed has forgotten it
         }
     }
 
     fn lose_peer(&mut self, peer: Peer) {
         if self.peers.contains(&peer.0) {
-            let _ = self.transport.lose_peer(peer.0); // as above
+            let _ = self.transport.lose_peer(peer.0); // the same
         }
     }
 
     fn acknowledge(&mut self, comm: u32) {
-        let _ = self.transport.acknowledge(Comm(comm)); // as above
+        let _ = self.transport.acknowledge(Comm(comm)); // the same
     }
 
     unsafe fn isend(&mut self, operation: &Operation, mode: Mode, data: Span) -> Result<Sending, pml::Refusal> {
@@ -347,7 +440,7 @@ impl Offload for Matching {
                 return Ok(sending);
             }
         } else {
-            self.has_room_for_send(data.len())?; // a message that is too long is refused now
+            self.has_room_for_send(self.copied(&data))?; // a message that is too long is refused now
         }
         self.held.push_back(send);
         Ok(Sending::Pending(operation.request))
@@ -368,22 +461,37 @@ impl Offload for Matching {
     }
 
     fn probe(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Found>, pml::Refusal> {
-        self.progress(); // a receive that was taken over and posted before gets its message first
-        let found = match self.transport.probe_words(comm, source, tag, take) {
-            Ok(found) => found,
-            Err(Refusal::Device(completion::Failure::PeerFailed | completion::Failure::PeerFinished)) => None,
-            Err(why) => return Err(refusal(why)),
-        };
-        self.probing = found.is_none();
+        self.progress();
+        let found = self.find(comm, source, tag, false)?;
+        // A receive that was posted before gets its message first.
+        let mut found = found.filter(|found| !self.takeover.has_receive_for(comm, found));
+        if take && found.is_some() {
+            found = self.find(comm, source, tag, true)?; // the same message, since others come after it
+        }
+        self.probing = if found.is_none() { PROBING } else { 0 };
         Ok(found.map(|done| Found { message: done.value, rank: done.rank, tag: done.tag, len: done.received }))
     }
 
-    unsafe fn imrecv(&mut self, message: u32, request: EngineRequest, sink: Span) -> Result<(), pml::Refusal> {
+    unsafe fn imrecv(&mut self, found: &Found, request: EngineRequest, sink: Span) -> Result<(), pml::Refusal> {
+        if self.transport.lost().is_some() {
+            return Err(pml::Refusal::DeviceFailed);
+        }
         let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, tag: ANY }, sink);
-        // SAFETY: passed on from the caller.
-        let begun = unsafe { self.transport.imrecv_number(message, sink) }.map_err(refusal)?;
-        self.owners.insert(begun, Owner::Receive(posted));
+        let message = TakenMessage { message: Message(found.message), len: found.len };
+        if let Some((posted, message)) = self.receive_taken(posted, message) {
+            if !self.takeover.is_active() {
+                self.take_over(); // posted receives have all the room
+            }
+            self.takeover.wait(posted, message);
+        }
         Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.transport.abandon_receives();
+        self.held.clear();
+        let _ = self.takeover.end();
+        self.ended.clear();
     }
 
     fn cancel(&mut self, request: EngineRequest) -> bool {
@@ -397,7 +505,7 @@ impl Offload for Matching {
             return true;
         }
         let is_it = |owner: &Owner| match owner {
-            Owner::Nobody => false,
+            Owner::Nobody | Owner::Dropped => false,
             Owner::Send(other) => *other == request,
             Owner::Receive(posted) => posted.request == request,
         };
@@ -409,17 +517,20 @@ impl Offload for Matching {
     fn next_ended(&mut self) -> Option<Ended> {
         if self.ended.is_empty() {
             self.progress();
+            self.probing = self.probing.saturating_sub(1);
         }
         self.ended.pop_front()
     }
 
     fn is_busy(&self) -> bool {
-        self.probing || !self.owners.is_empty() || !self.held.is_empty() || self.takeover.is_active()
+        self.probing != 0 || !self.owners.is_empty() || !self.held.is_empty() || self.takeover.is_active()
     }
 }
 
 impl Drop for Matching {
     fn drop(&mut self) {
+        // Nobody takes outcomes any more.
+        self.transport.abandon_receives();
         let start = std::time::Instant::now();
         while (self.sends != 0 || !self.held.is_empty()) && self.transport.lost().is_none() && start.elapsed() < DRAIN {
             self.progress();

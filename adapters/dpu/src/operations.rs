@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use slab::Slab;
 use towline_core::convertor::Span;
+use towline_window::command::ANY;
 use towline_window::completion::{Completion, Done};
 
 use crate::errors::{Failure, Lost};
-use crate::heap::Part;
+use crate::heap::{Part, taken};
 
 /// What a command is for.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Operation {
     pub kind: Kind,
     /// Its outcome, if it is over.
     pub outcome: Option<Result<Done, Failure>>,
+    /// If it has failed: the rank of the peer that is the reason, or any.
+    pub failed: u32,
     /// Bytes of the buffers that a send's message was copied to.
     pub copied: u64,
     /// Tells it from others that had the same place.
@@ -63,10 +66,10 @@ impl Operations {
         self.pending += u32::from(!matches!(kind, Kind::Call));
         self.numbers = self.numbers.wrapping_add(1);
         let copied = match &kind {
-            Kind::Send(Some(part)) => part.body.bytes,
+            Kind::Send(Some(part)) => taken(part.body.bytes),
             _ => 0,
         };
-        let place = self.slab.insert(Operation { kind, outcome: None, copied, number: self.numbers });
+        let place = self.slab.insert(Operation { kind, outcome: None, failed: ANY, copied, number: self.numbers });
         u64::from(self.numbers) << 32 | place as u64
     }
 
@@ -87,6 +90,7 @@ impl Operations {
             return None;
         }
         operation.outcome = Some(completion.result.map_err(Failure::Operation));
+        operation.failed = completion.failed;
         if !matches!(operation.kind, Kind::Call) {
             self.pending -= 1;
             if let Some(ended) = &mut self.ended {
@@ -135,6 +139,15 @@ impl Operations {
             let cookie = self.ended.as_mut()?.pop_front()?;
             if self.get(cookie).is_some() {
                 return Some(cookie);
+            }
+        }
+    }
+
+    /// The memory of receives is not written any more.
+    pub fn abandon_receives(&mut self) {
+        for (_, operation) in &mut self.slab {
+            if let Kind::Receive(Sink { copy: Some((_, memory)), .. }) = &mut operation.kind {
+                *memory = Span::EMPTY;
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::transport::{Options, Transport};
 const SUPERVISED: Duration = Duration::from_millis(100);
 /// A list of windows.
 const WINDOWS: Values =
-    Values::Checked("files, with commas between them; a place in a file as `file@offset`", |text| {
+    Values::Checked("absolute paths of files, with commas between them; a place in a file as `file@offset`", |text| {
         entries(text).iter().try_for_each(|entry| Place::parse(entry).map(drop))
     });
 
@@ -46,6 +46,9 @@ impl Place {
     /// What is wrong with the entry.
     pub fn parse(entry: &str) -> Result<Self, String> {
         let (file, offset) = entry.rsplit_once('@').unwrap_or((entry, "0"));
+        if !std::path::Path::new(file).is_absolute() {
+            return Err("is not an absolute path".into());
+        }
         let offset = offset.parse().map_err(|why| format!("has `{offset}` as an offset: {why}"))?;
         Ok(Self { file: file.into(), offset })
     }

@@ -84,8 +84,8 @@ pub enum Next {
 pub struct Takeover {
     /// In the order in which they were posted.
     posted: VecDeque<Posted>,
-    /// A receive with its message, for which the device has no memory yet.
-    waiting: Option<(Posted, Taken)>,
+    /// Receives with their messages, for which the device has no room yet.
+    waiting: VecDeque<(Posted, Taken)>,
     posted_ever: u64,
     count: u32,
 }
@@ -93,7 +93,7 @@ pub struct Takeover {
 impl Takeover {
     /// Whether the host has receives.
     pub fn is_active(&self) -> bool {
-        self.waiting.is_some() || !self.posted.is_empty()
+        !self.waiting.is_empty() || !self.posted.is_empty()
     }
 
     /// How often it began. It wraps.
@@ -114,21 +114,33 @@ impl Takeover {
         self.posted = receives.into();
     }
 
+    /// Whether a receive is posted that accepts a message of a communicator.
+    pub fn has_receive_for(&self, comm: u32, found: &Done) -> bool {
+        self.posted.iter().any(|posted| posted.comm == comm && posted.accepts(found))
+    }
+
     /// Posts one more receive.
     pub fn post(&mut self, posted: Posted) {
         self.posted.push_back(posted);
     }
 
-    /// The message stays taken until the device has memory for it.
+    /// The message stays taken until the device has room for it.
     pub fn wait(&mut self, posted: Posted, message: Taken) {
-        self.waiting = Some((posted, message));
+        self.waiting.push_back((posted, message));
+    }
+
+    /// The next receive that waits with its message.
+    pub fn next_waiting(&mut self) -> Option<(Posted, Taken)> {
+        self.waiting.pop_front()
+    }
+
+    /// The device has no room for the message of this receive yet. It is again the next one.
+    pub fn wait_again(&mut self, posted: Posted, message: Taken) {
+        self.waiting.push_front((posted, message));
     }
 
     /// The next receive that has a message, or that fails.
     pub fn next(&mut self, device: &mut Transport) -> Option<Next> {
-        if let Some((posted, message)) = self.waiting.take() {
-            return Some(Next::Message(posted, message));
-        }
         for place in 0..self.posted.len() {
             let posted = self.posted[place];
             // A receive like an earlier one has no message either.
@@ -172,24 +184,16 @@ impl Takeover {
         place.is_some_and(|place| self.posted.remove(place).is_some())
     }
 
-    /// Ends the receives of a communicator, and returns their requests. A message that waits is received into no memory, so that the
-    /// device forgets it.
-    pub fn delete(&mut self, comm: u32, device: &mut Transport) -> Vec<EngineRequest> {
+    /// Ends the receives of a communicator that have no message, and returns their requests.
+    pub fn delete(&mut self, comm: u32) -> Vec<EngineRequest> {
         let (ended, stay): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|posted| posted.comm == comm);
         self.posted = stay.into();
-        let mut ended: Vec<_> = ended.into_iter().map(|posted| posted.request).collect();
-        if let Some((posted, taken)) = self.waiting.take_if(|(posted, _)| posted.comm == comm) {
-            let empty = Span::contiguous(std::ptr::NonNull::dangling().as_ptr(), 0);
-            // SAFETY: there is no memory.
-            let _ = unsafe { device.imrecv_part(&taken.message, empty, 0) };
-            ended.push(posted.request);
-        }
-        ended
+        ended.into_iter().map(|posted| posted.request).collect()
     }
 
     /// Ends all receives, and returns their requests.
     pub fn end(&mut self) -> Vec<EngineRequest> {
-        let waiting = self.waiting.take().map(|(posted, _)| posted.request);
+        let waiting: Vec<_> = self.waiting.drain(..).map(|(posted, _)| posted.request).collect();
         self.posted.drain(..).map(|posted| posted.request).chain(waiting).collect()
     }
 }

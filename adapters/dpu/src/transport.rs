@@ -18,8 +18,8 @@ use crate::operations::{Kind, Operation, Operations, Sink};
 
 /// Polls between two looks at the device's state.
 const CHECK_EVERY: u32 = 256;
-/// Bytes of the longest card of a device.
-const CARD: u64 = 1024;
+/// Bytes for what commands that are waited for bring or return: a card, or the peers of a communicator.
+const STAGING: u64 = 4096;
 
 /// Times of a transport.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,17 @@ impl From<Done> for Status {
     }
 }
 
+/// An operation that has ended.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    /// Bytes of the buffers that the copy of a send had.
+    pub bytes: u64,
+    /// If it has failed: the rank of the peer that is the reason, or any.
+    pub failed: u32,
+    /// Its outcome.
+    pub outcome: Result<Status, Failure>,
+}
+
 /// Memory in the buffers of a device. The device reads and writes messages there without a copy by the host. It is the caller's until
 /// it is [returned](Transport::free). The end of its transport ends it, too. Other transports refuse it.
 #[derive(Debug)]
@@ -98,6 +109,8 @@ pub struct Transport {
     host: Option<Host<'static>>,
     session: u32,
     heap: Heap,
+    /// A part for commands that are waited for. There is one such command at a time.
+    staging: Part,
     operations: Operations,
     lost: Option<Lost>,
     options: Options,
@@ -150,8 +163,11 @@ impl Transport {
             }
         };
         let layout = host.card().layout;
+        let mut heap = Heap::new(layout.buffers, layout.buffer_bytes);
+        let staging = heap.take(STAGING.min(layout.buffer_bytes / 2)).map_err(|_| OpenError::NoWindow(path.into()))?;
         Ok(Self {
-            heap: Heap::new(layout.buffers, layout.buffer_bytes),
+            staging,
+            heap,
             operations: Operations::default(),
             lost: None,
             options,
@@ -173,13 +189,10 @@ impl Transport {
     /// # Errors
     /// [`Refusal`].
     pub fn card(&mut self) -> Result<Vec<u8>, Refusal> {
-        let part = self.room(CARD)?;
-        let published = self.call(&Command::Publish { into: part.body });
-        let mut card = vec![0; published.map_or(0, |done| done.value.min(CARD as u32)) as usize];
-        let read = self.read(part.body.at, &mut card);
-        self.heap.free(part);
-        published?;
-        read?;
+        let into = self.staging.body;
+        let published = self.call(&Command::Publish { into })?;
+        let mut card = vec![0; u64::from(published.value).min(into.bytes) as usize];
+        self.read(into.at, &mut card)?;
         Ok(card)
     }
 
@@ -188,10 +201,8 @@ impl Transport {
     /// # Errors
     /// [`Refusal`].
     pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
-        let part = self.staged(card)?;
-        let added = self.call(&Command::AddPeer { peer, card: part.body });
-        self.heap.free(part);
-        added.map(drop)
+        let card = self.staged(card)?;
+        self.call(&Command::AddPeer { peer, card }).map(drop)
     }
 
     /// Forgets a peer. Operations with it end.
@@ -225,10 +236,8 @@ impl Transport {
     pub fn add_comm(&mut self, context: u32, peers: &[u32], rank: u32) -> Result<Comm, Refusal> {
         let size = u32::try_from(peers.len()).map_err(|_| Refusal::TooLong)?;
         let table: Vec<u8> = peers.iter().flat_map(|peer| peer.to_le_bytes()).collect();
-        let part = self.staged(&table)?;
-        let added = self.call(&Command::AddCommunicator { context, rank, size, peers: part.body });
-        self.heap.free(part);
-        added.map(|done| Comm(done.value))
+        let peers = self.staged(&table)?;
+        self.call(&Command::AddCommunicator { context, rank, size, peers }).map(|done| Comm(done.value))
     }
 
     /// Deletes a communicator.
@@ -265,17 +274,18 @@ impl Transport {
         buffer.session == self.session
     }
 
-    /// Copies bytes to a buffer from an offset on. Returns whether they fit.
+    /// Copies bytes to a buffer from an offset on. Returns whether they fit, and the device has not failed.
     pub fn fill(&mut self, buffer: &Buffer, at: u64, bytes: &[u8]) -> bool {
         let fits = self.owns(buffer) && at.checked_add(bytes.len() as u64).is_some_and(|end| end <= buffer.len());
+        let fits = fits && self.lost.is_none(); // the memory may be that of another session
         let memory = self.host.as_ref().map(Host::memory);
         fits && memory.is_some_and(|memory| memory.write(buffer.part.body.at.saturating_add(at), bytes).is_ok())
     }
 
-    /// Copies bytes from a buffer from an offset on. Returns whether there are as many.
+    /// Copies bytes from a buffer from an offset on. Returns whether there are as many, and the device has not failed.
     pub fn copy(&self, buffer: &Buffer, at: u64, into: &mut [u8]) -> bool {
         let fits = self.owns(buffer) && at.checked_add(into.len() as u64).is_some_and(|end| end <= buffer.len());
-        fits && self.read(buffer.part.body.at.saturating_add(at), into).is_ok()
+        fits && self.lost.is_none() && self.read(buffer.part.body.at.saturating_add(at), into).is_ok()
     }
 
     /// Begins to send the first `bytes` bytes of a buffer. The buffer must not be filled or returned before the outcome was taken.
@@ -467,10 +477,16 @@ impl Transport {
         self.operations.next_ended().map(Request)
     }
 
-    /// Takes the outcome of an operation that has ended, and the bytes of the buffers that its message had.
-    pub(crate) fn take(&mut self, request: Request) -> (u64, Result<Status, Failure>) {
-        let bytes = self.operations.get(request.0).map_or(0, |operation| operation.copied);
-        (bytes, self.test(request).unwrap_or(Err(Failure::NoRequest)))
+    /// Takes the outcome of an operation that has ended.
+    pub(crate) fn take(&mut self, request: Request) -> Taken {
+        let (bytes, failed) =
+            self.operations.get(request.0).map_or((0, ANY), |operation| (operation.copied, operation.failed));
+        Taken { bytes, failed, outcome: self.test(request).unwrap_or(Err(Failure::NoRequest)) }
+    }
+
+    /// The memory of receives in progress is not written any more.
+    pub(crate) fn abandon_receives(&mut self) {
+        self.operations.abandon_receives();
     }
 
     /// Waits for the end of an operation that was cancelled.
@@ -568,7 +584,9 @@ impl Transport {
 
     fn lose(&mut self, why: Lost) {
         let why = *self.lost.get_or_insert(why);
-        self.mapping.unlock(); // another session may begin
+        if let Some(host) = &self.host {
+            host.give_up();
+        }
         self.operations.fail(why);
     }
 
@@ -612,7 +630,7 @@ impl Transport {
     fn begin(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
         let admitted = self.admit();
         let cookie = self.operations.add(kind);
-        match admitted.and_then(|()| self.write(cookie, command)) {
+        match admitted.and_then(|()| self.write_in_time(cookie, command)) {
             Ok(()) => Ok(Request(cookie)),
             Err(refusal) => {
                 if let Some(operation) = self.operations.undo(cookie)
@@ -623,6 +641,17 @@ impl Transport {
                 Err(refusal)
             }
         }
+    }
+
+    /// Writes a command, and waits for a free slot if there is none: the device takes all commands at once.
+    fn write_in_time(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
+        let start = Instant::now();
+        let mut written = self.write(cookie, command);
+        while written == Err(Refusal::Busy) && self.lost.is_none() {
+            self.pause(start);
+            written = self.write(cookie, command);
+        }
+        written.map_err(|refusal| self.lost.map_or(refusal, Refusal::Lost))
     }
 
     fn write(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
@@ -642,17 +671,12 @@ impl Transport {
         if let Some(why) = self.lost {
             return Err(Refusal::Lost(why));
         }
-        let start = Instant::now();
         let cookie = self.operations.add(Kind::Call);
-        let mut written = self.write(cookie, command);
-        while written == Err(Refusal::Busy) && self.lost.is_none() {
-            self.pause(start);
-            written = self.write(cookie, command);
-        }
-        if let Err(refusal) = written {
+        if let Err(refusal) = self.write_in_time(cookie, command) {
             self.operations.undo(cookie);
-            return Err(self.lost.map_or(refusal, Refusal::Lost));
+            return Err(refusal);
         }
+        let start = Instant::now();
         loop {
             match self.operations.take(cookie) {
                 Some(Ok(done)) => return Ok(done),
@@ -681,15 +705,19 @@ impl Transport {
         })
     }
 
-    /// Copies bytes to a part of the buffers.
-    fn staged(&mut self, bytes: &[u8]) -> Result<Part, Refusal> {
-        let part = self.room(bytes.len() as u64)?;
-        let written = self.host.as_ref().map(|host| host.memory().write(part.body.at, bytes));
-        if written == Some(Ok(())) {
-            return Ok(part);
+    /// Copies bytes for a command that is waited for.
+    fn staged(&mut self, bytes: &[u8]) -> Result<Body, Refusal> {
+        if let Some(why) = self.lost {
+            return Err(Refusal::Lost(why));
         }
-        self.heap.free(part);
-        Err(Refusal::TooLong)
+        let body = self.staging.body;
+        if bytes.len() as u64 > body.bytes {
+            return Err(Refusal::TooLong);
+        }
+        match self.host.as_ref().map(|host| host.memory().write(body.at, bytes)) {
+            Some(Ok(())) => Ok(Body { bytes: bytes.len() as u64, ..body }),
+            _ => Err(Refusal::TooLong),
+        }
     }
 
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Refusal> {

@@ -187,6 +187,95 @@ fn what_was_sent_before_the_end_arrives() {
     }
 }
 
+/// Posted receives have all the memory, or all the operations, of both devices.
+#[test]
+fn receives_that_have_all_the_room_do_not_keep_sends_from_the_device() {
+    let devices = start();
+    let (hosts, comms) = pair(&devices);
+    let mut ends = hosts.into_iter().zip(comms);
+    let mut ends: [Receiver; 2] = std::array::from_fn(|_| {
+        let (host, comm) = ends.next().unwrap();
+        Receiver { host, comm, receives: Vec::new() }
+    });
+    let most = ENGINE.requests as usize;
+    for (receives, room, length) in [(1, WINDOW * 5 / 8, WINDOW / 4), (most, 8, 8)] {
+        for (me, end) in ends.iter_mut().enumerate() {
+            end.receives.clear();
+            (0..receives).for_each(|_| end.post(1 - me as u32, 1, room));
+        }
+        let data = patterned(1, length).leak();
+        for (me, end) in ends.iter_mut().enumerate() {
+            for number in 0..receives {
+                let operation =
+                    Operation { request: request(1000 + number), comm: end.comm, rank: 1 - me as u32, tag: 1 };
+                // SAFETY: the memory is leaked.
+                let _ = unsafe { end.host.isend(&operation, Mode::Buffered, Span::of(data)) }.unwrap();
+            }
+        }
+        while ends.iter().any(|end| end.receives.iter().any(|receive| receive.ended.is_none())) {
+            for end in &mut ends {
+                while let Some(ended) = end.host.next_ended() {
+                    let place = ended.request.to_bits() as u32 as usize;
+                    if let Some(receive) = end.receives.get_mut(place) {
+                        receive.ended = Some(ended);
+                    }
+                }
+            }
+        }
+        for receive in ends.iter().flat_map(|end| &end.receives) {
+            assert!(receive.ended.unwrap().outcome.is_ok() && receive.memory[..length] == *data);
+        }
+    }
+}
+
+#[test]
+fn a_probe_finds_no_message_of_a_receive_that_was_posted_before() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let count = 2 * ENGINE.requests as usize;
+    for _ in 0..count {
+        receiver.post(0, 1, 8);
+    }
+    assert!(receiver.host.has_taken_over());
+    for number in 0..count {
+        send(&mut sender, comms[0], number, 1, &[1; 8]);
+        let found = receiver.host.probe(comms[1], ANY, 1, true);
+        assert_eq!(found, Ok(None), "message {number} belongs to a posted receive");
+        while sender.next_ended().is_some() {}
+    }
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+        while sender.next_ended().is_some() {}
+        assert_eq!(receiver.host.probe(comms[1], ANY, 1, false), Ok(None));
+    }
+    assert!(receiver.receives.iter().all(|receive| receive.ended.unwrap().outcome.is_ok()));
+}
+
+#[test]
+fn a_message_that_was_taken_out_needs_room_for_itself_alone() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    send(&mut sender, comms[0], 0, 1, &[3; 100]);
+    let found = loop {
+        if let Some(found) = receiver.host.probe(comms[1], 0, 1, true).unwrap() {
+            break found;
+        }
+    };
+    // Receives have all other room of the device.
+    receiver.receives.push(Receive { rank: 0, tag: 1, memory: vec![0; 2 * WINDOW], ended: None });
+    (0..ENGINE.requests).for_each(|_| receiver.post(0, 2, 8));
+    let memory = &mut receiver.receives[0].memory;
+    let sink = Span::contiguous(memory.as_mut_ptr(), memory.len());
+    // SAFETY: the memory lives, and is not used, until the receive has ended.
+    unsafe { receiver.host.imrecv(&found, request(0), sink) }.unwrap();
+    while receiver.receives[0].ended.is_none() {
+        receiver.progress();
+    }
+    assert_eq!(receiver.receives[0].memory[..100], [3; 100]);
+}
+
 #[test]
 fn a_message_that_no_device_has_room_for_is_refused() {
     let devices = start();

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::command::{halves, join};
+use crate::command::{ANY, halves, join};
 use crate::ring::{Entry, WORDS};
 
 /// The end of a command.
@@ -13,6 +13,15 @@ pub struct Completion {
     pub cookie: u64,
     /// Its result.
     pub result: Result<Done, Failure>,
+    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`].
+    pub failed: u32,
+}
+
+impl Completion {
+    /// The end of a command, whose failure is not that of a peer.
+    pub const fn new(cookie: u64, result: Result<Done, Failure>) -> Self {
+        Self { cookie, result, failed: ANY }
+    }
 }
 
 /// The result of a command that succeeded. Fields that it does not set are 0.
@@ -129,7 +138,7 @@ impl Completion {
     pub fn encode(&self) -> Entry {
         let (number, done) = match self.result {
             Ok(done) => (0, done),
-            Err(failure) => (failure as u32, Done::default()),
+            Err(failure) => (failure as u32, Done { rank: self.failed, ..Done::default() }),
         };
         let [cookie_low, cookie_high] = halves(self.cookie);
         let ([received_low, received_high], [delivered_low, delivered_high]) =
@@ -173,13 +182,13 @@ impl Completion {
         ] = *entry;
         let received = join(received_low, received_high);
         let delivered = join(delivered_low, delivered_high);
-        let result = match number {
-            0 => Ok(Done { rank, tag, received, delivered, value }),
+        let (result, failed) = match number {
+            0 => (Ok(Done { rank, tag, received, delivered, value }), ANY),
             number => {
                 let number = u8::try_from(number).map_err(|_| BadCompletion)?;
-                Err(Failure::from_number(number))
+                (Err(Failure::from_number(number)), rank)
             }
         };
-        Ok(Self { cookie: join(cookie_low, cookie_high), result })
+        Ok(Self { cookie: join(cookie_low, cookie_high), result, failed })
     }
 }

@@ -298,6 +298,11 @@ impl<'w> Host<'w> {
         Ok(word(at::HEARTBEAT)?)
     }
 
+    /// Gives the device up, which has failed: it ends the session when it runs again, and tells its peers of a failure.
+    pub fn give_up(&self) {
+        withdraw(&self.memory, self.session);
+    }
+
     /// Ends the session, unless the window has another one by now. The device forgets everything that belongs to it, and tells the
     /// peers that this host has ended. The peers of a host that dies without this call learn that it has failed.
     pub fn detach(self) {

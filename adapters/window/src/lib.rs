@@ -41,7 +41,7 @@
 //! host.command(7, &Command::DeletePeer { peer: 1 })?;
 //! let (cookie, command) = device.take().unwrap();
 //! assert_eq!(command, Ok(Command::DeletePeer { peer: 1 }));
-//! device.complete(&Completion { cookie, result: Ok(Done::default()) })?;
+//! device.complete(&Completion::new(cookie, Ok(Done::default())))?;
 //! assert_eq!(host.take()?.map(|completion| completion.cookie), Some(7));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

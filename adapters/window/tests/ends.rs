@@ -39,7 +39,7 @@ fn attached(memory: Memory<'static>) -> (Device<'static>, Host<'static>) {
 }
 
 fn completion(cookie: u64) -> Completion {
-    Completion { cookie, result: Ok(Done { value: 3, ..Done::default() }) }
+    Completion::new(cookie, Ok(Done { value: 3, ..Done::default() }))
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn a_wrong_completion_is_a_violation() {
 
 #[test]
 fn failures_of_newer_firmware_are_failures() {
-    let mut entry = Completion { cookie: 3, result: Err(Failure::Full) }.encode();
+    let mut entry = Completion::new(3, Err(Failure::Full)).encode();
     entry[0] = 200;
-    assert_eq!(Completion::decode(&entry), Ok(Completion { cookie: 3, result: Err(Failure::Other) }));
+    assert_eq!(Completion::decode(&entry), Ok(Completion::new(3, Err(Failure::Other))));
 }
 
 #[test]
@@ -360,7 +360,7 @@ proptest! {
     ) {
         let done = Done { rank: words.0, tag: words.1, value: words.2, received: longs.0, delivered: longs.1 };
         let result = if failed { Err(Failure::PeerFailed) } else { Ok(done) };
-        let completion = Completion { cookie: longs.2, result };
+        let completion = Completion::new(longs.2, result);
         prop_assert_eq!(Completion::decode(&completion.encode()), Ok(completion));
     }
 }

@@ -61,7 +61,7 @@ fn commands_have_the_bytes_of_the_specification() {
 #[test]
 fn completions_have_the_bytes_of_the_specification() {
     let done = Done { rank: 1, tag: 2, received: 3 << 32 | 4, delivered: 5 << 32 | 6, value: 7 };
-    let completion = Completion { cookie: 0xbeef_cafe_baad_f00d, result: Ok(done) };
+    let completion = Completion::new(0xbeef_cafe_baad_f00d, Ok(done));
     assert_eq!(
         hex(&completion.encode()),
         "00000000 0df0adba fecaefbe 01000000 02000000 04000000 03000000 06000000 05000000 07000000"
@@ -80,8 +80,11 @@ fn completions_have_the_bytes_of_the_specification() {
         (11, Failure::Unreachable),
         (12, Failure::NotReady),
     ] {
-        let completion = Completion { cookie: 1, result: Err(failure) };
-        assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000"));
+        let completion = Completion::new(1, Err(failure));
+        assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000 00000000 ffffffff"));
+        let of_peer = Completion { failed: 3, ..completion };
+        assert_eq!(hex(&of_peer.encode()), format!("{number:02x}000000 01000000 00000000 03000000"));
+        assert_eq!(Completion::decode(&of_peer.encode()), Ok(of_peer));
     }
 }
 
@@ -100,7 +103,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let mut host = attaching.poll().unwrap();
     host.command(1, &Command::DeletePeer { peer: 5 }).unwrap();
     assert_eq!(device.take(), Some((1, Ok(Command::DeletePeer { peer: 5 }))));
-    device.complete(&Completion { cookie: 1, result: Err(Failure::NoSuchThing) }).unwrap();
+    device.complete(&Completion::new(1, Err(Failure::NoSuchThing))).unwrap();
     device.beat().unwrap();
 
     let mut bytes = [0; 1024];
@@ -120,6 +123,6 @@ fn a_window_has_the_bytes_of_the_specification() {
     put(256, &[0xc1, 0xff, 0xff, 0xff]); // a quarter of two slots is one
     put(320, &[0xc0, 0xff, 0xff, 0xff]);
     put(HEADER, &[0x81, 0xff, 0xff, 0xff, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5]);
-    put(640, &[0x81, 0xff, 0xff, 0xff, 4, 0, 0, 0, 1]);
+    put(640, &[0x81, 0xff, 0xff, 0xff, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(bytes, expected);
 }

@@ -175,13 +175,13 @@ impl<R: Rails> Mtl<'_, R> {
     pub(super) unsafe fn imrecv_offloaded(
         &mut self,
         request: Request,
-        number: u32,
+        found: &Found,
         message: Message,
         sink: Span,
     ) -> Result<Request, (Refusal, Message)> {
         let Some(device) = self.pml.offload() else { return Err((Refusal::Invalid, message)) };
         // SAFETY: passed on from the caller.
-        match unsafe { device.imrecv(number, request, sink) } {
+        match unsafe { device.imrecv(found, request, sink) } {
             Ok(()) => {
                 self.pml.receive_offloaded(request, sink);
                 Ok(request)
@@ -206,20 +206,29 @@ impl<R: Rails> Mtl<'_, R> {
     pub(super) fn end_offloaded(&mut self) -> u32 {
         let mut count = 0_u32;
         while let Some(ended) = self.pml.offload().and_then(|device| device.next_ended()) {
-            let ended = Ended { outcome: ended.outcome.map_err(|why| self.as_known(why)), ..ended };
+            let ended = Ended { outcome: ended.outcome.map_err(|why| self.as_known(ended.request, why)), ..ended };
             self.pml.end_offloaded(&ended);
             count = count.wrapping_add(1);
         }
         count
     }
 
-    /// A device may report as lost what this engine knows to have ended.
-    fn as_known(&self, why: DeviceFailure) -> DeviceFailure {
-        match why {
-            DeviceFailure::PeerFailed(peer) if self.pml.why_lost(Peer(peer)) == Some(Lost::Closed) => {
-                DeviceFailure::PeerClosed(peer)
-            }
-            why => why,
-        }
+    /// The failure of a request, with the peer that is the reason: a device may not know the peer, and may report as lost what this
+    /// engine knows to have ended.
+    fn as_known(&self, request: Request, why: DeviceFailure) -> DeviceFailure {
+        let (DeviceFailure::PeerFailed(told) | DeviceFailure::PeerClosed(told)) = why else { return why };
+        let own = self.pml.offloaded_peer(request);
+        let peer = [own, told].into_iter().find(|peer| *peer != ANY).or_else(|| self.missing_member(request));
+        let Some(peer) = peer else { return why };
+        let is_closed =
+            matches!(why, DeviceFailure::PeerClosed(_)) || self.pml.why_lost(Peer(peer)) == Some(Lost::Closed);
+        if is_closed { DeviceFailure::PeerClosed(peer) } else { DeviceFailure::PeerFailed(peer) }
+    }
+
+    /// A member of a request's communicator that was lost.
+    fn missing_member(&self, request: Request) -> Option<u32> {
+        let comm = self.comm_of(self.pml.offloaded_context(request)?)?;
+        let state = self.comms.get(comm.0)?;
+        state.members().find(|peer| self.pml.is_lost(*peer)).map(|peer| peer.0)
     }
 }

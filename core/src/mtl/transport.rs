@@ -79,7 +79,10 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, releases the requests that rails have
     /// prepared, and returns the rails, which the caller closes. All requests and messages end: their memory is not accessed any
     /// more.
-    pub fn finalize(self) -> R {
+    pub fn finalize(mut self) -> R {
+        if let Some(device) = self.pml.offload() {
+            device.abandon();
+        }
         self.pml.finalize()
     }
 
@@ -449,9 +452,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Safety
     /// As [`Pml::imrecv`].
     pub unsafe fn imrecv(&mut self, message: Message, sink: Span) -> Result<Request, (Refusal, Message)> {
-        if let Some((request, number)) = self.pml.offloaded_message(&message) {
+        if let Some((request, found)) = self.pml.offloaded_message(&message) {
             // SAFETY: passed on from the caller.
-            return unsafe { self.imrecv_offloaded(request, number, message, sink) };
+            return unsafe { self.imrecv_offloaded(request, &found, message, sink) };
         }
         // SAFETY: passed on from the caller.
         unsafe { self.pml.imrecv(message, sink) }

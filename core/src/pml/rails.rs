@@ -1,6 +1,6 @@
 //! The rails of an engine.
 
-use crate::pml::offload::Offload;
+use crate::pml::offload::device::Offload;
 use crate::rail::FullRail;
 
 /// The rails of an engine, by index. The trait is implemented for arrays and mutable slices. A caller whose rails are stored

@@ -9,7 +9,7 @@ use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
 use crate::pml::matching::{HeldTable, Matcher};
-use crate::pml::offload::Offload;
+use crate::pml::offload::device::Offload;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;

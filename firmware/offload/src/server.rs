@@ -208,7 +208,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 Err(BadCommand::Malformed) => Some(Err(Failure::Malformed)),
                 Err(BadCommand::Unknown(_)) => Some(Err(Failure::Unknown)),
             };
-            self.waiting = result.map(|result| Completion { cookie, result });
+            self.waiting = result.map(|result| Completion::new(cookie, result));
             if !self.flush()? {
                 break;
             }
@@ -235,11 +235,17 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if operation.session != self.device.session() {
             return;
         }
+        let failed = match &outcome {
+            Err(pml::Failure::PeerFailed(peer) | pml::Failure::Restarted(peer) | pml::Failure::PeerClosed { peer, .. }) => {
+                self.mtl.rank_of(operation.comm, *peer)
+            }
+            _ => None,
+        };
         let mut result = result_of(outcome, |status| self.mtl.rank_of(operation.comm, status.peer));
         if let (true, Ok(done)) = (operation.is_send, &mut result) {
             *done = Done::default();
         }
-        self.waiting = Some(Completion { cookie: operation.cookie, result });
+        self.waiting = Some(Completion { cookie: operation.cookie, result, failed: failed.unwrap_or(ANY) });
     }
 
     /// Executes a command. Returns its result if it is over.

@@ -839,7 +839,7 @@ impl Job {
     }
 
     fn complete(&mut self, me: usize, process: &mut Process, completion: Completion) -> Outcome {
-        let Completion { cookie, result } = completion;
+        let Completion { cookie, result, .. } = completion;
         if let Some((awaited, call)) = process.call
             && awaited == cookie
         {

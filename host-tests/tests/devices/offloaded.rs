@@ -99,7 +99,7 @@ impl<R: Rails> Offloaded<R> {
     fn turn_at(&mut self, at: u32, now: u64) {
         let node = &mut self.nodes[at as usize];
         node.device.poll(now);
-        while let Some(Completion { cookie, result }) = node.host.take().expect("the device follows the protocol") {
+        while let Some(Completion { cookie, result, .. }) = node.host.take().expect("the device follows the protocol") {
             let name = u32::try_from(cookie).unwrap_or(u32::MAX);
             assert!(self.outcomes.insert(name, result).is_none(), "cookie {cookie} was completed twice");
         }

@@ -87,10 +87,10 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
                 vec![next(&mut hosts[from]), next(&mut hosts[to])]
             };
             ends.sort_by_key(|completion| completion.cookie);
-            assert_eq!(ends[0], Completion { cookie: 10, result: Ok(Done::default()) });
+            assert_eq!(ends[0], Completion::new(10, Ok(Done::default())));
             let length = length as u64;
             let done = Done { rank: from as u32, tag: number, received: length, delivered: length, value: 0 };
-            assert_eq!(ends[1], Completion { cookie: 20, result: Ok(done) });
+            assert_eq!(ends[1], Completion::new(20, Ok(done)));
             let mut into = vec![0; bytes.len()];
             hosts[to].memory().read(sink.at, &mut into).unwrap();
             assert!(into == bytes, "{length} bytes from {from} to {to} were changed");
@@ -133,7 +133,7 @@ fn a_device_that_is_reset_serves_its_host_again() {
     wait("the host notices the reset", || (old.check() == Err(DeviceError::Restarted)).then_some(()));
     old.detach();
     // The other device loses its peer, and says so.
-    assert_eq!(next(&mut other), Completion { cookie: 3, result: Err(Failure::PeerFailed) });
+    assert_eq!(next(&mut other), Completion { failed: 0, ..Completion::new(3, Err(Failure::PeerFailed)) });
     let mut host = dpus.attach(0, 9);
     let card = card(&mut host);
     add_peer(&mut host, 0, &card);

@@ -257,7 +257,7 @@ impl Launcher {
         }
     }
 
-    /// Marks ranks that were not started yet as ended, since the job ends before they start. Returns whether there are any.
+    /// Marks ranks that were not started yet as ended, since the job ends before they start. Returns whether these are all.
     fn cancel_unstarted(&mut self) -> bool {
         let mut unstarted = Vec::new();
         for (index, host) in self.hosts.iter_mut().enumerate() {
@@ -272,7 +272,7 @@ impl Launcher {
         for rank in &unstarted {
             self.remaining -= usize::from(!std::mem::replace(&mut self.ranks[*rank as usize].ended, true));
         }
-        !unstarted.is_empty()
+        unstarted.len() == self.ranks.len()
     }
 
     fn next_deadline(&self) -> Option<Instant> {
@@ -359,7 +359,7 @@ impl Launcher {
                 // Ranks that run say by their own status whether the signal has disturbed them. A job that has not begun did not end
                 // well.
                 if self.terminate(signal) {
-                    self.fail(128 + signal as u8, &format!("{} before all ranks had started", signals::name(signal)));
+                    self.fail(128 + signal as u8, &format!("{} before any rank had started", signals::name(signal)));
                 }
             }
             Phase::Terminating { .. } => self.kill_all(&format!("{} again", signals::name(signal))),
@@ -630,18 +630,18 @@ impl Launcher {
         }
     }
 
-    /// Begins to end the job: all ranks get the signal, and agents that have no orders yet are closed. Returns whether some ranks of
-    /// hosts without an agent had not been started.
+    /// Begins to end the job: all ranks get the signal, and agents that have no orders yet are closed. Returns whether no rank had been
+    /// started.
     fn terminate(&mut self, signal: i32) -> bool {
         self.phase = Phase::Terminating { kill_at: later(self.launch.grace) };
         self.signal_all(signal);
-        let were_unstarted = self.cancel_unstarted();
+        let none_was_started = self.cancel_unstarted();
         for host in 0..self.hosts.len() {
             if matches!(&self.hosts[host].control, Control::Remote(remote) if remote.ready_until.is_some()) {
                 self.host_closed(host);
             }
         }
-        were_unstarted
+        none_was_started
     }
 
     fn signal_all(&mut self, signal: i32) {

@@ -101,7 +101,7 @@ pub enum Error {
     /// The DPU that matches the messages of this process has failed. Whether messages in progress were sent or received is not
     /// known.
     DeviceFailed,
-    /// The message is longer than the memory of the DPU that is to send or receive it.
+    /// The message is longer than what the memory of the DPU that is to send or receive it has for one message.
     TooLong,
     /// The world was finished, or the operation belongs to another world.
     Finished,
@@ -324,8 +324,8 @@ impl fmt::Display for Error {
                 "the DPU of this process has failed, and its messages with it: reset the DPU, and start the job again",
             ),
             Self::TooLong => f.write_str(
-                "the message is longer than half of the memory of the DPU that is to send it: enlarge the DPU's window, or send the \
-                 message in parts",
+                "the message is longer than what the memory of the DPU that is to send or receive it has for one message: enlarge the DPU's \
+                 window, or send the message in parts",
             ),
             Self::Finished => f.write_str(
                 "the world was finished, or the operation belongs to another world: operations need the world that made them",

@@ -7,6 +7,7 @@
 //! | `tcp` | ranks of any host | by default | an IP network |
 //! | `udp` | ranks of any host | if named | an IP network |
 //! | `verbs` | ranks of any host | if named and built in (`--features verbs`) | an RDMA device and libibverbs |
+//! | `dpu` | ranks with a DPU, of any host | if named | a DPU with Towline's firmware for each rank (`TOWLINE_DPU_WINDOWS`) |
 //!
 //! # How a transport is chosen
 //!
@@ -102,6 +103,24 @@
 //! Building it takes cmake and libclang; libibverbs is looked up at run time. It is tested on Soft-RoCE (RoCE v2) in a
 //! virtual machine (`host-tests/scripts/verbs`). RoCE v1, InfiniBand, devices with several ports and faults of a device
 //! itself are covered by unit tests only; they have never run on hardware.
+//!
+//! # dpu
+//!
+//! A DPU matches and moves all messages of the job's communicators. The rank posts commands and reads completions, so messages make
+//! progress while it computes: `towline perf --mode overlap` measures that. All ranks name `dpu`, and each needs a window of its own
+//! in `TOWLINE_DPU_WINDOWS`. [One-sided operations](super::one_sided) go over the other transports, which are sm and tcp if no other
+//! one is named.
+//!
+//! Messages are copied to and from the memory of the DPU, unless they lie in it:
+//! [`Communicator::device_buffer`](crate::Communicator::device_buffer). A message of other memory may have about a third of the DPU's
+//! memory; a longer one is refused with [`Error::TooLong`](crate::Error::TooLong). If the DPU has no room for more posted receives,
+//! the rank takes them over, so that none waits for another. If the firmware fails or is reset, operations end with
+//! [`Error::DeviceFailed`](crate::Error::DeviceFailed), and so do all later ones of the job's communicators.
+//!
+//! A rank that was restarted, and a job of more than 16 ranks, cannot use DPUs yet. Messages that no receive has taken at the end are
+//! not reported (`TOWLINE_UNMATCHED`), and a rank that waits to send such a message waits until the finish time-out. More than 1024
+//! sends of a rank that wait for their receives keep its later sends in the host, also those to other ranks. Traffic between DPUs is not signed and not
+//! encrypted, so their network must be closed to others. Without hardware, `towline dpu up` starts DPUs as processes.
 //!
 //! # A transport of your own
 //!

@@ -36,7 +36,7 @@ impl<L: Threads> std::fmt::Debug for DeviceBuffer<L> {
 
 impl<L: Threads> Communicator<L> {
     /// Memory of this context's DPU, filled with zeros. `None` if the context has no DPU (`TOWLINE_TRANSPORTS`), if the DPU has
-    /// failed, or if it has no room for so many bytes now.
+    /// failed, or if it has no room for so many bytes now: the buffers of a context may have a quarter of it.
     ///
     /// ```
     /// let world = towline::init()?;
@@ -52,9 +52,9 @@ impl<L: Threads> Communicator<L> {
         let context = L::Ref::clone(&self.handle.context);
         let (buffer, base) = {
             let mut engine = context.engine.lock();
-            let transport = engine.mtl.pml().rails_mut().dpu_mut()?.transport();
-            let buffer = transport.buffer(bytes as u64).ok()?;
-            let base = transport.address_of(&buffer);
+            let dpu = engine.mtl.pml().rails_mut().dpu_mut()?;
+            let buffer = dpu.buffer(bytes as u64).ok()?;
+            let base = dpu.transport().address_of(&buffer);
             (buffer, base)
         };
         // SAFETY: the part of the mapped window belongs to the new buffer alone.
@@ -87,7 +87,7 @@ impl<L: Threads> Drop for DeviceBuffer<L> {
         }
         let mut engine = self.context.engine.lock();
         if let (Some(dpu), Some(buffer)) = (engine.mtl.pml().rails_mut().dpu_mut(), self.buffer.take()) {
-            dpu.transport().free(buffer);
+            dpu.free(buffer);
         }
     }
 }

@@ -87,6 +87,10 @@ impl<L: Sharing> ContextState<L> {
 
     /// Adds all contexts of a restarted rank as peers, by the rails that its new cards lead to.
     fn add_restarted(&self, engine: &mut Engine, rank: u32, numbers: &[u32]) -> Result<u32, RejoinError> {
+        if engine.mtl.pml().rails_mut().dpu_mut().is_some() {
+            let report = "a DPU cannot accept a restarted rank yet: use other transports".into();
+            return Err(RejoinError::Unreachable { rank, report });
+        }
         // Everything is read under one lock, so that all of it belongs to one incarnation.
         let (incarnation, choices) = self.launcher.read(|job| {
             let incarnation = job.incarnation_of(rank).unwrap_or(0);

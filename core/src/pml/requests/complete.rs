@@ -87,6 +87,7 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::Restarted => Err(Failure::Restarted(peer)),
             Outcome::NotReady => Err(Failure::NotReady(peer)),
             Outcome::NoCommunicator => Err(Failure::NoCommunicator(status)),
+            Outcome::TooLong => Err(Failure::TooLong),
             Outcome::DeviceFailed => Err(Failure::DeviceFailed),
         })
     }

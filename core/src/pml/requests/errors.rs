@@ -33,6 +33,8 @@ pub enum Failure {
     /// The receiver deleted the communicator, or [refuses](crate::pml::Pml::refuse_unexpected) all messages, and had not received
     /// this one. The status names the receiver, the tag and the length.
     NoCommunicator(Status),
+    /// The message is longer than the memory of the device that was to send or receive it.
+    TooLong,
     /// The device that had the operation has failed. Whether the message was sent or received is not known.
     DeviceFailed,
     /// No such request: its outcome was taken already, or the request was never given out.
@@ -44,7 +46,7 @@ impl Failure {
     pub const fn blame(self) -> Blame {
         match self {
             Self::PeerFailed(_) | Self::PeerClosed { .. } | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
-            Self::DeviceFailed => Blame::Resource,
+            Self::TooLong | Self::DeviceFailed => Blame::Resource,
             _ => Blame::Caller,
         }
     }
@@ -94,6 +96,7 @@ impl fmt::Display for Failure {
                  first",
                 status.peer.0, status.received, status.tag
             ),
+            Self::TooLong => f.write_str(TOO_LONG),
             Self::DeviceFailed => f.write_str(
                 "the device that matches the messages of this communicator has failed: reset it, and start again",
             ),
@@ -125,7 +128,7 @@ pub enum Refusal {
     Restarted(Peer),
     /// The rank, the tag, the communicator or the matched message is not valid.
     Invalid,
-    /// The message is longer than the memory of the device that matches the messages of this communicator.
+    /// The message is longer than what the memory of the device that is to send it has for one message.
     TooLong,
     /// The device that matches the messages of this communicator has failed.
     DeviceFailed,
@@ -150,7 +153,7 @@ impl fmt::Display for Refusal {
             Self::PeerFailed(peer) => write!(f, "peer {} was lost: go on without it, or wait for its replacement", peer.0),
             Self::PeerClosed(peer) => write!(f, "peer {} has ended: go on without it", peer.0),
             Self::Restarted(peer) => say_restarted(f, *peer),
-            Self::TooLong => f.write_str("the message is longer than the memory of the device that is to send or receive it: give the device a larger window, or send shorter messages"),
+            Self::TooLong => f.write_str(TOO_LONG),
             Self::DeviceFailed => f.write_str("the device that matches the messages of this communicator has failed: reset it, and start again"),
             Self::Invalid => f.write_str("the communicator was deleted, or the rank, tag or message is not valid: pass those of an existing communicator"),
         }
@@ -160,6 +163,10 @@ impl fmt::Display for Refusal {
 impl core::error::Error for Refusal {}
 
 crate::debug_as_display!(Refusal);
+
+/// The message of both `TooLong` errors.
+const TOO_LONG: &str = "the message is longer than what the memory of the device that is to send or receive it has for one message: give \
+                        the device a larger window, or send the message in parts";
 
 /// Writes the message of both `Restarted` errors.
 pub(in crate::pml) fn say_restarted(f: &mut fmt::Formatter<'_>, peer: Peer) -> fmt::Result {

@@ -46,6 +46,7 @@ pub(crate) enum Outcome {
     Restarted,
     NotReady,
     NoCommunicator,
+    TooLong,
     DeviceFailed,
 }
 

@@ -1,0 +1,10 @@
+//! Matching by a device: the engine hands the messages of some communicators to a device that matches, sends and receives them by
+//! itself, and keeps a request for each operation.
+//!
+//! All traffic of a communicator goes through the device or none of it, so that receives from any source have one owner. The
+//! device is beside the rails: the engine never mixes its messages with theirs.
+
+pub(crate) mod device;
+mod requests;
+
+pub use device::{Delivered, DeviceFailure, Ended, Found, Offload, Operation};

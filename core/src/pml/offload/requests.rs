@@ -1,0 +1,149 @@
+//! The requests of operations that a device has.
+
+use crate::convertor::Span;
+use crate::pml::engine::Pml;
+use crate::pml::matching::ANY;
+use crate::pml::offload::device::{DeviceFailure, Ended, Found};
+use crate::pml::rails::Rails;
+use crate::pml::requests::errors::Refusal;
+use crate::pml::requests::request::{Mode, Request};
+use crate::pml::requests::state::{Outcome, Phase, RECEIVE, RequestState, SYNCHRONOUS};
+use crate::pml::unexpected::message::{Message, MessageSource};
+use crate::rail::Peer;
+
+impl<R: Rails> Pml<'_, R> {
+    /// Takes a request for an operation of the device. `peer`: the other side, or any.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`].
+    pub(crate) fn offload_send(
+        &mut self,
+        peer: Peer,
+        context: u32,
+        tag: u32,
+        mode: Mode,
+        len: u64,
+    ) -> Result<Request, Refusal> {
+        let flags = if matches!(mode, Mode::Synchronous | Mode::Ready) { SYNCHRONOUS } else { 0 };
+        self.take_offloaded(RequestState {
+            flags,
+            peer: peer.0,
+            context,
+            tag,
+            total: len,
+            ..zerocopy::FromZeros::new_zeroed()
+        })
+    }
+
+    /// As [`offload_send`](Self::offload_send), for a receive into `sink`.
+    pub(crate) fn offload_receive(
+        &mut self,
+        peer: u32,
+        context: u32,
+        tag: u32,
+        sink: Span,
+    ) -> Result<Request, Refusal> {
+        self.take_offloaded(RequestState {
+            flags: RECEIVE,
+            peer,
+            context,
+            tag,
+            span: sink,
+            ..zerocopy::FromZeros::new_zeroed()
+        })
+    }
+
+    fn take_offloaded(&mut self, state: RequestState) -> Result<Request, Refusal> {
+        let state = RequestState { phase: Phase::Offloaded, ..state };
+        self.requests.take(state).map(Request).map_err(|_| Refusal::Busy)
+    }
+
+    /// Gives back the request of an operation that the device has refused.
+    pub(crate) fn forget_offloaded(&mut self, request: Request) {
+        self.requests.free(request.0);
+    }
+
+    /// Whether a device has the send or the receive of a request.
+    pub(crate) fn is_offloaded(&self, request: Request, receive: bool) -> bool {
+        let is_it = |state: &RequestState| state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive;
+        self.requests.get(request.0).is_some_and(is_it)
+    }
+
+    /// Keeps a message of the device that a probe took, as a request that is to receive it.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`].
+    pub(crate) fn keep_offloaded(&mut self, peer: Peer, context: u32, found: &Found) -> Result<Message, Refusal> {
+        let mut state = RequestState {
+            phase: Phase::OffloadedMessage,
+            flags: RECEIVE,
+            peer: peer.0,
+            context,
+            tag: found.tag,
+            total: found.len,
+            ..zerocopy::FromZeros::new_zeroed()
+        };
+        state.remote.set(u64::from(found.message));
+        match self.requests.take(state) {
+            Ok(handle) => Ok(Message(MessageSource::Request(handle))),
+            Err(_) => Err(Refusal::Busy),
+        }
+    }
+
+    /// The other side of an operation of the device, or any.
+    pub(crate) fn offloaded_peer(&self, request: Request) -> u32 {
+        self.requests.get(request.0).map_or(ANY, |state| state.peer)
+    }
+
+    /// The context of an operation of the device.
+    pub(crate) fn offloaded_context(&self, request: Request) -> Option<u32> {
+        self.requests.get(request.0).map(|state| state.context)
+    }
+
+    /// The request of a message that was [kept](Self::keep_offloaded), and what the probe has found.
+    pub(crate) fn offloaded_message(&self, message: &Message) -> Option<(Request, Found)> {
+        let MessageSource::Request(handle) = message.0 else { return None };
+        let state = self.requests.get(handle).filter(|state| state.phase == Phase::OffloadedMessage)?;
+        let found = Found { message: state.remote.as_handle() as u32, rank: ANY, tag: state.tag, len: state.total };
+        Some((Request(handle), found))
+    }
+
+    /// The message of such a request is being received into `sink`.
+    pub(crate) fn receive_offloaded(&mut self, request: Request, sink: Span) {
+        if let Some(state) = self.requests.get_mut(request.0) {
+            (state.phase, state.span) = (Phase::Offloaded, sink);
+        }
+    }
+
+    /// Ends the operation of a device.
+    pub(crate) fn end_offloaded(&mut self, ended: &Ended) {
+        let Some(state) = self.requests.get_mut(ended.request.0).filter(|state| state.phase == Phase::Offloaded) else {
+            return;
+        };
+        let is_receive = state.flags & RECEIVE != 0;
+        if let Err(DeviceFailure::PeerFailed(peer) | DeviceFailure::PeerClosed(peer)) = ended.outcome
+            && state.peer == ANY
+        {
+            state.peer = peer;
+        }
+        let outcome = match ended.outcome {
+            Ok(delivered) => {
+                if is_receive {
+                    if state.peer == ANY {
+                        state.peer = delivered.peer;
+                    }
+                    (state.tag, state.total) = (delivered.tag, delivered.received);
+                }
+                Outcome::Success
+            }
+            Err(DeviceFailure::Cancelled) => Outcome::Cancelled,
+            Err(DeviceFailure::PeerFailed(_)) => Outcome::PeerFailed,
+            Err(DeviceFailure::PeerClosed(_)) => Outcome::PeerClosed,
+            Err(DeviceFailure::NotReady) => Outcome::NotReady,
+            Err(DeviceFailure::NoCommunicator) => Outcome::NoCommunicator,
+            Err(DeviceFailure::TooLong) => Outcome::TooLong,
+            Err(DeviceFailure::Device) => Outcome::DeviceFailed,
+        };
+        self.complete(ended.request.0.slot(), outcome);
+    }
+}
