@@ -92,6 +92,9 @@ const CHANGES: [(&str, &[Change]); 59] = [
     ("verbs.signal_every", &[|it| it.verbs.signal_every = 0, |it| it.verbs.signal_every = 33]),
     ("verbs.receive_buffers", &[|it| it.verbs.receive_buffers = 1, |it| it.verbs.receive_buffers = u32::MAX]),
     ("verbs.bandwidth_mb_s", &[|it| it.verbs.bandwidth_mb_s = 0]),
+    ("dpu.windows", &[|it| it.dpu.windows = "not/absolute".into(), |it| it.dpu.windows = "/a@b".into()]),
+    ("dpu.open_timeout_ms", &[|it| it.dpu.open_timeout_ms = 0]),
+    ("dpu.silence_ms", &[|it| it.dpu.silence_ms = 0]),
 ];
 
 /// Settings all of whose values are possible, as far as their types allow them.

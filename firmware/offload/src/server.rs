@@ -511,6 +511,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         // learn that this host has failed or ended, and not that it refuses their messages.
         self.messages.clear();
         for peer in 0..self.peers {
+            if !self.added.get(peer as usize).is_some_and(|added| *added) {
+                continue;
+            }
             if !has_left {
                 // The links tell the peer of a failure, and not of an end: it must not wait for messages of this host.
                 self.mtl.pml().lose_peer(Peer(peer), Lost::Broken);

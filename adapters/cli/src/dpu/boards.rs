@@ -135,6 +135,10 @@ pub fn assign(named: &[Board], count: u32) -> Result<Vec<Board>, String> {
 /// # Errors
 /// A text that says what is missing, and how to build it.
 pub fn programs(boards: &[Board], given: Option<&Path>) -> Result<Vec<PathBuf>, String> {
+    // The processes of the DPUs have another current folder.
+    let absolute = |path: &Path| std::path::absolute(path).map_err(|why| format!("--firmware: {why}"));
+    let given = given.map(absolute).transpose()?;
+    let given = given.as_deref();
     if let Some(file) = given.filter(|path| !path.is_dir()) {
         if !file.exists() {
             return Err(format!("--firmware {}: there is no such file or folder", file.display()));

@@ -52,7 +52,7 @@
 //!
 //! | variable | default | effect |
 //! |---|---|---|
-//! | `TOWLINE_TRANSPORTS` | empty | Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp and verbs are used only if they are named |
+//! | `TOWLINE_TRANSPORTS` | empty | Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp, verbs and dpu are used only if they are named; dpu alone stands for `sm,tcp,dpu` |
 //! | `TOWLINE_LINKS` | `1` | Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others |
 //! | `TOWLINE_BUNDLE` | `false` | Whether a runtime that does its own matching (BTL face) gets one module for all `links` of a transport, which goes on while one of them works, instead of one module for each. All processes need the same value. Ranks and workers need no bundle for that |
 //! | `TOWLINE_STARTUP_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to start |
@@ -147,6 +147,13 @@
 //! # dpu
 //!
 //! <!-- settings DPU_ -->
+//!
+//! | variable | default | effect |
+//! |---|---|---|
+//! | `TOWLINE_DPU_WINDOWS` | empty | Windows of this host's DPUs, such as `/sys/bus/pci/devices/0000:03:00.0/resource2`; each process takes the first one that no other process uses, beginning with that of its place among the ranks of this host |
+//! | `TOWLINE_DPU_OPEN_TIMEOUT_MS` | `10000` ms | How long a DPU may take to begin to serve a process |
+//! | `TOWLINE_DPU_SILENCE_MS` | `5000` ms | A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed |
+//!
 //! <!-- end -->
 //!
 //! # verbs
