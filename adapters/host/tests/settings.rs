@@ -8,7 +8,7 @@ const IMPOSSIBLE: &str = "x/y:z";
 type Change = fn(&mut Config);
 
 /// For each setting whose type allows impossible values, changes that set some.
-const CHANGES: [(&str, &[Change]); 59] = [
+const CHANGES: [(&str, &[Change]); 62] = [
     ("transports", &[|it| it.transports = "pigeon".into(), |it| it.transports = "sm,tpc".into()]),
     ("bootstrap", &[|it| it.bootstrap = "slurm".into(), |it| it.bootstrap = String::new()]),
     ("links", &[|it| it.links = 0, |it| it.links = 65]),
