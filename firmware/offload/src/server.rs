@@ -236,9 +236,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             return;
         }
         let failed = match &outcome {
-            Err(pml::Failure::PeerFailed(peer) | pml::Failure::Restarted(peer) | pml::Failure::PeerClosed { peer, .. }) => {
-                self.mtl.rank_of(operation.comm, *peer)
-            }
+            Err(
+                pml::Failure::PeerFailed(peer) | pml::Failure::Restarted(peer) | pml::Failure::PeerClosed { peer, .. },
+            ) => self.mtl.rank_of(operation.comm, *peer),
             _ => None,
         };
         let mut result = result_of(outcome, |status| self.mtl.rank_of(operation.comm, status.peer));
