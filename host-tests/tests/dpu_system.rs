@@ -1,4 +1,4 @@
-//! Whole systems by `towline dpu up`: ranks, their DPUs, and a relay that loses frames. `scripts/firmware` builds the programs of the
+//! Whole systems by `towline dpu up`: ranks, their DPUs, and a relay that loses frames. `scripts/systems` builds the programs of the
 //! DPUs, and sets `TOWLINE_FIRMWARE_BOARD` to the board and `TOWLINE_FIRMWARE_DPU` to the program's path, or to the folder with the
 //! programs of all boards, of which `TOWLINE_FIRMWARE_BOARD` is a list then.
 

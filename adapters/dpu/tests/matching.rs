@@ -83,7 +83,7 @@ fn messages_keep_their_order_whatever_the_device_has_room_for() {
     let ([mut sender, host], comms) = pair(&devices);
     let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
     let mut takeovers = 0;
-    for seed in 0..60 {
+    for seed in 0..20 {
         let mut random = Random::new(seed);
         let count = 1 + random.below(4 * u64::from(ENGINE.requests)) as usize;
         receiver.receives.clear();
@@ -162,7 +162,7 @@ fn messages_keep_their_order_whatever_the_device_has_room_for() {
         assert!(!receiver.host.has_taken_over(), "seed {seed}: the device has the next receives");
         takeovers = receiver.host.takeovers();
     }
-    assert!(takeovers > 20, "{takeovers} takeovers");
+    assert!(takeovers > 7, "{takeovers} takeovers");
 }
 
 #[test]
