@@ -5,7 +5,7 @@ use super::communicator::Comm;
 use super::errors::CommError;
 use super::source::{Source, Tag};
 use super::transport::Mtl;
-use crate::convertor::Span;
+use crate::convertor::{Parts, Span};
 use crate::pml::matching::ANY;
 use crate::pml::offload::{DeviceFailure, Ended, Found, Operation};
 use crate::pml::{Envelope, Message, Mode, Rails, Refusal, Request, Sending};
@@ -60,8 +60,9 @@ impl<R: Rails> Mtl<'_, R> {
         dest: u32,
         tag: u32,
         mode: Mode,
-        data: Span,
+        data: Parts,
     ) -> Result<Sending, Refusal> {
+        let data = Span::of_parts(data);
         let peer = self.comms.get(comm.0).and_then(|state| state.peer(dest));
         let Some((offloaded, peer)) = self.offloaded(comm).zip(peer) else {
             return Err(self.refusal(comm, Source::Rank(dest)));

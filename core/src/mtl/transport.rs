@@ -263,8 +263,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
         data: Span,
     ) -> Result<Sending, Refusal> {
         let Some((context, peer)) = self.find(comm, dest) else {
+            let parts = data.parts(); // otherwise the fast path would store the span for this call, even when it is not made
             // SAFETY: passed on from the caller.
-            return unsafe { self.isend_offloaded(comm, dest, tag, mode, data) };
+            return unsafe { self.isend_offloaded(comm, dest, tag, mode, parts) };
         };
         if tag == ANY {
             return Err(Refusal::Invalid);
@@ -479,14 +480,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Handles arrived frames and sends waiting frames. See [`Pml::progress`].
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {
-        let mut events = self.pml.progress(now);
-        if self.pml.offload().is_some() {
-            events = events.wrapping_add(self.end_offloaded());
-        }
+        let events = self.pml.progress(now);
         if self.pml.has_failure_to_report() {
             self.report_failures();
         }
-        events
+        if self.pml.offload().is_some() { events.wrapping_add(self.end_offloaded()) } else { events }
     }
 
     /// Reports losses of peers: receives from any source end if a member of their communicator failed, since their message may
