@@ -277,6 +277,26 @@ fn a_message_that_was_taken_out_needs_room_for_itself_alone() {
 }
 
 #[test]
+fn a_send_does_not_overtake_one_that_waits_for_room() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    // The first one has the room of the second one.
+    for (number, (tag, bytes)) in [(1, 300_000), (2, 200_000), (2, 8)].into_iter().enumerate() {
+        send(&mut sender, comms[0], number, tag, &patterned(number as u64, bytes));
+    }
+    for tag in [2, 1, 2] {
+        receiver.post(0, tag, 300_000);
+    }
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+        while sender.next_ended().is_some() {}
+    }
+    let received = receiver.receives.iter().map(|receive| receive.ended.unwrap().outcome.unwrap().received);
+    assert_eq!(received.collect::<Vec<_>>(), [200_000, 300_000, 8]);
+}
+
+#[test]
 fn a_message_that_no_device_has_room_for_is_refused() {
     let devices = start();
     let ([mut sender, _], comms) = pair(&devices);
