@@ -20,42 +20,23 @@ use crate::pattern::patterned;
 #[macro_export]
 macro_rules! matching_suite {
     ($setup:expr) => {
+        $crate::matching_suite! { @device each $setup }
         $crate::matching_suite! { @ each $setup;
             m1_m2_nothing_is_sent_before_peers_are_added
             m4_an_engine_without_peers_releases_everything
             m5_one_unreachable_peer_undoes_the_whole_call
             m6_p7_a_peer_can_be_deleted_and_added_again
-            m6_nodes_that_have_forgotten_each_other_meet_again
-            m7_buffers_can_be_reused_after_completion
-            m8_send_modes_complete_as_specified
-            m8_a_ready_send_without_a_receive_fails
-            m9_blocking_and_nonblocking_calls_agree
-            m10_wildcards_match_the_first_message_sent
-            m11_a_request_is_a_word_and_completes_once
-            m12_a_probed_message_stays_first
-            m13_a_matched_message_matches_no_other_receive
             m14_cancel_removes_unmatched_receives
-            m14_a_received_message_is_not_cancelled
-            m15_early_messages_wait_for_their_communicator
-            m15_deleting_a_communicator_fails_its_senders
-            m16_limits_are_enforced
             p10_one_progress_call_polls_all_rails
             p12_first_fragments_go_round_the_rails_of_lowest_latency
             p13_fragments_are_distributed_by_bandwidth
             p20_p23_refused_frames_resume_where_they_were
-            p21_synchronous_sends_wait_for_the_match
             p22_forged_handles_have_no_effect
             p25_sequence_numbers_wrap
-            p27_messages_between_many_nodes_stay_in_order
-            p27_a_flood_before_the_wanted_message
-            p27_reverse_order_with_a_single_envelope
             p27_m12_an_answer_kept_for_a_probe_does_not_overtake
             p27_an_answer_goes_to_no_wider_receive
             p27_unsuccessful_asks_stop
-            p28_strided_memory_is_packed_and_gaps_are_left_alone
             b38_accelerator_memory_is_copied_only_by_the_accelerator
-            p29_truncation_reports_both_lengths
-            p30_a_completion_is_followed_by_the_next_send
             p32_pools_return_to_where_they_were
             p33_malformed_frames_are_counted_and_dropped
             p34_b50_messages_around_every_limit_arrive_whole
