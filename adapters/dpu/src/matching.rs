@@ -1,7 +1,7 @@
 //! The device as the matcher of an engine's communicators ([`Offload`]).
 //!
-//! The device has posted receives and unexpected messages, as long as its tables and its memory have room. If a receive finds no
-//! room, the host takes the posted receives over (`takeover.rs`), until the last of them has matched.
+//! The device has posted receives and unexpected messages, as long as its tables and its memory have room. If a receive or
+//! a send finds no room, the host takes the posted receives over (`takeover.rs`), until the last of them has matched.
 //!
 //! Messages of ordinary memory are copied to the device's buffers. So a short standard send is complete when it was copied. Sends
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
@@ -241,7 +241,7 @@ impl Matching {
         Ok(())
     }
 
-    /// The device has no room for one more receive, so the host takes over those that have not matched, in their order. Those that
+    /// The device has no room for one more receive or send, so the host takes over those that have not matched, in their order. Those that
     /// have matched meanwhile go on. The last one is taken back first, so that no message finds a later receive of the device when an
     /// earlier one is with the host already.
     fn take_over(&mut self) {

@@ -10,7 +10,7 @@ use crate::matching::Matching;
 use crate::transport::{Options, Transport};
 
 /// How long all windows have to be in use before a process gives up. A [supervisor](crate::supervisor) locks the window of a process
-/// that has died for a moment, and a restarted process may come just then.
+/// that has died for a moment, and the next process may come just then.
 const SUPERVISED: Duration = Duration::from_millis(100);
 /// A list of windows.
 const WINDOWS: Values =

@@ -84,16 +84,6 @@ pub struct Up {
     #[arg(long)]
     pub keep_going: bool,
 
-    /// Restart a rank that was killed or failed, at most N times for each rank, and let the job go on
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        value_parser = number(0, u32::MAX),
-        allow_negative_numbers = true
-    )]
-    pub restart: u32,
-
     /// Print output unchanged, without the rank before each line
     #[arg(long)]
     pub no_prefix: bool,
@@ -120,7 +110,6 @@ impl Up {
         if let Some(limit) = self.timeout {
             words.extend(["--timeout".into(), limit.as_secs_f64().to_string().into()]);
         }
-        words.extend(["--restart".into(), self.restart.to_string().into()]);
         words.extend(self.keep_going.then(|| "--keep-going".into()));
         words.extend(self.no_prefix.then(|| "--no-prefix".into()));
         words.push("--".into());
