@@ -551,15 +551,20 @@ pub fn m15_deleting_a_communicator_fails_its_senders<S: Setup>(setup: S) {
         world.nodes[node].add_comm(5, Group::World { size: 2 }, node as u32).expect("room for a communicator")
     });
     let data = patterned(1, 30_000);
-    let sends = [40, 30_000].map(|len| {
+    let sends = [(40, 4), (30_000, 6)].map(|(len, tag)| {
         // SAFETY: the data stay until the sends are over.
-        unsafe { world.nodes[0].isend(comms[0], 1, 4, Mode::Standard, Span::of(&data[..len])) }.expect("accepted")
+        unsafe { world.nodes[0].isend(comms[0], 1, tag, Mode::Standard, Span::of(&data[..len])) }.expect("accepted")
     });
     let mut room = [0; 4];
     let sink = Span::contiguous(room.as_mut_ptr(), room.len());
     // SAFETY: the room stays until the receive is over.
     let receive = unsafe { world.nodes[1].irecv(comms[1], Source::Any, Tag::Is(99), sink) }.expect("accepted");
-    world.run_until_idle();
+    // A message that arrives after the deletion would wait for the next communicator with this number.
+    for tag in [4, 6] {
+        world.until("the message arrives", |world| {
+            world.nodes[1].iprobe(comms[1], Source::Any, Tag::Is(tag)).is_some()
+        });
+    }
     world.nodes[1].del_comm(comms[1]);
     assert_eq!(world.finish(1, receive), Err(Failure::Cancelled));
     let [short, long] = sends;
