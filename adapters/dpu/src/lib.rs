@@ -38,6 +38,9 @@
 //! | [`settings`] | the settings, and how a process finds its device |
 //! | [`mapping`] | the window's file |
 //! | [`supervisor`] | ends the session of a process that has died |
+//! | `fallback` | what a matcher does when the engine falls back to its rails |
+//! | `peers` | the peers, and what is known of the messages between their devices and this one |
+//! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
@@ -46,10 +49,12 @@
 //! [`Failure::Device`].
 
 pub mod errors;
+mod fallback;
 pub mod heap;
 pub mod mapping;
 pub mod matching;
 pub mod operations;
+mod peers;
 pub mod settings;
 pub mod supervisor;
 mod takeover;

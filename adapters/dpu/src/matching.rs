@@ -7,17 +7,18 @@
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
 //! finds room.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
 use towline_core::pml::offload::{Delivered, DeviceFailure, Ended, Found, Offload, Operation};
 use towline_core::pml::{self, Mode, Request as EngineRequest, Sending};
-use towline_core::rail::Peer;
+use towline_core::rail;
 use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
+use crate::peers::{Peer, Peers};
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
 
@@ -34,32 +35,42 @@ const SHORT: u64 = 1024;
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     /// A send that was complete for its caller when it was copied.
-    Nobody,
+    Nobody {
+        /// The receiver.
+        peer: u32,
+    },
     /// A message that is too long for this device. It is received into no memory, so that its sender learns of the receive.
     Dropped,
     /// A send.
-    Send(EngineRequest),
+    Send {
+        /// The engine's request.
+        request: EngineRequest,
+        /// The receiver.
+        peer: u32,
+    },
     /// A receive.
     Receive(Posted),
+    /// A receive of a message that was taken out.
+    ReceiveTaken(Posted),
 }
 
 /// A send that waits for room.
 #[derive(Debug)]
-struct HeldSend {
-    operation: Operation,
-    mode: Mode,
-    data: Span,
+pub(crate) struct HeldSend {
+    pub operation: Operation,
+    pub mode: Mode,
+    pub data: Span,
 }
 
 /// A device that matches the messages of an engine. It is used by one thread at a time. When it is dropped, it waits for a few
 /// seconds until the device has sent what it was given.
 #[derive(Debug)]
 pub struct Matching {
-    transport: Transport,
+    pub(crate) transport: Transport,
     /// The peers that the device knows.
-    peers: HashSet<u32>,
+    pub(crate) peers: Peers,
     /// The peer of each rank, for each communicator of the device.
-    members: HashMap<u32, Box<[u32]>>,
+    pub(crate) members: HashMap<u32, Box<[u32]>>,
     /// The operations that the device has.
     owners: HashMap<Request, Owner>,
     /// Bytes of the device's memory that sends have.
@@ -67,8 +78,8 @@ pub struct Matching {
     /// Sends that the device has.
     sends: u32,
     /// Sends that wait for room, in their order.
-    held: VecDeque<HeldSend>,
-    takeover: Takeover,
+    pub(crate) held: VecDeque<HeldSend>,
+    pub(crate) takeover: Takeover,
     /// Operations whose end the engine does not know yet.
     ended: VecDeque<Ended>,
     /// How many more polls are busy, since a probe found nothing and the caller may ask again.
@@ -77,6 +88,16 @@ pub struct Matching {
     buffer_bytes: u64,
     /// Communicators that are deleted when no send waits for them any more.
     closing: Vec<u32>,
+    /// All messages go by the rails. The device is given no more sends, and no receives but for messages that it has.
+    pub(crate) has_left: bool,
+    /// After that: all messages of other devices have arrived, or are lost.
+    pub(crate) has_all_messages: bool,
+    /// What waited in the host has ended with the device.
+    has_ended: bool,
+    /// The device may have no message any more.
+    pub(crate) may_be_drained: bool,
+    /// Numbers of communicators that were made after the device had failed.
+    next_comm: u32,
 }
 
 impl Matching {
@@ -85,7 +106,7 @@ impl Matching {
         transport.list_ended();
         Self {
             transport,
-            peers: HashSet::new(),
+            peers: Peers::default(),
             members: HashMap::new(),
             owners: HashMap::new(),
             send_bytes: 0,
@@ -96,6 +117,11 @@ impl Matching {
             probing: 0,
             buffer_bytes: 0,
             closing: Vec::new(),
+            has_left: false,
+            has_all_messages: false,
+            has_ended: false,
+            may_be_drained: false,
+            next_comm: ANY,
         }
     }
 
@@ -114,17 +140,17 @@ impl Matching {
     /// # Errors
     /// [`Refusal`].
     pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
-        if self.peers.contains(&peer) {
+        if self.peers.contains(peer) {
             self.transport.lose_peer(peer)?; // it is a new process in the place of the former one
         }
         self.transport.add_peer(peer, card)?;
-        self.peers.insert(peer);
+        self.peers.add(peer);
         Ok(())
     }
 
     /// Whether the device knows a peer.
     pub fn has_peer(&self, peer: u32) -> bool {
-        self.peers.contains(&peer)
+        self.peers.contains(peer)
     }
 
     /// Whether the host has taken the posted receives over.
@@ -201,11 +227,15 @@ impl Matching {
         };
         self.sends += 1;
         self.send_bytes += copied;
+        let peer = self.peer_of(comm, rank);
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.given = peer.given.wrapping_add(1);
+        }
         if is_copy {
-            self.owners.insert(request, Owner::Nobody);
+            self.owners.insert(request, Owner::Nobody { peer });
             return Ok(Some(Sending::Complete));
         }
-        self.owners.insert(request, Owner::Send(operation.request));
+        self.owners.insert(request, Owner::Send { request: operation.request, peer });
         Ok(Some(Sending::Pending(operation.request)))
     }
 
@@ -225,7 +255,7 @@ impl Matching {
         }
     }
 
-    fn fail(&mut self, request: EngineRequest, why: DeviceFailure) {
+    pub(crate) fn fail(&mut self, request: EngineRequest, why: DeviceFailure) {
         self.ended.push_back(Ended { request, outcome: Err(why) });
     }
 
@@ -244,7 +274,7 @@ impl Matching {
     /// The device has no room for one more receive or send, so the host takes over those that have not matched, in their order. Those that
     /// have matched meanwhile go on. The last one is taken back first, so that no message finds a later receive of the device when an
     /// earlier one is with the host already.
-    fn take_over(&mut self) {
+    pub(crate) fn take_over(&mut self) {
         let mut receives: Vec<(Request, Posted)> = Vec::new();
         for (request, owner) in &self.owners {
             if let Owner::Receive(posted) = owner {
@@ -266,12 +296,16 @@ impl Matching {
 
     /// Finds messages for the receives that the host has taken over.
     fn match_taken_over(&mut self) {
-        while let Some(next) = self.takeover.next(&mut self.transport) {
+        while let Some(next) = self.takeover.next(&mut self.transport, !self.has_left) {
             let (posted, message) = match next {
-                Next::Message(posted, message) => (posted, message),
+                Next::Message(posted, message) => {
+                    self.note_taken(posted.comm, message.rank);
+                    (posted, message)
+                }
                 Next::Failed(posted, why) => {
                     let source = posted.source_rank().map_or(ANY, |rank| self.peer_of(posted.comm, rank));
-                    self.fail(posted.request, failure_of(Failure::Operation(why), source));
+                    let why = self.failure_of(Failure::Operation(why), source);
+                    self.fail(posted.request, why);
                     continue;
                 }
             };
@@ -294,7 +328,7 @@ impl Matching {
     fn receive_taken(&mut self, posted: Posted, message: TakenMessage) -> Option<(Posted, TakenMessage)> {
         let is_in_place = self.transport.body_of(&posted.sink).is_some();
         let fits = is_in_place || posted.sink.len().min(message.len) <= self.transport.most_bytes();
-        let (sink, owner) = if fits { (posted.sink, Owner::Receive(posted)) } else { (Span::EMPTY, Owner::Dropped) };
+        let (sink, owner) = if fits { (posted.sink, Owner::ReceiveTaken(posted)) } else { (Span::EMPTY, Owner::Dropped) };
         // SAFETY: the caller of the receive vouches for its memory until its end.
         match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
             Ok(request) => {
@@ -312,9 +346,58 @@ impl Matching {
     /// Finds a message of the device. `None` also if its sender is lost, which the engine tells.
     fn find(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Done>, pml::Refusal> {
         match self.transport.probe_words(comm, source, tag, take) {
-            Ok(found) => Ok(found),
-            Err(Refusal::Device(completion::Failure::PeerFailed | completion::Failure::PeerFinished)) => Ok(None),
+            Ok(Some(found)) => {
+                if take {
+                    self.note_taken(comm, found.rank);
+                }
+                Ok(Some(found))
+            }
+            Ok(None) => Ok(None),
+            Err(Refusal::Device(
+                completion::Failure::PeerFailed
+                | completion::Failure::PeerFinished
+                | completion::Failure::Unreachable,
+            )) => Ok(None),
             Err(why) => Err(refusal(why)),
+        }
+    }
+
+    /// A message of a rank was taken out of the device's queue, or received.
+    fn note_taken(&mut self, comm: u32, rank: u32) {
+        self.may_be_drained = true;
+        let peer = self.peer_of(comm, rank);
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.taken = peer.taken.wrapping_add(1);
+        }
+    }
+
+    /// A send has ended: whether the peer's device has its message, or may get it.
+    fn note_sent(&mut self, peer: u32, outcome: &Result<Status, Failure>) {
+        let Some(peer) = self.peers.get_mut(peer) else { return };
+        match outcome {
+            Ok(_) | Err(Failure::Device(_) | Failure::NoRequest) => {}
+            Err(Failure::Operation(why)) => match why {
+                completion::Failure::NotReady | completion::Failure::Refused => {
+                    peer.refused = peer.refused.wrapping_add(1);
+                }
+                completion::Failure::Unreachable => peer.is_unreachable = true,
+                completion::Failure::PeerFailed | completion::Failure::PeerFinished => {}
+                _ => peer.given = peer.given.wrapping_sub(1), // nothing has left
+            },
+        }
+    }
+
+    /// A receive of a rank has ended.
+    fn note_received(&mut self, posted: &Posted, failed: u32, outcome: &Result<Status, Failure>) {
+        match outcome {
+            Ok(status) => self.note_taken(posted.comm, status.rank),
+            Err(Failure::Operation(completion::Failure::Unreachable)) => {
+                let peer = self.peer_of(posted.comm, posted.source_rank().unwrap_or(failed));
+                if let Some(peer) = self.peers.get_mut(peer) {
+                    peer.is_unreachable = true;
+                }
+            }
+            Err(_) => {}
         }
     }
 
@@ -325,22 +408,43 @@ impl Matching {
             let Some(owner) = self.owners.remove(&request) else { continue };
             let (request, outcome) = match owner {
                 Owner::Dropped => continue,
-                Owner::Nobody | Owner::Send(_) => {
+                Owner::Nobody { peer } | Owner::Send { peer, .. } => {
                     self.sends -= 1;
                     self.send_bytes -= bytes;
-                    let Owner::Send(request) = owner else { continue };
-                    (request, outcome.map(|_| Delivered::default()).map_err(|why| failure_of(why, ANY)))
+                    self.note_sent(peer, &outcome);
+                    let Owner::Send { request, .. } = owner else { continue };
+                    (request, outcome.map(|_| Delivered::default()).map_err(|why| self.failure_of(why, peer)))
                 }
-                Owner::Receive(posted) => {
+                Owner::Receive(posted) | Owner::ReceiveTaken(posted) => {
+                    if matches!(owner, Owner::Receive(_)) {
+                        self.note_received(&posted, failed, &outcome);
+                    }
                     let peer = |rank: u32| self.peer_of(posted.comm, rank);
                     let source = posted.source_rank().map_or_else(|| peer(failed), peer);
                     (
                         posted.request,
-                        outcome.map(|status| delivered(&status, peer)).map_err(|why| failure_of(why, source)),
+                        outcome
+                            .map(|status| delivered(&status, peer))
+                            .map_err(|why| self.failure_of(why, source)),
                     )
                 }
             };
             self.ended.push_back(Ended { request, outcome });
+        }
+    }
+
+    /// Why an operation has failed. `source`: the other side, or any.
+    fn failure_of(&self, why: Failure, source: u32) -> DeviceFailure {
+        let is_cut_off = self.peers.get(source).is_some_and(Peer::is_cut_off);
+        match why {
+            Failure::Operation(completion::Failure::Cancelled) => DeviceFailure::Cancelled,
+            // This process has told its device to forget that of the peer, whose process may live.
+            Failure::Operation(completion::Failure::PeerFailed) if is_cut_off => DeviceFailure::Device,
+            Failure::Operation(completion::Failure::PeerFailed) => DeviceFailure::PeerFailed(source),
+            Failure::Operation(completion::Failure::PeerFinished) => DeviceFailure::PeerClosed(source),
+            Failure::Operation(completion::Failure::NotReady) => DeviceFailure::NotReady,
+            Failure::Operation(completion::Failure::Refused) => DeviceFailure::NoCommunicator,
+            Failure::Operation(_) | Failure::Device(_) | Failure::NoRequest => DeviceFailure::Device,
         }
     }
 
@@ -349,11 +453,15 @@ impl Matching {
     }
 
     /// Makes progress.
-    fn progress(&mut self) {
+    pub(crate) fn progress(&mut self) {
         self.transport.progress();
         self.take_ended();
         if self.transport.lost().is_some() {
-            return self.fail_waiting();
+            if !self.has_ended {
+                self.has_ended = true;
+                self.fail_waiting();
+            }
+            return;
         }
         if !self.held.is_empty() {
             self.give_held();
@@ -396,12 +504,17 @@ impl Offload for Matching {
     fn add_comm(
         &mut self,
         context: u32,
-        members: &mut dyn Iterator<Item = Peer>,
+        members: &mut dyn Iterator<Item = rail::Peer>,
         rank: u32,
     ) -> Result<Option<u32>, pml::Refusal> {
         let members: Box<[u32]> = members.map(|peer| peer.0).collect();
-        if !members.iter().all(|peer| self.peers.contains(peer)) {
+        if !members.iter().all(|peer| self.peers.contains(*peer)) {
             return Ok(None);
+        }
+        if self.has_left && self.transport.lost().is_some() {
+            self.next_comm -= 1; // far from the numbers of devices
+            self.members.insert(self.next_comm, members);
+            return Ok(Some(self.next_comm));
         }
         let comm = self.transport.add_comm(context, &members, rank).map_err(refusal)?;
         self.members.insert(comm.0, members);
@@ -416,14 +529,14 @@ impl Offload for Matching {
         self.close();
     }
 
-    fn del_peer(&mut self, peer: Peer) {
-        if self.peers.remove(&peer.0) {
+    fn del_peer(&mut self, peer: rail::Peer) {
+        if self.peers.remove(peer.0) {
             let _ = self.transport.del_peer(peer.0); // a device that has failed has forgotten it
         }
     }
 
-    fn lose_peer(&mut self, peer: Peer) {
-        if self.peers.contains(&peer.0) {
+    fn lose_peer(&mut self, peer: rail::Peer) {
+        if self.peers.contains(peer.0) {
             let _ = self.transport.lose_peer(peer.0); // the same
         }
     }
@@ -448,7 +561,7 @@ impl Offload for Matching {
 
     unsafe fn irecv(&mut self, operation: &Operation, sink: Span) -> Result<(), pml::Refusal> {
         let posted = self.takeover.posted(operation, sink);
-        if !self.takeover.is_active() {
+        if !self.has_left && !self.takeover.is_active() {
             // SAFETY: passed on from the caller.
             match unsafe { self.give_receive(posted) } {
                 Ok(()) => return Ok(()),
@@ -477,7 +590,7 @@ impl Offload for Matching {
             return Err(pml::Refusal::DeviceFailed);
         }
         let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, tag: ANY }, sink);
-        let message = TakenMessage { message: Message(found.message), len: found.len };
+        let message = TakenMessage { message: Message(found.message), rank: found.rank, len: found.len };
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
                 self.take_over(); // posted receives have all the room
@@ -505,9 +618,9 @@ impl Offload for Matching {
             return true;
         }
         let is_it = |owner: &Owner| match owner {
-            Owner::Nobody | Owner::Dropped => false,
-            Owner::Send(other) => *other == request,
-            Owner::Receive(posted) => posted.request == request,
+            Owner::Nobody { .. } | Owner::Dropped => false,
+            Owner::Send { request: other, .. } => *other == request,
+            Owner::Receive(posted) | Owner::ReceiveTaken(posted) => posted.request == request,
         };
         let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(request, _)| *request);
         let cancelled = found.filter(|request| self.transport.cancel(*request) == Ok(true));
@@ -523,7 +636,7 @@ impl Offload for Matching {
     }
 
     fn is_busy(&self) -> bool {
-        self.probing != 0 || !self.owners.is_empty() || !self.held.is_empty() || self.takeover.is_active()
+        self.probing != 0 || !self.owners.is_empty() || !self.held.is_empty() || self.takeover.is_active() || self.is_waiting()
     }
 }
 
@@ -541,20 +654,6 @@ impl Drop for Matching {
 
 fn delivered(status: &Status, peer: impl Fn(u32) -> u32) -> Delivered {
     Delivered { peer: peer(status.rank), tag: status.tag, received: status.received }
-}
-
-/// Why an operation has failed. `source`: the other side, if it is known.
-const fn failure_of(why: Failure, source: u32) -> DeviceFailure {
-    match why {
-        Failure::Operation(completion::Failure::Cancelled) => DeviceFailure::Cancelled,
-        Failure::Operation(completion::Failure::PeerFailed | completion::Failure::Unreachable) => {
-            DeviceFailure::PeerFailed(source)
-        }
-        Failure::Operation(completion::Failure::PeerFinished) => DeviceFailure::PeerClosed(source),
-        Failure::Operation(completion::Failure::NotReady) => DeviceFailure::NotReady,
-        Failure::Operation(completion::Failure::Refused) => DeviceFailure::NoCommunicator,
-        Failure::Operation(_) | Failure::Device(_) | Failure::NoRequest => DeviceFailure::Device,
-    }
 }
 
 const fn refusal(why: Refusal) -> pml::Refusal {

@@ -66,6 +66,8 @@ impl Posted {
 pub struct Taken {
     /// The message.
     pub message: Message,
+    /// The rank of its sender, or any if that does not matter.
+    pub rank: u32,
     /// Its length in bytes.
     pub len: u64,
 }
@@ -139,8 +141,9 @@ impl Takeover {
         self.waiting.push_front((posted, message));
     }
 
-    /// The next receive that has a message, or that fails.
-    pub fn next(&mut self, device: &mut Transport) -> Option<Next> {
+    /// The next receive that has a message, or that fails. `may_fail`: a receive fails if the device has lost its peer. Otherwise the
+    /// rails find that out.
+    pub fn next(&mut self, device: &mut Transport, may_fail: bool) -> Option<Next> {
         for place in 0..self.posted.len() {
             let posted = self.posted[place];
             // A receive like an earlier one has no message either.
@@ -152,10 +155,12 @@ impl Takeover {
                     return self.take(device, place, found).map(|(posted, message)| Next::Message(posted, message));
                 }
                 Ok(None) => {}
-                Err(Refusal::Device(why @ (Failure::PeerFailed | Failure::PeerFinished))) => {
+                Err(Refusal::Device(why @ (Failure::PeerFailed | Failure::PeerFinished))) if may_fail => {
                     self.posted.remove(place);
                     return Some(Next::Failed(posted, why));
                 }
+                // If the way to the sender's device is broken, its messages will come by the rails.
+                Err(Refusal::Device(Failure::PeerFailed | Failure::PeerFinished | Failure::Unreachable)) => {}
                 Err(_) => return None, // the device has failed, or is asked again later
             }
         }
@@ -175,7 +180,7 @@ impl Takeover {
         }
         let taken = probe(device, &self.posted[place], true).ok()??;
         let posted = self.posted.remove(place)?;
-        Some((posted, Taken { message: Message(taken.value), len: taken.received }))
+        Some((posted, Taken { message: Message(taken.value), rank: taken.rank, len: taken.received }))
     }
 
     /// Cancels a receive. Returns whether the host has it.
@@ -189,6 +194,11 @@ impl Takeover {
         let (ended, stay): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|posted| posted.comm == comm);
         self.posted = stay.into();
         ended.into_iter().map(|posted| posted.request).collect()
+    }
+
+    /// Takes back the receive that was posted first.
+    pub fn take_first(&mut self) -> Option<Posted> {
+        self.posted.pop_front()
     }
 
     /// Ends all receives, and returns their requests.

@@ -229,6 +229,15 @@ impl Transport {
         self.call(&Command::Acknowledge { comm: comm.0 }).map(drop)
     }
 
+    /// The messages of a peer that have arrived: their number since the peer was added, modulo 2^32, and the number of those that are in
+    /// the device, neither received nor taken out by a probe.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn count(&mut self, peer: u32) -> Result<(u32, u64), Refusal> {
+        self.call(&Command::Count { peer }).map(|done| (done.value, done.received))
+    }
+
     /// Makes a communicator: `peers` are the peers of its ranks, and `rank` is the own one. All members use the same `context`.
     ///
     /// # Errors

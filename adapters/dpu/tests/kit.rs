@@ -1,6 +1,5 @@
 //! The suite for matching transports over devices, which match the messages of the nodes in the place of their engines.
 
-#[expect(dead_code, reason = "the other tests use the rest")]
 mod common;
 
 use std::path::PathBuf;

@@ -31,6 +31,7 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::NotReady { rank },
         Error::NoCommunicator { rank },
         Error::DeviceFailed,
+        Error::MessagesLost { rank: 3 },
         Error::TooLong,
         Error::Finished,
         Error::Forked { process: 1234 },

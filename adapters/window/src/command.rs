@@ -130,6 +130,12 @@ pub enum Command {
         /// The communicator.
         comm: u32,
     },
+    /// Counts the messages of a peer that have arrived. The completion has as value their number since the peer was added, modulo
+    /// 2^32, and as length of the message the number of those that were not received or taken out.
+    Count {
+        /// Its number.
+        peer: u32,
+    },
 }
 
 /// A command cannot be understood.
@@ -190,6 +196,7 @@ impl Command {
             Self::Publish { into } => (10, 0, [0; 3], into),
             Self::LosePeer { peer } => (11, 0, [peer, 0, 0], none),
             Self::Acknowledge { comm } => (12, 0, [comm, 0, 0], none),
+            Self::Count { peer } => (13, 0, [peer, 0, 0], none),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
@@ -230,7 +237,8 @@ impl Command {
             (10, 0) => Ok(Self::Publish { into: body }),
             (11, 0) => Ok(Self::LosePeer { peer: a }),
             (12, 0) => Ok(Self::Acknowledge { comm: a }),
-            (1..=12, _) => Err(BadCommand::Malformed),
+            (13, 0) => Ok(Self::Count { peer: a }),
+            (1..=13, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

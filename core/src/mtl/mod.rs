@@ -36,6 +36,7 @@
 
 mod communicator;
 mod errors;
+mod fallback;
 mod offload;
 mod rejoins;
 mod source;

@@ -22,9 +22,25 @@ struct Offloaded {
 impl<R: Rails> Mtl<'_, R> {
     /// Has the device match the messages of a new communicator, if there is a device that serves it.
     pub(super) fn offload_comm(&mut self, comm: Comm) -> Result<(), CommError> {
+        if self.fallback.is_over() {
+            return Ok(());
+        }
         let Some((state, device)) = self.comms.get_mut(comm.0).zip(self.pml.offload()) else { return Ok(()) };
-        match device.add_comm(state.context, &mut state.members(), state.rank) {
-            Ok(Some(number)) => state.offload(number),
+        let mut made = device.add_comm(state.context, &mut state.members(), state.rank);
+        if made == Err(Refusal::DeviceFailed) {
+            self.progress_offload(); // falls back to the rails
+            if self.fallback.is_over() {
+                return Ok(());
+            }
+            let Some((state, device)) = self.comms.get_mut(comm.0).zip(self.pml.offload()) else { return Ok(()) };
+            made = device.add_comm(state.context, &mut state.members(), state.rank);
+        }
+        match made {
+            Ok(Some(number)) => {
+                if let Some(state) = self.comms.get_mut(comm.0) {
+                    state.offload(number);
+                }
+            }
             Ok(None) => {}
             Err(why) => {
                 self.comms.free(comm.0);
@@ -70,12 +86,20 @@ impl<R: Rails> Mtl<'_, R> {
         if tag == ANY {
             return Err(Refusal::Invalid);
         }
+        if self.fallback.sends_by_rails() {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.pml.isend(peer, offloaded.context, tag, mode, data) };
+        }
         self.check_present(peer)?;
         let request = self.pml.offload_send(peer, offloaded.context, tag, mode, data.len())?;
         let operation = Operation { request, comm: offloaded.number, rank: dest, tag };
         let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
         // SAFETY: passed on from the caller.
         match unsafe { device.isend(&operation, mode, data) } {
+            Err(Refusal::DeviceFailed) if self.falls_back(request) => {
+                // SAFETY: passed on from the caller.
+                unsafe { self.pml.isend(peer, offloaded.context, tag, mode, data) }
+            }
             Ok(Sending::Complete) => {
                 self.pml.forget_offloaded(request);
                 Ok(Sending::Complete)
@@ -108,23 +132,38 @@ impl<R: Rails> Mtl<'_, R> {
         tag: Tag,
         sink: Span,
     ) -> Result<Request, Refusal> {
-        let (Some(offloaded), Some(rank), Some(tag)) = (self.offloaded(comm), self.word_of(comm, source), tag.word())
+        let (Some(offloaded), Some(rank), Some(word)) = (self.offloaded(comm), self.word_of(comm, source), tag.word())
         else {
             return Err(Refusal::Invalid);
         };
-        let peer = match source {
-            Source::Rank(rank) => self.peer_of(comm, rank).map_or(ANY, |peer| peer.0),
-            Source::Any => ANY,
-        };
-        let request = self.pml.offload_receive(peer, offloaded.context, tag, sink)?;
-        let operation = Operation { request, comm: offloaded.number, rank, tag };
+        let pattern = self.pattern_on_rails(comm, source, word).ok_or(Refusal::Invalid)?;
+        if self.fallback.receives_by_rails() {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.irecv_drained(comm, offloaded.number, rank, pattern, sink) };
+        }
+        let request = self.pml.offload_receive(pattern.source, offloaded.context, word, sink)?;
+        let operation = Operation { request, comm: offloaded.number, rank, tag: word };
         let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
         // SAFETY: passed on from the caller.
-        if let Err(refusal) = unsafe { device.irecv(&operation, sink) } {
-            self.pml.forget_offloaded(request);
-            return Err(refusal);
+        match unsafe { device.irecv(&operation, sink) } {
+            Ok(()) => Ok(request),
+            Err(Refusal::DeviceFailed) if self.falls_back(request) => {
+                // SAFETY: passed on from the caller. The fallback has begun, so the device refuses no receive any more.
+                unsafe { self.irecv(comm, source, tag, sink) }
+            }
+            Err(refusal) => {
+                self.pml.forget_offloaded(request);
+                Err(refusal)
+            }
         }
-        Ok(request)
+    }
+
+    /// A device that has failed refuses an operation. Gives its request back, and falls back to the rails.
+    #[cold]
+    fn falls_back(&mut self, request: Request) -> bool {
+        self.pml.forget_offloaded(request);
+        self.progress_offload();
+        self.fallback.sends_by_rails()
     }
 
     /// Asks the device for a message.
@@ -148,7 +187,14 @@ impl<R: Rails> Mtl<'_, R> {
     #[cold]
     #[inline(never)]
     pub(super) fn iprobe_offloaded(&mut self, comm: Comm, source: Source, tag: Tag) -> Option<Envelope> {
-        self.probe_offloaded(comm, source, tag, false).ok()?.map(|(_, envelope)| envelope)
+        match self.probe_offloaded(comm, source, tag, false) {
+            Ok(Some((_, envelope))) => Some(envelope),
+            Ok(None) | Err(_) if self.fallback.receives_by_rails() => {
+                let pattern = self.pattern_on_rails(comm, source, tag.word()?)?;
+                self.pml.iprobe(pattern)
+            }
+            Ok(None) | Err(_) => None,
+        }
     }
 
     #[cold]
@@ -162,7 +208,18 @@ impl<R: Rails> Mtl<'_, R> {
         if self.pml.free_requests() == 0 {
             return Err(Refusal::Busy); // a message that was taken needs a request
         }
-        let Some((found, envelope)) = self.probe_offloaded(comm, source, tag, true)? else { return Ok(None) };
+        let found = match self.probe_offloaded(comm, source, tag, true) {
+            Err(Refusal::DeviceFailed) if self.fallback.sends_by_rails() => None,
+            found => found?,
+        };
+        let Some((found, envelope)) = found else {
+            if !self.fallback.receives_by_rails() {
+                return Ok(None);
+            }
+            let tag = tag.word().ok_or(Refusal::Invalid)?;
+            let pattern = self.pattern_on_rails(comm, source, tag).ok_or(Refusal::Invalid)?;
+            return self.pml.improbe(pattern);
+        };
         let context = self.context_of(comm).unwrap_or(0);
         Ok(Some((self.pml.keep_offloaded(envelope.peer, context, &found)?, envelope)))
     }

@@ -25,6 +25,8 @@ pub(super) struct CommState<'m> {
     lasting: bool,
     /// A device matches its messages.
     is_offloaded: bool,
+    /// A device has matched its messages, and they go by the rails now.
+    has_left: bool,
     /// The device's number of it.
     offloaded: u32,
     /// The peers of the table ascend, so a rank is found by halving the table.
@@ -62,6 +64,7 @@ impl<'m> CommState<'m> {
             made_at,
             lasting,
             is_offloaded: false,
+            has_left: false,
             offloaded: 0,
             ascends,
             table,
@@ -80,6 +83,16 @@ impl<'m> CommState<'m> {
     #[inline]
     pub const fn offloaded(&self) -> Option<u32> {
         if self.is_offloaded { Some(self.offloaded) } else { None }
+    }
+
+    /// The device matches its messages no more.
+    pub const fn leave_device(&mut self) {
+        (self.has_left, self.is_offloaded) = (self.is_offloaded || self.has_left, false);
+    }
+
+    /// The device's number of it, if it was made there.
+    pub const fn on_device(&self) -> Option<u32> {
+        if self.is_offloaded || self.has_left { Some(self.offloaded) } else { None }
     }
 
     /// Whether a member may have been replaced. `rejoined`: how many peers have rejoined so far.

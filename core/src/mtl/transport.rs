@@ -3,6 +3,7 @@
 
 use super::communicator::{Comm, Group};
 use super::errors::CommError;
+use super::fallback::FallbackState;
 use super::rejoins::Rejoins;
 use super::source::{Source, Tag};
 use super::state::CommState;
@@ -37,7 +38,8 @@ pub struct Mtl<'m, R> {
     pub(super) pml: Pml<'m, R>,
     pub(super) comms: Pool<'m, CommState<'m>>,
     recent: RecentComm,
-    rejoins: Rejoins<'m>,
+    pub(super) rejoins: Rejoins<'m>,
+    pub(super) fallback: FallbackState,
 }
 
 /// The communicator that was looked up last. Most programs use one communicator many times in a row.
@@ -73,7 +75,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
         let rejoins = Rejoins { all: 0, last: arena.table(config.peers as usize)? };
         let (pml, comms) = (Pml::new(config, arena, rails)?, Pool::new(arena, communicators)?);
-        Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins })
+        Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins, fallback: FallbackState::NONE })
     }
 
     /// Ends the transport, whether it ever had peers or not (M4). It forgets the peers, releases the requests that rails have
@@ -219,7 +221,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.recent = RecentComm::NONE;
         if let Some(state) = self.comms.free(comm.0) {
             self.pml.purge(state.context);
-            if let Some((number, device)) = state.offloaded().zip(self.pml.offload()) {
+            if let Some((number, device)) = state.on_device().zip(self.pml.offload()) {
                 device.del_comm(number);
             }
         }
@@ -303,7 +305,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Ends a receive from any source whose message has not arrived, if the failure of a member is not acknowledged. If no other
     /// member is left, the receive ends with the next progress, which may bring a message of this process to itself.
     #[inline(never)]
-    fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
+    pub(super) fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
         if let Some(state) = self.comms.get(comm.0)
             && let Some(failed) = state.failed()
         {
@@ -484,7 +486,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
         if self.pml.has_failure_to_report() {
             self.report_failures();
         }
-        if self.pml.offload().is_some() { events.wrapping_add(self.end_offloaded()) } else { events }
+        if self.pml.offload().is_some() { events.wrapping_add(self.progress_offload()) } else { events }
     }
 
     /// Reports losses of peers: receives from any source end if a member of their communicator failed, since their message may
@@ -570,6 +572,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// The one-sided operations of this side whose end was not reported yet. See [`Pml::one_sided_operations`].
     pub fn one_sided_operations(&self) -> impl Iterator<Item = (Operation, Peer)> {
         self.pml.one_sided_operations()
+    }
+
+    /// The number of messages from a peer that have arrived since it was added, modulo 2^32. A message that arrives before an earlier
+    /// one is counted with that one.
+    pub fn arrived(&self, peer: Peer) -> u32 {
+        self.pml.arrived(peer)
     }
 
     /// The context of a communicator. `None` if it was deleted.

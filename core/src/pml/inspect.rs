@@ -95,6 +95,13 @@ impl<R: Rails> Pml<'_, R> {
         (0..self.envelopes.touched()).filter_map(|slot| unreceived(self.envelopes.at(slot)?))
     }
 
+    /// The number of messages from a peer that have arrived since it was added, modulo 2^32. A message that arrives before an earlier
+    /// one is counted with that one.
+    pub fn arrived(&self, from: Peer) -> u32 {
+        let first = self.peers.get(from.0 as usize).map(|peer| (peer.next_in, peer.first_in));
+        first.map_or(0, |(next, first)| next.wrapping_sub(first))
+    }
+
     /// Whether a message was sent to a peer since it was added, or is about to be.
     pub fn has_sent(&self, to: Peer) -> bool {
         let first = self.config.first_sequence as u32;

@@ -2,7 +2,7 @@
 
 use towline_core::mtl::CommError;
 use towline_core::pml::{Failure as Ended, Refusal, Status};
-use towline_core::rail::Unreachable;
+use towline_core::rail::{Lost, Unreachable};
 use towline_window::command::ANY;
 use towline_window::completion::{Done, Failure};
 
@@ -25,6 +25,16 @@ pub const fn of_unreachable(why: Unreachable) -> Failure {
     }
 }
 
+/// The failure of an operation whose peer is lost. A peer that has ended or failed was reported by its device. If its device does not
+/// answer, nothing is known of the peer.
+pub const fn of_lost(why: Option<Lost>) -> Failure {
+    match why {
+        Some(Lost::Closed) => Failure::PeerFinished,
+        Some(Lost::Broken) | None => Failure::PeerFailed,
+        Some(_) => Failure::Unreachable,
+    }
+}
+
 /// The failure of a communicator that was not made.
 pub const fn of_communicator(why: CommError) -> Failure {
     match why {
@@ -33,9 +43,13 @@ pub const fn of_communicator(why: CommError) -> Failure {
     }
 }
 
-/// The result of an operation. `rank` tells the rank of a peer, or `None` if the communicator was deleted meanwhile. A message that was longer than its memory is a success that has
+/// The result of an operation. `lost`: why its peer was lost. `rank` tells the rank of a peer, or `None` if the communicator was deleted meanwhile. A message that was longer than its memory is a success that has
 /// delivered fewer bytes than it received.
-pub fn result_of(outcome: Result<Status, Ended>, rank: impl FnOnce(&Status) -> Option<u32>) -> Result<Done, Failure> {
+pub fn result_of(
+    outcome: Result<Status, Ended>,
+    lost: Option<Lost>,
+    rank: impl FnOnce(&Status) -> Option<u32>,
+) -> Result<Done, Failure> {
     match outcome {
         Ok(status) | Err(Ended::Truncated(status)) => Ok(Done {
             rank: rank(&status).unwrap_or(ANY),
@@ -45,7 +59,8 @@ pub fn result_of(outcome: Result<Status, Ended>, rank: impl FnOnce(&Status) -> O
             value: 0,
         }),
         Err(Ended::Cancelled) => Err(Failure::Cancelled),
-        Err(Ended::PeerFailed(_) | Ended::Restarted(_)) => Err(Failure::PeerFailed),
+        Err(Ended::PeerFailed(_)) => Err(of_lost(lost)),
+        Err(Ended::Restarted(_)) => Err(Failure::PeerFailed),
         Err(Ended::PeerClosed { .. }) => Err(Failure::PeerFinished),
         Err(Ended::NotReady(_)) => Err(Failure::NotReady),
         Err(Ended::NoCommunicator(_)) => Err(Failure::Refused),

@@ -5,7 +5,7 @@ use core::fmt;
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Group, Mtl, Source, Tag};
-use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Refusal, Request, Sending};
+use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Refusal, Request, Sending, Unreceived};
 use towline_core::rail::{Attributes, Liveness, Lost, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
@@ -14,7 +14,7 @@ use towline_window::device::Device;
 use towline_window::ring::Pushed;
 
 use crate::cards;
-use crate::failures::{of_communicator, of_refusal, of_unreachable, result_of};
+use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, result_of};
 use crate::tables::{Communicators, Messages, Operation, Operations};
 
 /// Most commands that one call of [`Server::poll`] takes, so that a host cannot keep the device from its other work.
@@ -241,7 +241,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             ) => self.mtl.rank_of(operation.comm, *peer),
             _ => None,
         };
-        let mut result = result_of(outcome, |status| self.mtl.rank_of(operation.comm, status.peer));
+        let lost = match &outcome {
+            Err(pml::Failure::PeerFailed(peer)) => self.mtl.why_lost(*peer),
+            _ => None,
+        };
+        let mut result = result_of(outcome, lost, |status| self.mtl.rank_of(operation.comm, status.peer));
         if let (true, Ok(done)) = (operation.is_send, &mut result) {
             *done = Done::default();
         }
@@ -280,6 +284,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                     Some(Done::default())
                 })
             }
+            Command::Count { peer } => self.count(peer).map(Some),
             _ => Err(Failure::Unknown),
         };
         result.transpose()
@@ -330,7 +335,15 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 self.begin(request, cookie, comm, true);
                 Ok(None)
             }
-            Err(refusal) => Err(of_refusal(&refusal)),
+            Err(refusal) => Err(self.refused(&refusal)),
+        }
+    }
+
+    /// The failure of a send that was refused.
+    fn refused(&self, refusal: &Refusal) -> Failure {
+        match refusal {
+            Refusal::PeerFailed(peer) => of_lost(self.mtl.why_lost(*peer)),
+            refusal => of_refusal(refusal),
         }
     }
 
@@ -403,8 +416,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn nothing(&self, comm: Comm, source: Source) -> Failure {
         match self.mtl.failed(comm, source) {
             None => Failure::NotFound,
-            Some(peer) if self.mtl.why_lost(peer) == Some(Lost::Closed) => Failure::PeerFinished,
-            Some(_) => Failure::PeerFailed,
+            Some(peer) => of_lost(self.mtl.why_lost(peer)),
         }
     }
 
@@ -432,6 +444,17 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         }
         self.mtl.pml().lose_peer(Peer(peer), Lost::Broken);
         Ok(Done::default())
+    }
+
+    /// The messages of a peer that have arrived.
+    fn count(&self, peer: u32) -> Result<Done, Failure> {
+        let is_added = self.added.get(peer as usize).is_some_and(|added| *added);
+        if !is_added {
+            return Err(Failure::NoSuchThing);
+        }
+        let is_left = |message: &Unreceived| message.peer == Peer(peer) && !message.taken;
+        let left = self.mtl.unreceived().filter(is_left).count() as u64;
+        Ok(Done { received: left, value: self.mtl.arrived(Peer(peer)), ..Done::default() })
     }
 
     fn add_peer(&mut self, peer: u32, card: Body) -> Result<Done, Failure> {

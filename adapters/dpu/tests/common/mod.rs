@@ -1,4 +1,5 @@
 //! Devices that a thread of this process runs, with loopback rails between them.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ type Rails<'m> = [Loopback<'m>; 1];
 /// Devices, which a thread runs.
 pub struct Devices {
     pub files: Vec<PathBuf>,
+    /// Which devices are stopped.
+    stopped: Arc<[AtomicBool]>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,16 +48,17 @@ pub fn start_many(count: u32, limits: Limits) -> Devices {
         path
     };
     let files: Vec<_> = (0..count).map(window).collect();
+    let stopped: Arc<[AtomicBool]> = files.iter().map(|_| AtomicBool::new(false)).collect();
     let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let thread = thread::spawn({
-        let (files, stop, ready) = (files.clone(), stop.clone(), ready.clone());
-        move || run(&files, limits, &stop, &ready)
+        let (files, stopped, stop, ready) = (files.clone(), stopped.clone(), stop.clone(), ready.clone());
+        move || run(&files, limits, &stopped, &stop, &ready)
     });
     ready.wait();
-    Devices { files, stop, thread: Some(thread) }
+    Devices { files, stopped, stop, thread: Some(thread) }
 }
 
-fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
+fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicBool, ready: &Barrier) {
     let bytes = Hub::cost(files.len() as u32, 8, 1024)
         + files.len() * Server::<'static, 'static, Rails<'static>>::bytes(&limits, &[&Hub::attributes(1024)]);
     let mut block = vec![0; bytes];
@@ -76,7 +80,8 @@ fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
     let start = std::time::Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::from_nanos(start.elapsed().as_nanos() as u64);
-        let events: u32 = servers.iter_mut().map(|server| server.poll(now)).sum();
+        let running = servers.iter_mut().zip(stopped).filter(|(_, stopped)| !stopped.load(Ordering::Relaxed));
+        let events: u32 = running.map(|(server, _)| server.poll(now)).sum();
         if events == 0 {
             thread::yield_now();
         }
@@ -87,6 +92,11 @@ impl Devices {
     pub fn open(&self, node: usize) -> Transport {
         let options = Options { silent_for: Duration::from_millis(300), ..Options::default() };
         Transport::open(&self.files[node], options).unwrap()
+    }
+
+    /// A device stops, and says nothing.
+    pub fn stop_one(&self, node: usize) {
+        self.stopped[node].store(true, Ordering::Relaxed);
     }
 
     /// The devices stop, and say nothing.

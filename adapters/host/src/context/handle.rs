@@ -136,6 +136,7 @@ impl<L: Sharing> CommHandle<L> {
                 self.finished(engine, status.peer, Some(status.tag), Some(status.received))
             }
             Failure::DeviceFailed => Error::DeviceFailed,
+            Failure::MessagesLost(peer) => Error::MessagesLost { rank: rank(peer) },
             Failure::TooLong => Error::TooLong,
             Failure::NoCommunicator(status) => Error::NoCommunicator { rank: rank(status.peer) },
             _ => Error::Finished,

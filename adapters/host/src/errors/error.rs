@@ -98,9 +98,15 @@ pub enum Error {
         /// The rank of the receiver.
         rank: u32,
     },
-    /// The DPU that matches the messages of this process has failed. Whether messages in progress were sent or received is not
-    /// known.
+    /// The DPU that matches the messages of this process, or that of its peer, has failed. Whether messages in progress were sent or
+    /// received is not known. Later operations use the other transports.
     DeviceFailed,
+    /// Messages of a rank were lost with a DPU that has failed: their sends were complete, and they were not received. A receive that
+    /// may take messages of the rank reports that once, and takes no message.
+    MessagesLost {
+        /// The rank of the sender.
+        rank: u32,
+    },
     /// The message is longer than what the memory of the DPU that is to send or receive it has for one message.
     TooLong,
     /// The world was finished, or the operation belongs to another world.
@@ -231,6 +237,7 @@ impl Error {
             | Self::NoWindow { .. }
             | Self::NoRoom { .. }
             | Self::DeviceFailed
+            | Self::MessagesLost { .. }
             | Self::TooLong
             | Self::Communicator(CommError::Full | CommError::DeviceFailed) => Blame::Resource,
             Self::NoPart { .. }
@@ -321,7 +328,12 @@ impl fmt::Display for Error {
                 "rank {rank} dropped the communicator before it received the message: have it receive all messages first"
             ),
             Self::DeviceFailed => f.write_str(
-                "the DPU of this process has failed, and its messages with it: reset the DPU, and start the job again",
+                "the DPU of this process or of its peer has failed: whether the message was sent or received is not known, and later \
+                 messages go by the other transports",
+            ),
+            Self::MessagesLost { rank } => write!(
+                f,
+                "messages that rank {rank} has sent were lost with a DPU that failed: have it send again what was not received"
             ),
             Self::TooLong => f.write_str(
                 "the message is longer than what the memory of the DPU that is to send or receive it has for one message: enlarge the DPU's \

@@ -1,6 +1,7 @@
 //! What a device does for an engine.
 
 use crate::convertor::Span;
+use crate::pml::offload::fallback::Fallback;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::{Mode, Request, Sending};
 use crate::rail::Peer;
@@ -9,7 +10,7 @@ use crate::rail::Peer;
 /// `source` and `tag` may be [`ANY`](crate::pml::matching::ANY). It is used by one thread at a time.
 ///
 /// Each operation that was not refused ends once: [`next_ended`](Self::next_ended) returns its request.
-pub trait Offload {
+pub trait Offload: Fallback {
     /// Makes a communicator on the device: rank r is the r-th of `members`, and this process has rank `rank`. `None`: the device
     /// does not serve this communicator, which is the same at all members.
     ///
@@ -147,6 +148,8 @@ pub enum DeviceFailure {
     NoCommunicator,
     /// The message is longer than the memory of the device.
     TooLong,
-    /// The device has failed.
+    /// The device has failed, or that of the peer.
     Device,
+    /// Messages of this peer were lost with a device, although their sends were complete.
+    MessagesLost(u32),
 }

@@ -5,6 +5,8 @@
 //! device is beside the rails: the engine never mixes its messages with theirs.
 
 pub(crate) mod device;
+mod fallback;
 mod requests;
 
 pub use device::{Delivered, DeviceFailure, Ended, Found, Offload, Operation};
+pub use fallback::{ANNOUNCEMENT, Fallback, Held};

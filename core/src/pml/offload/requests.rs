@@ -4,10 +4,12 @@ use crate::convertor::Span;
 use crate::pml::engine::Pml;
 use crate::pml::matching::ANY;
 use crate::pml::offload::device::{DeviceFailure, Ended, Found};
+use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::{Mode, Request};
-use crate::pml::requests::state::{Outcome, Phase, RECEIVE, RequestState, SYNCHRONOUS};
+use crate::pml::requests::state::{DETACHED, NOTIFY, Outcome, Phase, RECEIVE, Remote, RequestState, SYNCHRONOUS};
+use crate::pml::send::start::flags_of;
 use crate::pml::unexpected::message::{Message, MessageSource};
 use crate::rail::Peer;
 
@@ -115,13 +117,52 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// [`Fallback::has_all`](super::Fallback::has_all) of the device: nothing is waited for from peers that are not up.
+    pub(crate) fn device_has_all(&mut self) -> bool {
+        let (rails, peers) = (&mut self.rails, &self.peers);
+        let is_up = |peer: Peer| peers.get(peer.0 as usize).is_some_and(|peer| peer.status == PeerStatus::Up);
+        rails.offload().is_some_and(|device| device.has_all(&mut |peer| !is_up(peer)))
+    }
+
+    /// Posts a receive of the device to the rails. The request stays.
+    pub(crate) fn post_offloaded(&mut self, request: Request) {
+        let Some(state) = self.requests.get_mut(request.0).filter(|state| state.phase == Phase::Offloaded) else {
+            return;
+        };
+        let kept = state.flags & (DETACHED | NOTIFY);
+        state.post();
+        state.flags |= kept;
+        state.remote = Remote::posting(self.next_posting);
+        self.next_posting = self.next_posting.wrapping_add(1);
+        let (context, source, tag) = (state.context, state.peer, state.tag);
+        self.post(request.0.slot(), context, source, tag);
+    }
+
+    /// Sends by the rails what the device has not begun to send. The request stays.
+    pub(crate) fn send_offloaded(&mut self, request: Request, mode: Mode, data: Span) {
+        let Some(state) = self.requests.get_mut(request.0).filter(|state| state.phase == Phase::Offloaded) else {
+            return;
+        };
+        state.phase = Phase::Held;
+        state.flags = state.flags & (DETACHED | NOTIFY) | flags_of(mode);
+        state.span = data;
+        let to = state.peer;
+        if self.peers.get(to as usize).is_some_and(|peer| peer.status == PeerStatus::Up) {
+            self.hold(to, request.0);
+        } else {
+            self.complete(request.0.slot(), self.outcome_of_lost(to));
+        }
+    }
+
     /// Ends the operation of a device.
     pub(crate) fn end_offloaded(&mut self, ended: &Ended) {
         let Some(state) = self.requests.get_mut(ended.request.0).filter(|state| state.phase == Phase::Offloaded) else {
             return;
         };
         let is_receive = state.flags & RECEIVE != 0;
-        if let Err(DeviceFailure::PeerFailed(peer) | DeviceFailure::PeerClosed(peer)) = ended.outcome
+        if let Err(
+            DeviceFailure::PeerFailed(peer) | DeviceFailure::PeerClosed(peer) | DeviceFailure::MessagesLost(peer),
+        ) = ended.outcome
             && state.peer == ANY
         {
             state.peer = peer;
@@ -143,6 +184,7 @@ impl<R: Rails> Pml<'_, R> {
             Err(DeviceFailure::NoCommunicator) => Outcome::NoCommunicator,
             Err(DeviceFailure::TooLong) => Outcome::TooLong,
             Err(DeviceFailure::Device) => Outcome::DeviceFailed,
+            Err(DeviceFailure::MessagesLost(_)) => Outcome::MessagesLost,
         };
         self.complete(ended.request.0.slot(), outcome);
     }

@@ -84,6 +84,7 @@ impl<R: Rails> Pml<'_, R> {
             in_order: true,
             credit: SendCredit::whole(self.config.first_sequence as u32, params.envelopes, params.units),
             next_in: params.first_sequence as u32,
+            first_in: params.first_sequence as u32,
             seen_in: params.first_sequence as u8,
             ..state.reset()
         };

@@ -89,6 +89,7 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::NoCommunicator => Err(Failure::NoCommunicator(status)),
             Outcome::TooLong => Err(Failure::TooLong),
             Outcome::DeviceFailed => Err(Failure::DeviceFailed),
+            Outcome::MessagesLost => Err(Failure::MessagesLost(peer)),
         })
     }
 

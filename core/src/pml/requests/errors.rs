@@ -37,6 +37,9 @@ pub enum Failure {
     TooLong,
     /// The device that had the operation has failed. Whether the message was sent or received is not known.
     DeviceFailed,
+    /// Messages of this peer were lost with a device: their sends were complete, and they have not been received. The receive got none
+    /// of them, and has nothing to do with their tags. It is reported once for a peer.
+    MessagesLost(Peer),
     /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
 }
@@ -46,7 +49,7 @@ impl Failure {
     pub const fn blame(self) -> Blame {
         match self {
             Self::PeerFailed(_) | Self::PeerClosed { .. } | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
-            Self::TooLong | Self::DeviceFailed => Blame::Resource,
+            Self::TooLong | Self::DeviceFailed | Self::MessagesLost(_) => Blame::Resource,
             _ => Blame::Caller,
         }
     }
@@ -98,7 +101,13 @@ impl fmt::Display for Failure {
             ),
             Self::TooLong => f.write_str(TOO_LONG),
             Self::DeviceFailed => f.write_str(
-                "the device that matches the messages of this communicator has failed: reset it, and start again",
+                "the device that had the operation, or that of its peer, has failed: whether the message was sent or received is not \
+                 known, and later messages go by other transports",
+            ),
+            Self::MessagesLost(peer) => write!(
+                f,
+                "messages that peer {} has sent were lost with a device that failed: have it send again what was not received",
+                peer.0
             ),
             Self::NoRequest => f.write_str(
                 "no such request: its outcome was taken already, or it never existed; take each outcome once",

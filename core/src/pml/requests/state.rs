@@ -48,6 +48,7 @@ pub(crate) enum Outcome {
     NoCommunicator,
     TooLong,
     DeviceFailed,
+    MessagesLost,
 }
 
 /// The request is freed when it is done, since its outcome is not wanted.

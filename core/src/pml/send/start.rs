@@ -9,6 +9,7 @@ use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::request::{Mode, Request, Sending};
 use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, Remote, RequestState, SYNCHRONOUS};
 use crate::pml::send::schedule::advance_turn;
+use crate::pool::Handle;
 use crate::rail::{COPIED, Endpoint, Peer};
 use crate::{ptl, wire};
 
@@ -71,15 +72,9 @@ impl<R: Rails> Pml<'_, R> {
             PeerStatus::Unknown => return Err(Refusal::NoPeer(to)),
             PeerStatus::Lost => return Err(self.refusal_of_lost(to)),
         }
-        let flags = match mode {
-            Mode::Standard | Mode::Buffered => 0,
-            Mode::Complete => DRAIN,
-            Mode::Synchronous => SYNCHRONOUS,
-            Mode::Ready => SYNCHRONOUS | READY,
-        };
         let state = RequestState {
             phase: Phase::Held,
-            flags,
+            flags: flags_of(mode),
             peer: to.0,
             context,
             tag,
@@ -88,22 +83,35 @@ impl<R: Rails> Pml<'_, R> {
             ..zerocopy::FromZeros::new_zeroed()
         };
         let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
-        peer.hold_send(&mut self.requests, handle.slot());
-        self.take_cached(to.0, handle.slot());
-        self.queue_work(to.0);
-        self.push_held(to.0);
-        match self.requests.get_mut(handle) {
-            Some(state) if state.phase == Phase::Done && state.outcome == Outcome::Success => {
-                self.requests.free(handle);
-                return Ok(Sending::Complete);
-            }
-            // Only a send that stays is entered into the table, since most leave at once.
-            Some(state) if state.phase == Phase::Held => {
-                state.remote.set(Remote::IN_TABLE);
-                self.held_table.add(handle.slot(), Key { context, source: to.0, tag });
-            }
-            _ => {}
+        self.hold(to.0, handle);
+        if self.requests.get(handle).is_some_and(|state| state.phase == Phase::Done && state.outcome == Outcome::Success) {
+            self.requests.free(handle);
+            return Ok(Sending::Complete);
         }
         Ok(Sending::Pending(Request(handle)))
+    }
+
+    /// Queues a send to a peer that is up behind the held-back ones, and tries to send at once.
+    pub(in crate::pml) fn hold(&mut self, to: u32, handle: Handle) {
+        let Some(peer) = self.peers.get_mut(to as usize) else { return };
+        peer.hold_send(&mut self.requests, handle.slot());
+        self.take_cached(to, handle.slot());
+        self.queue_work(to);
+        self.push_held(to);
+        // Only a send that stays is entered into the table, since most leave at once.
+        if let Some(state) = self.requests.get_mut(handle).filter(|state| state.phase == Phase::Held) {
+            state.remote.set(Remote::IN_TABLE);
+            self.held_table.add(handle.slot(), Key { context: state.context, source: to, tag: state.tag });
+        }
+    }
+}
+
+/// The flags of a send.
+pub(in crate::pml) const fn flags_of(mode: Mode) -> u8 {
+    match mode {
+        Mode::Standard | Mode::Buffered => 0,
+        Mode::Complete => DRAIN,
+        Mode::Synchronous => SYNCHRONOUS,
+        Mode::Ready => SYNCHRONOUS | READY,
     }
 }

@@ -1,0 +1,203 @@
+//! What happens to the messages of a job when the firmware of a device stops: they go by the rails.
+
+mod common;
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use common::{Devices, ENGINE, start_many};
+use offload::Limits;
+use towline_core::convertor::Span;
+use towline_core::mtl::{Failure, Group, Mode, Sending, Source, Tag};
+use towline_core::pml::Config;
+use towline_core::rail::Peer;
+use towline_core::time::Instant;
+use towline_dpu::{Matching, Options, Transport};
+use towline_host_tests::kit::loopback::Loopback;
+use towline_host_tests::kit::mesh::Setup;
+use towline_host_tests::kit::nodes::{CONFIG, World};
+use towline_host_tests::pattern::patterned;
+
+/// The devices of a world, which a test stops.
+type Shared = Rc<RefCell<Option<Devices>>>;
+
+/// Nodes with devices, and with rails for the time after that.
+struct Offloaded {
+    rails: Loopback,
+    devices: Shared,
+}
+
+impl Setup for Offloaded {
+    type Rail = <Loopback as Setup>::Rail;
+
+    fn rails(&mut self, count: usize) -> Vec<Self::Rail> {
+        self.rails.rails(count)
+    }
+
+    fn devices(&mut self, count: usize) -> Vec<Matching> {
+        let engine = Config { peers: count as u32, requests: 256, ..ENGINE };
+        let devices = start_many(count as u32, Limits { engine, communicators: 4, messages: 8 });
+        let options = Options { silent_for: Duration::from_millis(300), ..Options::default() };
+        let open = |file: &PathBuf| Matching::new(Transport::open(file, options).unwrap());
+        let opened = devices.files.iter().map(open).collect();
+        *self.devices.borrow_mut() = Some(devices);
+        opened
+    }
+
+    fn now(&mut self) -> Instant {
+        // The thread of the devices shares the processors with the nodes.
+        std::thread::yield_now();
+        self.rails.now()
+    }
+}
+
+/// Nodes, and their devices.
+fn world(nodes: usize) -> (World<Offloaded>, Shared) {
+    let devices = Shared::default();
+    let rails = Loopback { slots: 16, frame: 4096 };
+    (World::new(Offloaded { rails, devices: devices.clone() }, nodes, CONFIG), devices)
+}
+
+fn stop(devices: &Shared, node: usize) {
+    devices.borrow().as_ref().unwrap().stop_one(node);
+}
+
+/// Waits until a node's device has so many messages of a peer.
+fn until_arrived(world: &mut World<Offloaded>, node: usize, from: u32, messages: u64) {
+    world.until("messages arrive", |world| {
+        let device = world.nodes[node].pml().rails_mut().1.as_mut().unwrap();
+        device.transport().count(from).unwrap().1 == messages
+    });
+}
+
+#[test]
+fn operations_in_progress_end_and_messages_go_on_by_the_rails() {
+    let (mut world, devices) = world(3);
+    let (long, mut room) = (patterned(1, 60_000), vec![0; 60_000]);
+    world.exchange(0, 1, 1, &long);
+    let sent_frames: u64 = world.nodes.iter().map(|node| u64::from(node.counters().eager_sent)).sum();
+    assert_eq!(sent_frames, 0, "the devices move the messages");
+    let receive = world.irecv(0, Source::Rank(1), Tag::Is(9), &mut room);
+    let to_failed = world.isend(1, 0, 2, Mode::Standard, &long);
+    let from_failed = world.isend(0, 2, 3, Mode::Standard, &long);
+    until_arrived(&mut world, 0, 1, 1);
+    stop(&devices, 0);
+    assert_eq!(world.finish(0, receive), Err(Failure::DeviceFailed));
+    assert_eq!(world.finish_send(0, from_failed), Err(Failure::DeviceFailed));
+    assert_eq!(world.finish_send(1, to_failed), Err(Failure::DeviceFailed));
+    // The message of which node 1 knows that it may be lost is reported at its receiver, too.
+    let mut other = [0; 8];
+    let receive = world.irecv(0, Source::Any, Tag::Any, &mut other);
+    assert_eq!(world.finish(0, receive), Err(Failure::MessagesLost(Peer(1))));
+    for (from, to) in [(0, 1), (1, 0), (1, 2), (2, 0), (0, 0), (2, 2)] {
+        for (tag, len) in [(5, 0), (6, 40), (7, 60_000)] {
+            world.exchange(from, to, tag, &long[..len]);
+        }
+    }
+    let sent = world.nodes.iter().map(|node| u64::from(node.counters().eager_sent)).sum::<u64>();
+    assert!(sent >= 12, "the rails move the messages");
+    // Communicators that are made later have no device.
+    let comms = [0, 1, 2].map(|node| world.nodes[node].add_comm(7, Group::World { size: 3 }, node as u32).unwrap());
+    world.world = comms.to_vec();
+    world.exchange(0, 1, 1, &long);
+    world.exchange(1, 2, 1, &long);
+}
+
+#[test]
+fn messages_of_the_devices_come_before_those_of_the_rails() {
+    let (mut world, devices) = world(3);
+    let messages: Vec<Vec<u8>> = (0..40u64).map(|number| patterned(number, 10 + number as usize * 300)).collect();
+    let mut sends: Vec<Sending> =
+        messages[..20].iter().map(|bytes| world.isend(1, 2, 4, Mode::Standard, bytes)).collect();
+    // Node 2 receives nothing before node 0's device has failed, and node 1 has fallen back.
+    stop(&devices, 0);
+    let mut word = [0; 8];
+    let receive = world.irecv(0, Source::Rank(2), Tag::Is(1), &mut word);
+    assert_eq!(world.finish(0, receive), Err(Failure::DeviceFailed));
+    world.exchange(0, 1, 1, &messages[0]);
+    let sent = |world: &World<Offloaded>| {
+        let counters = world.nodes[1].counters();
+        u64::from(counters.eager_sent) + u64::from(counters.rendezvous_sent)
+    };
+    let before = sent(&world);
+    sends.extend(messages[20..].iter().map(|bytes| world.isend(1, 2, 4, Mode::Standard, bytes)));
+    assert!(sent(&world) > before, "node 1 sends by its rails");
+    for (number, bytes) in messages.iter().enumerate() {
+        let mut room = vec![0; bytes.len()];
+        let source = if number % 2 == 0 { Source::Any } else { Source::Rank(1) };
+        let tag = if number % 3 == 0 { Tag::Any } else { Tag::Is(4) };
+        let receive = world.irecv(2, source, tag, &mut room);
+        let status = world.finish(2, receive).expect("it is received");
+        assert_eq!((status.received, room == *bytes), (bytes.len() as u64, true), "message {number}");
+    }
+    for send in sends {
+        world.finish_send(1, send).expect("it is sent");
+    }
+    world.exchange(2, 1, 1, &messages[39]);
+}
+
+#[test]
+fn receives_that_wait_at_other_nodes_get_messages_of_the_rails_in_their_order() {
+    let (mut world, devices) = world(3);
+    let mut rooms = [[0; 100]; 4];
+    let sources = [Source::Rank(1), Source::Any, Source::Rank(0), Source::Any];
+    let receives: Vec<_> =
+        rooms.iter_mut().zip(sources).map(|(room, source)| world.irecv(2, source, Tag::Any, room)).collect();
+    stop(&devices, 0);
+    // Node 0 notices the failure at its next operation that is over, and so do the others.
+    let mut word = [0; 8];
+    let receive = world.irecv(0, Source::Rank(2), Tag::Is(1), &mut word);
+    assert_eq!(world.finish(0, receive), Err(Failure::DeviceFailed));
+    for (from, tag, receive, source) in [(1, 10, 0, 1), (1, 11, 1, 1), (0, 12, 2, 0), (1, 13, 3, 1)] {
+        let bytes = patterned(tag.into(), 100);
+        let sending = world.isend(from, 2, tag, Mode::Standard, &bytes);
+        let status = world.finish(2, receives[receive]).expect("it is received");
+        world.finish_send(from, sending).expect("it is sent");
+        assert_eq!((status.peer, status.tag, rooms[receive] == *bytes), (Peer(source), tag, true));
+    }
+}
+
+#[test]
+fn messages_that_were_complete_at_their_sender_are_received_or_reported() {
+    let (mut world, devices) = world(2);
+    let short = patterned(1, 40);
+    for tag in [1, 2, 3] {
+        let sending = world.isend(1, 0, tag, Mode::Standard, &short);
+        world.finish_send(1, sending).expect("a short message needs no receive");
+    }
+    until_arrived(&mut world, 0, 1, 3);
+    let mut room = vec![0; 40];
+    let receive = world.irecv(0, Source::Any, Tag::Is(2), &mut room);
+    assert_eq!(world.finish(0, receive).expect("it is there").tag, 2);
+    stop(&devices, 0);
+    let mut word = [0; 8];
+    let receive = world.irecv(0, Source::Rank(1), Tag::Is(9), &mut word);
+    assert_eq!(world.finish(0, receive), Err(Failure::DeviceFailed));
+    // The error names the sender, once.
+    let receive = world.irecv(0, Source::Any, Tag::Is(1), &mut room);
+    assert_eq!(world.finish(0, receive), Err(Failure::MessagesLost(Peer(1))));
+    world.exchange(1, 0, 1, &short);
+    world.exchange(0, 1, 1, &short);
+}
+
+#[test]
+fn a_process_learns_of_the_failure_without_an_operation_with_the_failed_device() {
+    let (mut world, devices) = world(3);
+    let mut room = vec![0; 3000];
+    let comm = world.world[2];
+    let sink = Span::contiguous(room.as_mut_ptr(), room.len());
+    // SAFETY: the room stays until the receive is over.
+    let receive = unsafe { world.nodes[2].irecv(comm, Source::Rank(1), Tag::Is(4), sink) }.expect("accepted");
+    stop(&devices, 0);
+    let mut word = [0; 8];
+    let failing = world.irecv(0, Source::Rank(1), Tag::Is(1), &mut word);
+    assert_eq!(world.finish(0, failing), Err(Failure::DeviceFailed));
+    world.exchange(0, 1, 1, &[1, 2, 3]); // so node 1 has fallen back
+    let bytes = patterned(4, 3000);
+    let sending = world.isend(1, 2, 4, Mode::Synchronous, &bytes);
+    world.finish(2, receive).expect("it is received");
+    world.finish_send(1, sending).expect("it is received");
+    assert!(room == bytes);
+}
