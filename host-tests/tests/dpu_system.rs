@@ -127,6 +127,8 @@ struct System {
     input: Option<ChildStdin>,
     /// File and offset of each window.
     windows: Vec<(PathBuf, u64)>,
+    /// The process of each DPU.
+    dpus: Vec<i32>,
     errors: BufReader<std::process::ChildStderr>,
 }
 
@@ -134,16 +136,17 @@ impl System {
     fn start(command: &mut Process) -> Self {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut errors = BufReader::new(process.stderr.take().unwrap());
-        let mut windows = Vec::new();
+        let (mut windows, mut dpus) = (Vec::new(), Vec::new());
         while windows.len() < 2 {
             let mut line = String::new();
             assert_ne!(errors.read_line(&mut line).unwrap(), 0, "the system has ended");
             if let Some((_, place)) = line.split_once(", window ") {
                 let (file, offset) = place.split_once(',').unwrap().0.rsplit_once('@').unwrap();
                 windows.push((file.into(), offset.parse().unwrap()));
+                dpus.push(line.split_once("process ").unwrap().1.split_once(',').unwrap().0.parse().unwrap());
             }
         }
-        Self { input: process.stdin.take(), process, windows, errors }
+        Self { dpus, input: process.stdin.take(), process, windows, errors }
     }
 
     /// Waits until all these texts were said, in any order.
@@ -177,6 +180,36 @@ impl System {
         let mut word = [0; 4];
         File::open(file).unwrap().read_exact_at(&mut word, offset + at).unwrap();
         u32::from_le_bytes(word)
+    }
+}
+
+/// The firmware of either DPU is killed while messages are on the way: the job goes on by other transports, and has the same result.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_job_goes_on_when_a_firmware_is_killed() {
+    let (tasks, bytes) = (3000, 10_000);
+    let sum = (0..tasks).flat_map(|number: u64| {
+        let rest = (8..bytes).map(move |at: u64| u64::from(number.wrapping_mul(31).wrapping_add(at) as u8));
+        number.to_le_bytes().map(u64::from).into_iter().chain(rest)
+    });
+    let sum: u64 = sum.sum();
+    for victim in [0, 1] {
+        let folder = Folder::new("firmware");
+        let result = folder.0.join("result");
+        let script = r#"if [ "$TOWLINE_RANK" = 0 ]; then "$@" >"$0"; else "$@"; fi"#;
+        let mut command = up();
+        command.args(["--", "sh", "-c", script]).arg(&result).arg(example("tasks"));
+        command.args(["--tasks", &tasks.to_string(), "--bytes", &bytes.to_string()]);
+        let mut system = System::start(&mut command);
+        wait("both DPUs work", || (system.works(0) && system.works(1)).then_some(()));
+        // SAFETY: this sends a signal to another process.
+        assert_eq!(unsafe { libc::kill(system.dpus[victim], libc::SIGKILL) }, 0);
+        system.says(&[&format!("towline: DPU {victim} has ended")]);
+        let (status, said) = system.end();
+        assert!(status.success(), "{status}: {said}");
+        let result = fs::read_to_string(result).unwrap();
+        assert!(result.starts_with(&format!("{tasks} tasks, sum {sum}, ")), "{result}");
+        assert!(!result.ends_with(" 0 repeated\n"), "the firmware was killed after the last task: {result}");
     }
 }
 

@@ -243,7 +243,7 @@ impl<R: Rails, F: FnMut() -> Instant> Contexts for Direct<'_, '_, R, F> {
                 let (side, comm, is_send) = (self.sides.get_mut(*at as usize)?, *comm, *is_send);
                 let outcome = side.test(*request)?;
                 *entry = State::Unknown;
-                let result = result_of(outcome, |status| side.rank_of(comm, status.peer));
+                let result = result_of(outcome, None, |status| side.rank_of(comm, status.peer));
                 Some(if is_send { result.map(|_| Done::default()) } else { result })
             }
             State::Over(result) => {
