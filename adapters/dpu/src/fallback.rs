@@ -1,8 +1,8 @@
 //! The fallback of the engine's communicators to its rails ([`Fallback`]).
 
 use towline_core::convertor::Span;
-use towline_core::pml::matching::ANY;
 use towline_core::pml::Request as EngineRequest;
+use towline_core::pml::matching::ANY;
 use towline_core::pml::offload::{DeviceFailure, Fallback, Held};
 use towline_core::rail::Peer;
 

@@ -328,7 +328,8 @@ impl Matching {
     fn receive_taken(&mut self, posted: Posted, message: TakenMessage) -> Option<(Posted, TakenMessage)> {
         let is_in_place = self.transport.body_of(&posted.sink).is_some();
         let fits = is_in_place || posted.sink.len().min(message.len) <= self.transport.most_bytes();
-        let (sink, owner) = if fits { (posted.sink, Owner::ReceiveTaken(posted)) } else { (Span::EMPTY, Owner::Dropped) };
+        let (sink, owner) =
+            if fits { (posted.sink, Owner::ReceiveTaken(posted)) } else { (Span::EMPTY, Owner::Dropped) };
         // SAFETY: the caller of the receive vouches for its memory until its end.
         match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
             Ok(request) => {
@@ -354,9 +355,7 @@ impl Matching {
             }
             Ok(None) => Ok(None),
             Err(Refusal::Device(
-                completion::Failure::PeerFailed
-                | completion::Failure::PeerFinished
-                | completion::Failure::Unreachable,
+                completion::Failure::PeerFailed | completion::Failure::PeerFinished | completion::Failure::Unreachable,
             )) => Ok(None),
             Err(why) => Err(refusal(why)),
         }
@@ -423,9 +422,7 @@ impl Matching {
                     let source = posted.source_rank().map_or_else(|| peer(failed), peer);
                     (
                         posted.request,
-                        outcome
-                            .map(|status| delivered(&status, peer))
-                            .map_err(|why| self.failure_of(why, source)),
+                        outcome.map(|status| delivered(&status, peer)).map_err(|why| self.failure_of(why, source)),
                     )
                 }
             };
@@ -636,7 +633,11 @@ impl Offload for Matching {
     }
 
     fn is_busy(&self) -> bool {
-        self.probing != 0 || !self.owners.is_empty() || !self.held.is_empty() || self.takeover.is_active() || self.is_waiting()
+        self.probing != 0
+            || !self.owners.is_empty()
+            || !self.held.is_empty()
+            || self.takeover.is_active()
+            || self.is_waiting()
     }
 }
 

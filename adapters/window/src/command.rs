@@ -196,7 +196,7 @@ impl Command {
             Self::Publish { into } => (10, 0, [0; 3], into),
             Self::LosePeer { peer } => (11, 0, [peer, 0, 0], none),
             Self::Acknowledge { comm } => (12, 0, [comm, 0, 0], none),
-            Self::Count { peer } => (13, 0, [peer, 0, 0], none),
+            Self::Count { peer } => (18, 0, [peer, 0, 0], none),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
@@ -237,8 +237,8 @@ impl Command {
             (10, 0) => Ok(Self::Publish { into: body }),
             (11, 0) => Ok(Self::LosePeer { peer: a }),
             (12, 0) => Ok(Self::Acknowledge { comm: a }),
-            (13, 0) => Ok(Self::Count { peer: a }),
-            (1..=13, _) => Err(BadCommand::Malformed),
+            (18, 0) => Ok(Self::Count { peer: a }),
+            (1..=12 | 18, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

@@ -53,6 +53,9 @@ fn commands_have_the_bytes_of_the_specification() {
         ),
         (Command::DeleteCommunicator { comm: 2 }, "09000000 0df0adba fecaefbe 02000000".into()),
         (Command::Publish { into: body }, format!("0a000000 0df0adba fecaefbe 00000000 00000000 00000000 {long}")),
+        (Command::LosePeer { peer: 5 }, "0b000000 0df0adba fecaefbe 05000000".into()),
+        (Command::Acknowledge { comm: 2 }, "0c000000 0df0adba fecaefbe 02000000".into()),
+        (Command::Count { peer: 5 }, "12000000 0df0adba fecaefbe 05000000".into()),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
     }

@@ -196,6 +196,8 @@ pub struct Counts {
     pub hosts_killed: u64,
     pub devices_killed: u64,
     pub failed: u64,
+    /// Operations with a node whose device did not answer.
+    pub unreachable: u64,
     pub finished: u64,
     pub unknown: u64,
     pub lost_datagrams: u64,
@@ -217,6 +219,7 @@ impl Counts {
         self.devices_killed += other.devices_killed;
         self.failed += other.failed;
         self.finished += other.finished;
+        self.unreachable += other.unreachable;
         self.unknown += other.unknown;
         self.lost_datagrams += other.lost_datagrams;
         self.sessions_ended += other.sessions_ended;
@@ -858,6 +861,7 @@ impl Job {
             let must_fail = std::mem::take(&mut process.extra_must_fail);
             return match result {
                 Err(Failure::PeerFailed) if died => Ok(()),
+                Err(Failure::Unreachable) if died && self.family == Family::All => Ok(()),
                 Err(Failure::PeerFinished) if died && !must_fail => Ok(()),
                 Err(Failure::Cancelled) if !must_fail => Ok(()),
                 _ => Err(format!("host {me}: a receive without a message gave {result:?}")),
@@ -894,6 +898,8 @@ impl Job {
         let fits = match failure {
             // On a network that loses nothing, a node that leaves tells the others.
             Failure::PeerFailed => self.family != Family::Leaves,
+            // A device that died does not answer.
+            Failure::Unreachable => self.family == Family::All,
             Failure::PeerFinished => known.is_some_and(|known| self.nodes[other].left.contains(&known)),
             Failure::NoSuchThing => known.is_none(),
             _ => false,
@@ -904,6 +910,7 @@ impl Job {
         }
         match failure {
             Failure::PeerFailed => self.counts.failed += 1,
+            Failure::Unreachable => self.counts.unreachable += 1,
             Failure::PeerFinished => self.counts.finished += 1,
             _ => self.counts.unknown += 1,
         }

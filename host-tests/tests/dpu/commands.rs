@@ -132,8 +132,10 @@ fn a_device_that_is_reset_serves_its_host_again() {
     let [old, mut other] = hosts;
     wait("the host notices the reset", || (old.check() == Err(DeviceError::Restarted)).then_some(()));
     old.detach();
-    // The other device loses its peer, and says so.
-    assert_eq!(next(&mut other), Completion { failed: 0, ..Completion::new(3, Err(Failure::PeerFailed)) });
+    // The other device loses its peer, and says so. If the reset takes long, nothing has answered it meanwhile.
+    let end = next(&mut other);
+    let why = [Failure::PeerFailed, Failure::Unreachable];
+    assert!(why.map(|why| Completion { failed: 0, ..Completion::new(3, Err(why)) }).contains(&end), "{end:?}");
     let mut host = dpus.attach(0, 9);
     let card = card(&mut host);
     add_peer(&mut host, 0, &card);

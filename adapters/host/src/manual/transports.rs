@@ -114,8 +114,14 @@
 //! Messages are copied to and from the memory of the DPU, unless they lie in it:
 //! [`Communicator::device_buffer`](crate::Communicator::device_buffer). A message of other memory may have about a third of the DPU's
 //! memory; a longer one is refused with [`Error::TooLong`](crate::Error::TooLong). If the DPU has no room for more posted receives,
-//! the rank takes them over, so that none waits for another. If the firmware fails or is reset, operations end with
-//! [`Error::DeviceFailed`](crate::Error::DeviceFailed), and so do all later ones of the job's communicators.
+//! the rank takes them over, so that none waits for another.
+//!
+//! If a firmware fails or is reset, the operations of its rank and of others with it end with
+//! [`Error::DeviceFailed`](crate::Error::DeviceFailed). All ranks go on by the other transports, each from its next call on, and messages
+//! keep their order. If messages were lost although their sends were complete, a receive says so once and names their sender:
+//! [`Error::MessagesLost`](crate::Error::MessagesLost). The example `tasks` repeats what was lost. Two limits: no rank receives by the other
+//! transports before all ranks have made a call, and a rank that lets more messages of another one wait than its DPU has room for
+//! (`unexpected`) must receive them first.
 //!
 //! A rank that was restarted, and a job of more than 16 ranks, cannot use DPUs yet. Messages that no receive has taken at the end are
 //! not reported (`TOWLINE_UNMATCHED`), and a rank that waits to send such a message waits until the finish time-out. More than 1024

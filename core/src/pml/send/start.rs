@@ -84,7 +84,11 @@ impl<R: Rails> Pml<'_, R> {
         };
         let Ok(handle) = self.requests.take(state) else { return Err(Refusal::Busy) };
         self.hold(to.0, handle);
-        if self.requests.get(handle).is_some_and(|state| state.phase == Phase::Done && state.outcome == Outcome::Success) {
+        if self
+            .requests
+            .get(handle)
+            .is_some_and(|state| state.phase == Phase::Done && state.outcome == Outcome::Success)
+        {
             self.requests.free(handle);
             return Ok(Sending::Complete);
         }
