@@ -72,7 +72,7 @@ pub fn run(data: &[u8]) {
             move |memory| {
                 let layout = Layout::plan(BYTES, 8, 4).unwrap();
                 let device =
-                    Device::start(memory, layout, &About { boot: 1, operations: 6, description: "fuzz" }).unwrap();
+                    Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz" }).unwrap();
                 let mut server =
                     Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap();
                 me += 1;
@@ -178,7 +178,7 @@ fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
         if let [Some(sent), Some(received)] = ends {
             assert_eq!(sent, Completion::new(8, Ok(Done::default())));
             let length = length as u64;
-            let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0 };
+            let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0, word: 0 };
             assert_eq!(received, Completion::new(7, Ok(done)));
             let mut into = vec![0; bytes.len()];
             nodes[1].memory.read(buffers, &mut into).unwrap();

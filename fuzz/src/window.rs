@@ -61,7 +61,7 @@ pub fn run(data: &[u8]) {
     // SAFETY: the memory is used by its address only while the window exists.
     let memory = unsafe { Memory::new(NonNull::from(&mut lines.0).cast(), BYTES) }.unwrap();
     let layout = Layout::plan(BYTES, 8, 4).unwrap();
-    let mut device = Device::start(memory, layout, &About { boot: 1, operations: 6, description: "fuzz" }).unwrap();
+    let mut device = Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz" }).unwrap();
     let mut attaching = Attaching::new(memory, 1).ok();
     device.serve(1).unwrap();
     let mut host = attaching.as_mut().and_then(Attaching::poll);

@@ -34,12 +34,14 @@
 //! | module | subject |
 //! |---|---|
 //! | [`transport`] | the transport |
+//! | [`one_sided`] | memory that peers access by puts, gets and atomics, while its host makes no call |
 //! | [`matching`] | the device as the matcher of an engine's communicators |
 //! | [`settings`] | the settings, and how a process finds its device |
 //! | [`mapping`] | the window's file |
 //! | [`supervisor`] | ends the session of a process that has died |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
+//! | [`remotes`] | the keys of memory of peers |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
 //!
 //! A device whose firmware has failed, was reset, or is silent for too long has failed: all operations in progress end with
@@ -49,7 +51,9 @@ pub mod errors;
 pub mod heap;
 pub mod mapping;
 pub mod matching;
+pub mod one_sided;
 pub mod operations;
+pub mod remotes;
 pub mod settings;
 pub mod supervisor;
 mod takeover;

@@ -3,6 +3,7 @@
 use towline_core::mtl::CommError;
 use towline_core::pml::{Failure as Ended, Refusal, Status};
 use towline_core::rail::Unreachable;
+use towline_core::rma::{self, BeginError, Denied};
 use towline_window::command::ANY;
 use towline_window::completion::{Done, Failure};
 
@@ -42,7 +43,7 @@ pub fn result_of(outcome: Result<Status, Ended>, rank: impl FnOnce(&Status) -> O
             tag: status.tag,
             received: status.received,
             delivered: status.delivered,
-            value: 0,
+            ..Done::default()
         }),
         Err(Ended::Cancelled) => Err(Failure::Cancelled),
         Err(Ended::PeerFailed(_) | Ended::Restarted(_)) => Err(Failure::PeerFailed),
@@ -51,4 +52,29 @@ pub fn result_of(outcome: Result<Status, Ended>, rank: impl FnOnce(&Status) -> O
         Err(Ended::NoCommunicator(_)) => Err(Failure::Refused),
         Err(_) => Err(Failure::NoSuchThing),
     }
+}
+
+/// The failure of a one-sided operation that was not begun. `closed`: whether the peer has ended by itself.
+pub const fn of_begin(why: BeginError, closed: bool) -> Failure {
+    match why {
+        BeginError::Full => Failure::Full,
+        BeginError::Unreachable => of_lost(closed),
+        BeginError::OutOfBounds => Failure::OutOfMemory,
+        _ => Failure::NotAvailable,
+    }
+}
+
+/// The failure of a one-sided operation. `closed`: whether the peer has ended by itself.
+pub const fn of_one_sided(why: rma::Failure, closed: bool) -> Failure {
+    match why {
+        rma::Failure::Denied(Denied::NoMemory) => Failure::StaleKey,
+        rma::Failure::Denied(Denied::NoRight) => Failure::NoRight,
+        rma::Failure::Denied(Denied::OutOfBounds) => Failure::OutOfMemory,
+        rma::Failure::Denied(_) => Failure::NotAvailable,
+        _ => of_lost(closed),
+    }
+}
+
+const fn of_lost(closed: bool) -> Failure {
+    if closed { Failure::PeerFinished } else { Failure::PeerFailed }
 }

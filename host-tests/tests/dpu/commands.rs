@@ -89,7 +89,7 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
             ends.sort_by_key(|completion| completion.cookie);
             assert_eq!(ends[0], Completion::new(10, Ok(Done::default())));
             let length = length as u64;
-            let done = Done { rank: from as u32, tag: number, received: length, delivered: length, value: 0 };
+            let done = Done { rank: from as u32, tag: number, received: length, delivered: length, value: 0, word: 0 };
             assert_eq!(ends[1], Completion::new(20, Ok(done)));
             let mut into = vec![0; bytes.len()];
             hosts[to].memory().read(sink.at, &mut into).unwrap();
