@@ -249,12 +249,13 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         for _ in 0..COMMANDS {
             let Some((cookie, command)) = self.device.take() else { break };
             events = events.saturating_add(1);
+            let failed = command.as_ref().ok().and_then(one_sided::peer_of).unwrap_or(ANY);
             let result = match command {
                 Ok(command) => self.execute(cookie, command),
                 Err(BadCommand::Malformed) => Some(Err(Failure::Malformed)),
                 Err(BadCommand::Unknown(_)) => Some(Err(Failure::Unknown)),
             };
-            self.waiting = result.map(|result| Completion::new(cookie, result));
+            self.waiting = result.map(|result| Completion { cookie, result, failed });
             if !self.flush()? {
                 break;
             }

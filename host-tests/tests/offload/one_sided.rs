@@ -10,7 +10,7 @@ use super::*;
 const SHARED: u64 = 1 << 16;
 const BYTES: u64 = 40_000;
 /// Where keys are: that of the own memory, and that of the other one.
-const KEYS: [u64; 2] = [1024, 1024 + KEY as u64];
+const KEYS: [u64; 2] = [SHARED - 256, SHARED - 256 + KEY as u64];
 const ALL: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
 const ADD: Atomic = Atomic::Op(AtomicOp::Add, 1);
 /// Bytes in a frame before those of a put. Lengths around the limit of a frame are around this.
@@ -202,8 +202,6 @@ fn each_mistake_is_a_failure_that_names_who_has_to_act() {
         assert_eq!(pair.call(0, atomic(0, 0, ADD)), Err(Failure::StaleKey));
         pair.change_key(0, 8 + 7);
         pair.change_key(0, 24 + 3); // the length
-        let counters = pair.nodes[1].server.transport();
-        let _ = counters;
         assert_eq!(pair.call(0, put(remote(0, BYTES), 8)), Err(Failure::OutOfMemory), "the target checks");
         pair.change_key(0, 24 + 3);
         assert_eq!(pair.call(0, atomic(0, 0, ADD)), Ok(Done::default()));
@@ -237,8 +235,10 @@ fn a_missing_right_refuses_its_operations() {
         assert_eq!(pair.call(0, atomic(0, 0, ADD)), Err(Failure::NoRight));
         let own = Remote { peer: 1, offset: 0, key: place(KEYS[0]) };
         let add = Command::Atomic { at: own, atomic: ADD, flags: AtomicFlags::empty() };
-        assert_eq!(pair.call(1, add), Ok(Done::default()), "a device is a peer of itself");
-        assert_eq!(pair.call(1, add), Ok(Done { word: 1, ..Done::default() }));
+        // The device of the memory is a peer of itself. The right to atomics was tested by one.
+        for word in 1..4 {
+            assert_eq!(pair.call(1, add), Ok(Done { word, ..Done::default() }));
+        }
     });
 }
 

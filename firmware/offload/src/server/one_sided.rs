@@ -5,13 +5,23 @@ use towline_core::pml::Rails;
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 use towline_core::rail::{Lost, Peer};
 use towline_core::rma::{Access as Rights, DeregisterError, Finished, RemoteMemory, Transfer};
-use towline_window::command::{ANY, Body, KEY, KeyPlace, Remote};
+use towline_window::command::{ANY, Body, Command, KEY, KeyPlace, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 
 use super::Server;
 use crate::failures::{of_begin, of_one_sided};
 use crate::keys::{self, Sum};
 use crate::one_sided_tables::Access;
+
+/// The peer on whose memory a command is an operation.
+pub(super) const fn peer_of(command: &Command) -> Option<u32> {
+    match command {
+        Command::Put { to: Remote { peer, .. }, .. }
+        | Command::Get { from: Remote { peer, .. }, .. }
+        | Command::Atomic { at: Remote { peer, .. }, .. } => Some(*peer),
+        _ => None,
+    }
+}
 
 impl<R: Rails> Server<'_, '_, R> {
     /// Whether the engine has one-sided operations.
