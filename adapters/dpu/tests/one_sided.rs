@@ -131,9 +131,8 @@ fn the_host_of_the_memory_makes_no_call() {
     // SAFETY: the mapping outlives it.
     let window = unsafe { mapping.memory() }.unwrap();
     // What the other host writes, and what it makes the device write: positions of rings.
-    let positions = || {
-        [at::COMMANDS_TAKEN, at::COMPLETIONS_TAKEN].map(|at| window.word(at).unwrap().load(Ordering::Acquire))
-    };
+    let positions =
+        || [at::COMMANDS_TAKEN, at::COMPLETIONS_TAKEN].map(|at| window.word(at).unwrap().load(Ordering::Acquire));
     let before = positions();
     let place = b.address_of(memory.buffer()).addr().get();
     let (sender, receiver) = mpsc::channel();

@@ -177,8 +177,21 @@ impl Job {
         let pairs = (0..NODES).flat_map(|from| (0..NODES).map(move |to| (from, to)));
         let parts = pairs.map(|pair| (pair, Some(vec![0; PLACE as usize]))).collect();
         let (counted, unknown) = (Default::default(), [0; NODES]);
-        let mut job =
-            Self { event, now: 1, random, network, nodes, parts, counted, unknown, failed: 0, denied: 0, turns: 0, closing_since: 0, waited: 0 };
+        let mut job = Self {
+            event,
+            now: 1,
+            random,
+            network,
+            nodes,
+            parts,
+            counted,
+            unknown,
+            failed: 0,
+            denied: 0,
+            turns: 0,
+            closing_since: 0,
+            waited: 0,
+        };
         job.introduce();
         job
     }
@@ -299,7 +312,11 @@ impl Job {
             Kind::Get => {
                 let mut expected = part.expect("gets need a known part")[range].to_vec();
                 expected.resize(PLACE as usize, 0x5a);
-                assert!(self.nodes[me].read(op.place, PLACE) == expected, "node {me} got other bytes from {}", op.target);
+                assert!(
+                    self.nodes[me].read(op.place, PLACE) == expected,
+                    "node {me} got other bytes from {}",
+                    op.target
+                );
             }
         }
     }
@@ -360,7 +377,11 @@ impl Job {
             if steps > strikes_at && self.nodes.iter().all(is_idle) {
                 return;
             }
-            assert!(self.now < 400 * SECOND, "it hangs: {:?}", self.nodes.iter().map(|node| &node.ops).collect::<Vec<_>>());
+            assert!(
+                self.now < 400 * SECOND,
+                "it hangs: {:?}",
+                self.nodes.iter().map(|node| &node.ops).collect::<Vec<_>>()
+            );
             growth = if active { 500 } else { (growth * 8).min(60_000_000) };
             let next = self.network.next_at().unwrap_or(u64::MAX).max(self.now + 1);
             self.now = (self.now + growth).min(next);
@@ -411,6 +432,8 @@ fn one_sided_operations_are_exact_or_fail_with_their_peer() {
         (failed, denied, lost) = (failed + job.failed, denied + job.denied, lost + job.network.counts().lost);
         waited += job.waited;
     }
-    println!("{failed} operations failed with their peer, {denied} were denied, {waited} deregistrations waited, {lost} datagrams were lost");
+    println!(
+        "{failed} operations failed with their peer, {denied} were denied, {waited} deregistrations waited, {lost} datagrams were lost"
+    );
     assert!(failed > 0 && denied > 0 && lost > 0 && waited > 0, "not everything happened");
 }

@@ -77,7 +77,8 @@ fn with_strangers(work: impl FnOnce(&mut Pair<'_>)) {
     let hub = Hub::new(&mut arena, 2, 8, FRAME).unwrap();
     let nodes = [0, 1].map(|me| {
         let memory = window();
-        let about = About { boot: me + 1, operations: ENGINE.requests, one_sided: ENGINE.rma.operations, description: "test" };
+        let about =
+            About { boot: me + 1, operations: ENGINE.requests, one_sided: ENGINE.rma.operations, description: "test" };
         let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
         let rails = [hub.rail(me).unwrap()];
         let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|(why, _)| why).unwrap();
@@ -196,8 +197,14 @@ fn messages_of_all_lengths_arrive_whether_they_are_expected_or_not() {
                 pair.settle();
                 let received = early.unwrap_or_else(|| pair.begin(to, receive));
                 let length = length as u64;
-                let done =
-                    Done { rank: from as u32, tag: number as u32, received: length, delivered: length, value: 0, word: 0 };
+                let done = Done {
+                    rank: from as u32,
+                    tag: number as u32,
+                    received: length,
+                    delivered: length,
+                    value: 0,
+                    word: 0,
+                };
                 assert_eq!(pair.result(to, received), Some(Ok(done)), "{length} {mode:?} {posted}");
                 assert_eq!(pair.result(from, sent), Some(Ok(Done::default())));
                 assert_eq!(pair.received(to, bytes.len()), bytes);

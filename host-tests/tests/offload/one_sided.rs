@@ -121,7 +121,13 @@ fn a_device_serves_puts_gets_and_atomics_while_its_host_does_nothing() {
             assert_eq!(old, Done { word: model, ..Done::default() }, "{operation:?}");
             model = match operation {
                 Atomic::Op(operation, operand) => of_word(operation, model, operand),
-                Atomic::CompareSwap(is, becomes) => if model == is { becomes } else { model },
+                Atomic::CompareSwap(is, becomes) => {
+                    if model == is {
+                        becomes
+                    } else {
+                        model
+                    }
+                }
             };
             assert_eq!(pair.shared_bytes(1).last_chunk(), Some(&model.to_le_bytes()), "{operation:?}");
         }

@@ -29,13 +29,7 @@ impl<R: Rails> Server<'_, '_, R> {
         self.one_sided != 0
     }
 
-    pub(super) fn register(
-        &mut self,
-        access: Rights,
-        only: u32,
-        memory: Body,
-        key: KeyPlace,
-    ) -> Result<Done, Failure> {
+    pub(super) fn register(&mut self, access: Rights, only: u32, memory: Body, key: KeyPlace) -> Result<Done, Failure> {
         let (base, bytes) = self.memory_of(memory)?;
         let key = Body { region: key.region, at: key.at, bytes: KEY as u64 };
         self.memory_of(key)?;
@@ -57,9 +51,8 @@ impl<R: Rails> Server<'_, '_, R> {
         let registered = unsafe { self.mtl.pml().register(base, bytes, access, only) };
         let registration = registered.ok_or(Failure::Full)?;
         let remote = self.mtl.pml().remote_memory(registration);
-        let written = remote.is_some_and(|remote| {
-            self.device.memory().write(key.at, &keys::write(remote, card)).is_ok()
-        });
+        let written =
+            remote.is_some_and(|remote| self.device.memory().write(key.at, &keys::write(remote, card)).is_ok());
         match written.then(|| self.registrations.add(registration)).flatten() {
             Some(value) => Ok(Done { value, ..Done::default() }),
             None => {
@@ -88,8 +81,8 @@ impl<R: Rails> Server<'_, '_, R> {
     /// Ends a registration whose memory was in use, if it is not any more. Returns the completion of its command.
     pub(super) fn finish_deregistration(&mut self) -> Option<Completion> {
         let Self { registrations, mtl, .. } = self;
-        let cookie = registrations
-            .finish(|registration| mtl.pml().deregister(registration) != Err(DeregisterError::InUse))?;
+        let cookie =
+            registrations.finish(|registration| mtl.pml().deregister(registration) != Err(DeregisterError::InUse))?;
         Some(Completion::new(cookie, Ok(Done::default())))
     }
 
