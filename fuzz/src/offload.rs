@@ -1,4 +1,5 @@
-//! The server of a device, whose host writes any word of the window at any time, during the traffic of two other devices.
+//! The server of a device, whose host writes any word of the window at any time, during the traffic of two other devices: messages,
+//! and one-sided operations on memory that is registered for these two, which the hostile host must not read or change.
 
 use std::ptr::NonNull;
 
@@ -6,9 +7,12 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use offload::{Limits, Server};
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
+use towline_core::rail::access::Access;
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::rma;
 use towline_core::time::Instant;
-use towline_window::command::{Body, Command, Mode};
+use towline_window::command::{ANY, Body, Command, KEY, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done};
 use towline_window::device::{About, Device};
 use towline_window::header::at;
@@ -22,12 +26,20 @@ use crate::window::{BYTES, Lines, scribble};
 
 const NODES: u32 = 3;
 const ENGINE: Config =
-    Config { peers: NODES, requests: 6, unexpected: 6, units: 6, unit_bytes: 64, ..Config::SMALLEST };
+    Config { peers: NODES, requests: 6, unexpected: 6, units: 6, unit_bytes: 64, rma: ONE_SIDED, ..Config::SMALLEST };
+const ONE_SIDED: rma::Config = rma::Config { regions: 2, operations: 2, window: 2 };
 const LIMITS: Limits = Limits { engine: ENGINE, communicators: 2, messages: 2 };
 /// The context of the two honest devices. The hostile host may use it, too.
 const CONTEXT: u32 = 1;
 /// The hostile host's device.
 const HOSTILE: usize = 2;
+
+/// Where things are in the buffers: the key of memory of device 0, that of memory of device 1, and this memory. Messages are before.
+/// Device 1 has registered its memory for device 0 alone, and device 0 has registered a part for all.
+const KEYS: [u64; 2] = [64, 128];
+const SHARED: u64 = 192;
+const SHARED_BYTES: u64 = 32;
+const PUBLIC: u64 = SHARED + SHARED_BYTES;
 
 type Rails<'m> = [Loopback<'m>; 1];
 
@@ -72,7 +84,8 @@ pub fn run(data: &[u8]) {
             move |memory| {
                 let layout = Layout::plan(BYTES, 8, 4).unwrap();
                 let device =
-                    Device::start(memory, layout, &About { boot: 1, operations: 6, description: "fuzz" }).unwrap();
+                    Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz" })
+                        .unwrap();
                 let mut server =
                     Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap();
                 me += 1;
@@ -102,6 +115,8 @@ pub fn run(data: &[u8]) {
         nodes[me].call(command).value
     });
 
+    share(&mut nodes);
+
     let mut hostile = Writer::new();
     let mut begun = 0;
     while !data.is_empty() {
@@ -112,9 +127,76 @@ pub fn run(data: &[u8]) {
         if begun % 4 == 0 {
             exchange(&mut nodes, comms, begun);
         }
+        if begun % 4 == 2 {
+            access(&mut nodes, begun);
+        }
         begun += 1;
     }
     exchange(&mut nodes, comms, begun);
+    access(&mut nodes, begun);
+}
+
+fn body(node: &Node<'_, '_>, at: u64, bytes: u64) -> Body {
+    Body { region: 0, at: node.server.device().layout().buffers + at, bytes }
+}
+
+fn key(node: &Node<'_, '_>, owner: usize) -> KeyPlace {
+    KeyPlace { region: 0, at: body(node, KEYS[owner], 0).at }
+}
+
+/// Devices 0 and 1 register memory, and all hosts get the keys.
+fn share(nodes: &mut [Node<'_, '_>; 3]) {
+    for (owner, only, at) in [(0, ANY, PUBLIC), (1, 0, SHARED)] {
+        let memory = body(&nodes[owner], at, SHARED_BYTES);
+        let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let place = key(&nodes[owner], owner);
+        nodes[owner].call(Command::Register { access, only, memory, key: place });
+        let mut bytes = [0; KEY];
+        nodes[owner].memory.read(place.at, &mut bytes).unwrap();
+        nodes.iter().for_each(|node| node.memory.write(place.at, &bytes).unwrap());
+    }
+}
+
+fn shared(node: &Node<'_, '_>) -> [u8; SHARED_BYTES as usize] {
+    let mut bytes = [0; SHARED_BYTES as usize];
+    node.memory.read(body(node, SHARED, 0).at, &mut bytes).unwrap();
+    bytes
+}
+
+/// A put, an atomic and a get of device 0 on memory of device 1. Nobody else has changed that.
+fn access(nodes: &mut [Node<'_, '_>; 3], number: u32) {
+    let expected = shared(&nodes[0]);
+    assert!(number < 4 || shared(&nodes[1]) == expected, "memory was changed by a peer without the right");
+    let bytes = [number as u8; SHARED_BYTES as usize];
+    let remote = Remote { peer: 1, offset: 0, key: key(&nodes[0], 1) };
+    let local = body(&nodes[0], SHARED, SHARED_BYTES);
+    nodes[0].memory.write(local.at, &bytes).unwrap();
+    let add = Atomic::Op(AtomicOp::Add, 1);
+    perform(nodes, Command::Put { to: remote, body: local }, 0);
+    perform(
+        nodes,
+        Command::Atomic { at: remote, atomic: add, flags: AtomicFlags::empty() },
+        u64::from_le_bytes([number as u8; 8]),
+    );
+    perform(nodes, Command::Get { from: remote, body: local }, 0);
+    let mut expected = bytes;
+    let word = u64::from_le_bytes([number as u8; 8]).wrapping_add(1);
+    expected[..8].copy_from_slice(&word.to_le_bytes());
+    assert_eq!(shared(&nodes[0]), expected);
+    assert_eq!(shared(&nodes[1]), expected);
+}
+
+/// An operation of device 0, while the host of device 1 does nothing.
+fn perform(nodes: &mut [Node<'_, '_>; 3], command: Command, word: u64) {
+    nodes[0].host.command(9, &command).unwrap();
+    for _ in 0..1000 {
+        nodes.iter_mut().for_each(|node| _ = node.server.poll(Instant::from_nanos(0)));
+        if let Some(completion) = nodes[0].host.take().unwrap() {
+            assert_eq!(completion, Completion::new(9, Ok(Done { word, ..Done::default() })));
+            return;
+        }
+    }
+    panic!("{command:?} does not complete");
 }
 
 /// The hostile host writes a command, or any word.
@@ -137,6 +219,8 @@ fn attack(node: &mut Node<'_, '_>, writer: &mut Writer, data: &mut Unstructured<
                     254 => u32::MAX,
                     253 => 1 << 16,
                     252 => node.server.device().layout().buffers as u32,
+                    251 => key(node, 1).at as u32,
+                    250 => key(node, 0).at as u32,
                     small => small.into(),
                 };
             }
@@ -158,7 +242,7 @@ fn ring_position(memory: &Memory<'_>) {
 /// A message from device 0 to device 1.
 fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
     let buffers = nodes[0].server.device().layout().buffers;
-    let length = number as usize % 100;
+    let length = number as usize % 64;
     let body = Body { region: 0, at: buffers, bytes: length as u64 };
     let bytes: Vec<u8> = (0..length).map(|at| (at as u32 ^ number) as u8).collect();
     nodes[0].memory.write(buffers, &bytes).unwrap();
@@ -178,7 +262,7 @@ fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
         if let [Some(sent), Some(received)] = ends {
             assert_eq!(sent, Completion::new(8, Ok(Done::default())));
             let length = length as u64;
-            let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0 };
+            let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0, word: 0 };
             assert_eq!(received, Completion::new(7, Ok(done)));
             let mut into = vec![0; bytes.len()];
             nodes[1].memory.read(buffers, &mut into).unwrap();

@@ -21,7 +21,7 @@ pub(crate) const BYTES: usize = 512 + 12 * 64 + 256;
 pub(crate) struct Lines(pub [u8; BYTES]);
 
 /// Words that a hostile side changes most often.
-const WORDS: [u64; 13] = [
+const WORDS: [u64; 14] = [
     at::BOOT,
     at::COMMAND_SLOTS,
     at::COMPLETION_SLOTS,
@@ -35,6 +35,7 @@ const WORDS: [u64; 13] = [
     at::LEFT,
     at::COMMANDS_TAKEN,
     at::COMPLETIONS_TAKEN,
+    at::ONE_SIDED,
 ];
 
 /// Writes a word of the window: a ring position or sequence number that might be right, or any value.
@@ -61,7 +62,8 @@ pub fn run(data: &[u8]) {
     // SAFETY: the memory is used by its address only while the window exists.
     let memory = unsafe { Memory::new(NonNull::from(&mut lines.0).cast(), BYTES) }.unwrap();
     let layout = Layout::plan(BYTES, 8, 4).unwrap();
-    let mut device = Device::start(memory, layout, &About { boot: 1, operations: 6, description: "fuzz" }).unwrap();
+    let mut device =
+        Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz" }).unwrap();
     let mut attaching = Attaching::new(memory, 1).ok();
     device.serve(1).unwrap();
     let mut host = attaching.as_mut().and_then(Attaching::poll);

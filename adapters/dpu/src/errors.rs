@@ -107,19 +107,25 @@ pub enum Refusal {
     Busy,
     /// The message is longer than the longest part of the device's buffers that can be given to it: about seven eighths of them.
     TooLong,
-    /// The rank or tag is one that no message has.
+    /// The rank, peer or tag is one that nothing has, or memory is of another transport, has no byte, or would be registered without
+    /// a right.
     Invalid,
     /// The device refuses.
     Device(completion::Failure),
+    /// The device has no one-sided operations. Its window has this version.
+    NoOneSided(u32),
     /// The device has failed.
     Lost(Lost),
 }
+
+/// The first version of the window with one-sided operations.
+const ONE_SIDED_SINCE: u32 = 1 << 16 | 1;
 
 impl Refusal {
     /// The party that has to act.
     pub const fn blame(&self) -> Blame {
         match self {
-            Self::Busy | Self::TooLong => Blame::Resource,
+            Self::Busy | Self::TooLong | Self::NoOneSided(_) => Blame::Resource,
             Self::Invalid => Blame::Caller,
             Self::Device(why) => blame(*why),
             Self::Lost(_) => Blame::Peer,
@@ -134,6 +140,7 @@ const fn blame(why: completion::Failure) -> Blame {
         completion::Failure::PeerFailed
         | completion::Failure::PeerFinished
         | completion::Failure::Refused
+        | completion::Failure::NoRight
         | completion::Failure::Unreachable => Blame::Peer,
         _ => Blame::Caller,
     }
@@ -144,7 +151,20 @@ impl fmt::Display for Refusal {
         match self {
             Self::Busy => f.write_str("the device has no more room for operations or messages: take outcomes first"),
             Self::TooLong => f.write_str("the message is longer than the buffers of the device can hold in one piece"),
-            Self::Invalid => f.write_str("the rank or tag is 4294967295, which no message has"),
+            Self::Invalid => f.write_str(
+                "the rank, peer or tag is 4294967295, which nothing has, or the memory is of another transport or has no byte or right",
+            ),
+            Self::NoOneSided(version) if *version < ONE_SIDED_SINCE => write!(
+                f,
+                "the device has no one-sided operations: its window has version {}.{}, and they came with {}.{}: update its firmware",
+                version >> 16,
+                version & 0xffff,
+                ONE_SIDED_SINCE >> 16,
+                ONE_SIDED_SINCE & 0xffff
+            ),
+            Self::NoOneSided(_) => f.write_str(
+                "the device has no one-sided operations: its firmware was built without them: use one that has them",
+            ),
             Self::Device(why) => write!(f, "the device refuses: {why}"),
             Self::Lost(why) => write!(f, "the device has failed: {why}"),
         }

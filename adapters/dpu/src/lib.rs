@@ -34,6 +34,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`transport`] | the transport |
+//! | [`one_sided`] | memory that peers access by puts, gets and atomics, while its host makes no call |
 //! | [`matching`] | the device as the matcher of an engine's communicators |
 //! | [`settings`] | the settings, and how a process finds its device |
 //! | [`mapping`] | the window's file |
@@ -43,6 +44,7 @@
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
+//! | [`remotes`] | the keys of memory of peers |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
 //!
 //! A device whose firmware has failed, was reset, or is silent for too long has failed: all operations in progress end with
@@ -53,8 +55,10 @@ mod fallback;
 pub mod heap;
 pub mod mapping;
 pub mod matching;
+pub mod one_sided;
 pub mod operations;
 mod peers;
+pub mod remotes;
 pub mod settings;
 pub mod supervisor;
 mod takeover;

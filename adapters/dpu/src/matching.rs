@@ -661,7 +661,7 @@ const fn refusal(why: Refusal) -> pml::Refusal {
     match why {
         Refusal::Busy | Refusal::Device(completion::Failure::Full) => pml::Refusal::Busy,
         Refusal::TooLong => pml::Refusal::TooLong,
-        Refusal::Invalid | Refusal::Device(_) => pml::Refusal::Invalid,
+        Refusal::Invalid | Refusal::NoOneSided(_) | Refusal::Device(_) => pml::Refusal::Invalid,
         Refusal::Lost(_) => pml::Refusal::DeviceFailed,
     }
 }

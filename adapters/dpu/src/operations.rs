@@ -17,8 +17,37 @@ pub enum Kind {
     Send(Option<Part>),
     /// A receive.
     Receive(Sink),
+    /// A put, get or atomic.
+    Access(Accessed),
     /// A command that is waited for.
     Call,
+}
+
+impl Kind {
+    /// Whether it is a send or receive.
+    const fn is_message(&self) -> bool {
+        matches!(self, Self::Send(_) | Self::Receive(_))
+    }
+}
+
+/// What a put, get or atomic uses.
+#[derive(Debug)]
+pub struct Accessed {
+    /// The peer.
+    pub peer: u32,
+    /// The place of the key of the peer's memory.
+    pub remote: usize,
+    /// The copy of the bytes in the buffers.
+    pub part: Option<Part>,
+    /// Where the copy goes after a get.
+    pub into: Option<Span>,
+}
+
+impl Accessed {
+    /// An operation without a copy of its bytes.
+    pub const fn new(peer: u32, remote: usize) -> Self {
+        Self { peer, remote, part: None, into: None }
+    }
 }
 
 /// Where a receive puts its message.
@@ -52,6 +81,8 @@ pub struct Operations {
     numbers: u32,
     /// Sends and receives whose outcome the device has not reported.
     pending: u32,
+    /// Puts, gets and atomics whose outcome the device has not reported.
+    accesses: u32,
     /// The sends and receives that have ended, if their user wants the list.
     ended: Option<VecDeque<u64>>,
 }
@@ -63,7 +94,8 @@ fn place(cookie: u64) -> usize {
 impl Operations {
     /// Adds a command, and returns its cookie.
     pub fn add(&mut self, kind: Kind) -> u64 {
-        self.pending += u32::from(!matches!(kind, Kind::Call));
+        self.pending += u32::from(kind.is_message());
+        self.accesses += u32::from(matches!(kind, Kind::Access(_)));
         self.numbers = self.numbers.wrapping_add(1);
         let copied = match &kind {
             Kind::Send(Some(part)) => taken(part.body.bytes),
@@ -76,6 +108,20 @@ impl Operations {
     /// How many sends and receives are in progress.
     pub const fn pending(&self) -> u32 {
         self.pending
+    }
+
+    /// How many puts, gets and atomics are in progress.
+    pub const fn accesses(&self) -> u32 {
+        self.accesses
+    }
+
+    /// Whether a put, get or atomic is in progress on memory of a peer, or of any peer.
+    pub fn accesses_peer(&self, peer: Option<u32>) -> bool {
+        let is_it = |operation: &Operation| match &operation.kind {
+            Kind::Access(accessed) => operation.outcome.is_none() && peer.is_none_or(|peer| peer == accessed.peer),
+            _ => false,
+        };
+        self.accesses != 0 && self.slab.iter().any(|(_, operation)| is_it(operation))
     }
 
     /// The operation of a cookie.
@@ -91,7 +137,8 @@ impl Operations {
         }
         operation.outcome = Some(completion.result.map_err(Failure::Operation));
         operation.failed = completion.failed;
-        if !matches!(operation.kind, Kind::Call) {
+        self.accesses -= u32::from(matches!(operation.kind, Kind::Access(_)));
+        if operation.kind.is_message() {
             self.pending -= 1;
             if let Some(ended) = &mut self.ended {
                 ended.push_back(completion.cookie);
@@ -110,7 +157,9 @@ impl Operations {
     pub fn undo(&mut self, cookie: u64) -> Option<Operation> {
         self.get(cookie)?;
         let operation = self.slab.remove(place(cookie));
-        self.pending -= u32::from(!matches!(operation.kind, Kind::Call) && operation.outcome.is_none());
+        let is_open = operation.outcome.is_none();
+        self.pending -= u32::from(is_open && operation.kind.is_message());
+        self.accesses -= u32::from(is_open && matches!(operation.kind, Kind::Access(_)));
         Some(operation)
     }
 
@@ -121,11 +170,11 @@ impl Operations {
                 continue;
             }
             operation.outcome = Some(Err(Failure::Device(why)));
-            if let (Some(ended), false) = (&mut self.ended, matches!(operation.kind, Kind::Call)) {
+            if let (Some(ended), false) = (&mut self.ended, !operation.kind.is_message()) {
                 ended.push_back(u64::from(operation.number) << 32 | place as u64);
             }
         }
-        self.pending = 0;
+        (self.pending, self.accesses) = (0, 0);
     }
 
     /// From now on sends and receives that end are listed.
@@ -143,10 +192,12 @@ impl Operations {
         }
     }
 
-    /// The memory of receives is not written any more.
+    /// The memory of receives and gets is not written any more.
     pub fn abandon_receives(&mut self) {
         for (_, operation) in &mut self.slab {
-            if let Kind::Receive(Sink { copy: Some((_, memory)), .. }) = &mut operation.kind {
+            if let Kind::Receive(Sink { copy: Some((_, memory)), .. })
+            | Kind::Access(Accessed { into: Some(memory), .. }) = &mut operation.kind
+            {
                 *memory = Span::EMPTY;
             }
         }

@@ -1,4 +1,4 @@
-//! The transport.
+//! The transport: sessions, peers, communicators and messages. `one_sided.rs` has the rest of its calls.
 
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -14,7 +14,8 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::operations::{Kind, Operation, Operations, Sink};
+use crate::operations::{Accessed, Kind, Operation, Operations, Sink};
+use crate::remotes::Remotes;
 
 /// Polls between two looks at the device's state.
 const CHECK_EVERY: u32 = 256;
@@ -112,6 +113,8 @@ pub struct Transport {
     /// A part for commands that are waited for. There is one such command at a time.
     staging: Part,
     operations: Operations,
+    /// The keys of memory of peers.
+    remotes: Remotes,
     lost: Option<Lost>,
     options: Options,
     /// The last heartbeat that was seen, and when it changed.
@@ -169,6 +172,7 @@ impl Transport {
             staging,
             heap,
             operations: Operations::default(),
+            remotes: Remotes::default(),
             lost: None,
             options,
             heartbeat: (0, Instant::now()),
@@ -315,7 +319,7 @@ impl Transport {
         }
         let tag = word_of(Tag::Is(tag))?;
         let body = Body { bytes: bytes.min(buffer.len()), ..buffer.part.body };
-        self.begin(Kind::Send(None), &Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body })
+        self.begin_message(Kind::Send(None), &Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body })
     }
 
     /// Begins to receive a message into a buffer. The buffer must not be used or returned before the outcome was taken.
@@ -328,7 +332,7 @@ impl Transport {
         }
         let body = buffer.part.body;
         let command = Command::Receive { comm: comm.0, source: rank_of(source)?, tag: word_of(tag)?, body };
-        self.begin(Kind::Receive(Sink { bytes: buffer.len(), copy: None }), &command)
+        self.begin_message(Kind::Receive(Sink { bytes: buffer.len(), copy: None }), &command)
     }
 
     /// Begins to send any memory of the host: its bytes are copied to the device's buffers now, and may be changed afterwards. A
@@ -351,13 +355,13 @@ impl Transport {
         let tag = word_of(Tag::Is(tag))?;
         if let Some(body) = self.body_of(&data) {
             let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body };
-            return self.begin(Kind::Send(None), &command);
+            return self.begin_message(Kind::Send(None), &command);
         }
         let part = self.room(data.len())?;
         // SAFETY: the part is in the window, which is mapped and not in use for anything else; the caller vouches for the data.
         unsafe { data.pack(self.address(part), data.len() as usize) };
         let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body: part.body };
-        self.begin(Kind::Send(Some(part)), &command)
+        self.begin_message(Kind::Send(Some(part)), &command)
     }
 
     /// Begins to receive a message into any memory of the host. It is copied there from the device's buffers by
@@ -373,11 +377,11 @@ impl Transport {
         let (source, tag) = (rank_of(source)?, word_of(tag)?);
         if let Some(body) = self.body_of(&sink) {
             let command = Command::Receive { comm: comm.0, source, tag, body };
-            return self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: None }), &command);
+            return self.begin_message(Kind::Receive(Sink { bytes: sink.len(), copy: None }), &command);
         }
         let part = self.room(sink.len())?;
         let command = Command::Receive { comm: comm.0, source, tag, body: part.body };
-        self.begin(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
+        self.begin_message(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
     }
 
     /// Finds a message without receiving it. Returns `None` if there is none.
@@ -450,7 +454,7 @@ impl Transport {
                 (part.body, Some((part, sink)))
             }
         };
-        self.begin(
+        self.begin_message(
             Kind::Receive(Sink { bytes: body.bytes, copy }),
             &Command::ReceiveMatched { message: message.0, body },
         )
@@ -527,10 +531,15 @@ impl Transport {
 
     /// The outcome of a request, once it is over.
     pub fn test(&mut self, request: Request) -> Option<Result<Status, Failure>> {
-        if self.operations.get(request.0).is_none() {
+        self.outcome(request.0).map(|outcome| outcome.map(Status::from))
+    }
+
+    /// The outcome of a command, once it is over.
+    pub(crate) fn outcome(&mut self, cookie: u64) -> Option<Result<Done, Failure>> {
+        if self.operations.get(cookie).is_none() {
             return Some(Err(Failure::NoRequest));
         }
-        self.operations.take(request.0).map(|outcome| outcome.map(Status::from))
+        self.operations.take(cookie)
     }
 
     /// Waits for a request, and returns its outcome.
@@ -622,8 +631,21 @@ impl Transport {
                     self.lose(Lost::Device(DeviceError::Violation));
                 }
             }
+            Kind::Access(accessed) => {
+                if let (Some(part), Some(memory), Ok(_)) = (accessed.part, accessed.into, completion.result) {
+                    // SAFETY: the part is in the mapped window, and the caller of the get vouches for the memory.
+                    unsafe { memory.unpack(address.as_ptr().add(part.body.at as usize), part.body.bytes as usize) };
+                }
+                self.end_access(&accessed);
+            }
             Kind::Send(None) | Kind::Call => {}
         }
+    }
+
+    /// Returns what an operation on memory of a peer has used.
+    fn end_access(&mut self, accessed: &Accessed) {
+        let parts = accessed.part.into_iter().chain(self.remotes.release(accessed.remote));
+        parts.for_each(|part| self.heap.free(part));
     }
 
     /// Whether one more send or receive may begin.
@@ -635,17 +657,42 @@ impl Transport {
         if self.operations.pending() < most { Ok(()) } else { Err(Refusal::Busy) }
     }
 
+    /// Whether one more put, get or atomic may begin.
+    fn admit_access(&self) -> Result<(), Refusal> {
+        self.check_one_sided()?;
+        let most = self.host.as_ref().map_or(0, |host| host.card().one_sided);
+        if self.operations.accesses() < most { Ok(()) } else { Err(Refusal::Busy) }
+    }
+
+    /// Whether the device has one-sided operations.
+    pub(crate) fn check_one_sided(&self) -> Result<(), Refusal> {
+        if let Some(why) = self.lost {
+            return Err(Refusal::Lost(why));
+        }
+        match self.host.as_ref().map(Host::card) {
+            Some(card) if card.one_sided == 0 => Err(Refusal::NoOneSided(card.version)),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes the command of a send or receive.
-    fn begin(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
-        let admitted = self.admit();
+    fn begin_message(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
+        self.begin(kind, command).map(Request)
+    }
+
+    /// Writes the command of an operation, and returns its cookie.
+    pub(crate) fn begin(&mut self, kind: Kind, command: &Command) -> Result<u64, Refusal> {
+        let admitted = if matches!(kind, Kind::Access(_)) { self.admit_access() } else { self.admit() };
         let cookie = self.operations.add(kind);
         match admitted.and_then(|()| self.write_in_time(cookie, command)) {
-            Ok(()) => Ok(Request(cookie)),
+            Ok(()) => Ok(cookie),
             Err(refusal) => {
-                if let Some(operation) = self.operations.undo(cookie)
-                    && let Kind::Send(Some(part)) | Kind::Receive(Sink { copy: Some((part, _)), .. }) = operation.kind
-                {
-                    self.heap.free(part);
+                match self.operations.undo(cookie).map(|operation| operation.kind) {
+                    Some(Kind::Send(Some(part)) | Kind::Receive(Sink { copy: Some((part, _)), .. })) => {
+                        self.heap.free(part);
+                    }
+                    Some(Kind::Access(accessed)) => self.end_access(&accessed),
+                    _ => {}
                 }
                 Err(refusal)
             }
@@ -676,7 +723,16 @@ impl Transport {
     }
 
     /// Executes a command, and waits for its result. A device that does not answer in time has failed, whether its firmware runs or not.
-    fn call(&mut self, command: &Command) -> Result<Done, Refusal> {
+    pub(crate) fn call(&mut self, command: &Command) -> Result<Done, Refusal> {
+        self.call_within(command, true)
+    }
+
+    /// Executes a command that waits for peers. The device has failed if its heartbeat stops.
+    pub(crate) fn call_at_length(&mut self, command: &Command) -> Result<Done, Refusal> {
+        self.call_within(command, false)
+    }
+
+    fn call_within(&mut self, command: &Command, is_limited: bool) -> Result<Done, Refusal> {
         if let Some(why) = self.lost {
             return Err(Refusal::Lost(why));
         }
@@ -691,7 +747,7 @@ impl Transport {
                 Some(Ok(done)) => return Ok(done),
                 Some(Err(Failure::Operation(why))) => return Err(Refusal::Device(why)),
                 Some(Err(Failure::Device(why))) => return Err(Refusal::Lost(why)),
-                Some(Err(Failure::NoRequest)) | None => self.pause(start),
+                Some(Err(Failure::NoRequest)) | None => self.pause(if is_limited { start } else { Instant::now() }),
             }
         }
     }
@@ -706,8 +762,44 @@ impl Transport {
         }
     }
 
+    /// A part of the buffers for what a command that is waited for brings or returns.
+    pub(crate) const fn staging(&self) -> Body {
+        self.staging.body
+    }
+
+    /// The session.
+    pub(crate) const fn session(&self) -> u32 {
+        self.session
+    }
+
+    /// The keys of memory of peers.
+    pub(crate) const fn remotes(&mut self) -> &mut Remotes {
+        &mut self.remotes
+    }
+
+    /// Whether a put, get or atomic is in progress on memory of a peer, or of any peer.
+    pub(crate) fn accesses(&self, peer: Option<u32>) -> bool {
+        self.operations.accesses_peer(peer)
+    }
+
+    /// Where a buffer is.
+    pub(crate) const fn body_of_buffer(&self, buffer: &Buffer) -> Result<Body, Refusal> {
+        if self.owns(buffer) { Ok(buffer.part.body) } else { Err(Refusal::Invalid) }
+    }
+
+    /// Returns a part of the buffers.
+    pub(crate) fn give_back(&mut self, part: Part) {
+        self.heap.free(part);
+    }
+
+    /// Writes to a part of the buffers, which has room for the bytes.
+    pub(crate) fn write_part(&self, part: Part, bytes: &[u8]) -> Result<(), Refusal> {
+        let written = self.host.as_ref().map(|host| host.memory().write(part.body.at, bytes));
+        if written == Some(Ok(())) { Ok(()) } else { Err(Refusal::TooLong) }
+    }
+
     /// Takes a part of the buffers.
-    fn room(&mut self, bytes: u64) -> Result<Part, Refusal> {
+    pub(crate) fn room(&mut self, bytes: u64) -> Result<Part, Refusal> {
         self.heap.take(bytes).map_err(|why| match why {
             NoRoom::Now => Refusal::Busy,
             NoRoom::Ever => Refusal::TooLong,
@@ -729,13 +821,14 @@ impl Transport {
         }
     }
 
-    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Refusal> {
+    /// Copies bytes of the window.
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Refusal> {
         let read = self.host.as_ref().map(|host| host.memory().read(at, into));
         if read == Some(Ok(())) { Ok(()) } else { Err(Refusal::TooLong) }
     }
 
     /// The address of a part, which is inside the window.
-    fn address(&self, part: Part) -> *mut u8 {
+    pub(crate) fn address(&self, part: Part) -> *mut u8 {
         self.mapping.base().as_ptr().wrapping_add(part.body.at as usize)
     }
 }

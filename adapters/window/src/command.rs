@@ -2,6 +2,9 @@
 
 use core::fmt;
 
+use towline_core::rail::access::Access;
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
+
 use crate::ring::{Entry, WORDS};
 
 /// Any rank, or any tag.
@@ -17,6 +20,31 @@ pub struct Body {
     pub at: u64,
     /// Its length in bytes.
     pub bytes: u64,
+}
+
+/// Bytes of the key of registered memory.
+pub const KEY: usize = 64;
+
+/// Where the key of registered memory is: [`KEY`] bytes, of which only devices know the meaning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct KeyPlace {
+    /// The region, as in [`Body`].
+    pub region: u32,
+    /// Bytes from the begin of the region.
+    pub at: u64,
+}
+
+/// Memory of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Remote {
+    /// The peer that has registered it.
+    pub peer: u32,
+    /// Bytes from the begin of the registered memory.
+    pub offset: u64,
+    /// Where its key is, in the window. It does not change until the completion.
+    pub key: KeyPlace,
 }
 
 /// When a send is complete.
@@ -130,6 +158,45 @@ pub enum Command {
         /// The communicator.
         comm: u32,
     },
+    /// Registers memory of the window, so that peers access it without the host. The completion has its number.
+    Register {
+        /// What peers may do: [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`], [`Access::REMOTE_ATOMIC`], at least one of them.
+        access: Access,
+        /// The only peer that may do it, or [`ANY`].
+        only: u32,
+        /// The memory. Peers access it at any time until it is deregistered.
+        memory: Body,
+        /// Where its key goes, in the window.
+        key: KeyPlace,
+    },
+    /// Ends a registration. It completes when no peer accesses the memory any more.
+    Deregister {
+        /// The number of the registration.
+        registration: u32,
+    },
+    /// Writes memory of a peer. It is complete when the bytes are there.
+    Put {
+        /// Where the bytes go.
+        to: Remote,
+        /// The bytes. They do not change until the completion.
+        body: Body,
+    },
+    /// Reads memory of a peer.
+    Get {
+        /// Where the bytes are.
+        from: Remote,
+        /// Where they go. Nothing else accesses it until the completion.
+        body: Body,
+    },
+    /// Changes a word of a peer, as one step. The completion has its old value.
+    Atomic {
+        /// Where the word is.
+        at: Remote,
+        /// What happens to it.
+        atomic: Atomic,
+        /// The type of the word.
+        flags: AtomicFlags,
+    },
     /// Counts the messages of a peer that have arrived. The completion has as value their number since the peer was added, modulo
     /// 2^32, and as length of the message the number of those that were not received or taken out.
     Count {
@@ -174,35 +241,91 @@ pub(crate) const fn join(low: u32, high: u32) -> u64 {
 }
 
 // The layout of an entry: word 1 (here 0) has the number of the command in byte 0 and flags in byte 1; words 2 and 3 have the
-// cookie. Words 4 to 6 have arguments, 7 the region, 8 to 11 offset and length.
+// cookie. Words 4 to 6 have arguments, 7 the region, 8 to 11 offset and length, or the operands of an atomic. Words 12 to 14 have
+// offset and region of a key.
+
+/// The rights that a registration may give. Their values are those of the flags.
+const RIGHTS: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
+/// The flags of an atomic: the number of the operation, or 0 for compare and swap.
+const OPERATION: u8 = 0x3f;
+/// The flags of an atomic: where the [`AtomicFlags`] begin.
+const TYPE_SHIFT: u32 = 6;
+
+/// The arguments of a command on memory of a peer.
+const fn arguments_of(remote: &Remote) -> [u32; 3] {
+    let [low, high] = halves(remote.offset);
+    [remote.peer, low, high]
+}
+
+/// The flags of an atomic, and its operands in the place of a body.
+const fn encode_atomic(atomic: Atomic, flags: AtomicFlags) -> (u8, Body) {
+    let (operation, operand, compare) = match atomic {
+        Atomic::Op(operation, operand) => (operation as u8, operand, 0),
+        Atomic::CompareSwap(compare, becomes) => (0, becomes, compare),
+    };
+    (operation | (flags.bits() as u8) << TYPE_SHIFT, Body { region: 0, at: operand, bytes: compare })
+}
+
+/// The atomic of flags and operands. `None` if there is no such operation.
+fn decode_atomic(flags: u8, operands: Body) -> Option<(Atomic, AtomicFlags)> {
+    let atomic = match flags & OPERATION {
+        0 => Atomic::CompareSwap(operands.bytes, operands.at),
+        operation => Atomic::Op(AtomicOp::of(operation)?, operands.at),
+    };
+    Some((atomic, AtomicFlags::from_bits(u32::from(flags >> TYPE_SHIFT))?))
+}
 
 impl Command {
     /// The words of the entry.
     pub fn encode(&self, cookie: u64) -> Entry {
-        let none = Body::default();
-        let (number, flags, arguments, body) = match *self {
-            Self::Send { comm, dest, tag, mode, body } => (1, mode as u8, [comm, dest, tag], body),
-            Self::Receive { comm, source, tag, body } => (2, 0, [comm, source, tag], body),
-            Self::Probe { comm, source, tag, take } => (3, u8::from(take), [comm, source, tag], none),
-            Self::ReceiveMatched { message, body } => (4, 0, [message, 0, 0], body),
+        let (none, nowhere) = (Body::default(), KeyPlace::default());
+        let (number, flags, arguments, body, key) = match *self {
+            Self::Send { comm, dest, tag, mode, body } => (1, mode as u8, [comm, dest, tag], body, nowhere),
+            Self::Receive { comm, source, tag, body } => (2, 0, [comm, source, tag], body, nowhere),
+            Self::Probe { comm, source, tag, take } => (3, u8::from(take), [comm, source, tag], none, nowhere),
+            Self::ReceiveMatched { message, body } => (4, 0, [message, 0, 0], body, nowhere),
             Self::Cancel { cookie } => {
                 let [low, high] = halves(cookie);
-                (5, 0, [low, high, 0], none)
+                (5, 0, [low, high, 0], none, nowhere)
             }
-            Self::AddPeer { peer, card } => (6, 0, [peer, 0, 0], card),
-            Self::DeletePeer { peer } => (7, 0, [peer, 0, 0], none),
-            Self::AddCommunicator { context, rank, size, peers } => (8, 0, [context, rank, size], peers),
-            Self::DeleteCommunicator { comm } => (9, 0, [comm, 0, 0], none),
-            Self::Publish { into } => (10, 0, [0; 3], into),
-            Self::LosePeer { peer } => (11, 0, [peer, 0, 0], none),
-            Self::Acknowledge { comm } => (12, 0, [comm, 0, 0], none),
-            Self::Count { peer } => (18, 0, [peer, 0, 0], none),
+            Self::AddPeer { peer, card } => (6, 0, [peer, 0, 0], card, nowhere),
+            Self::DeletePeer { peer } => (7, 0, [peer, 0, 0], none, nowhere),
+            Self::AddCommunicator { context, rank, size, peers } => (8, 0, [context, rank, size], peers, nowhere),
+            Self::DeleteCommunicator { comm } => (9, 0, [comm, 0, 0], none, nowhere),
+            Self::Publish { into } => (10, 0, [0; 3], into, nowhere),
+            Self::LosePeer { peer } => (11, 0, [peer, 0, 0], none, nowhere),
+            Self::Acknowledge { comm } => (12, 0, [comm, 0, 0], none, nowhere),
+            Self::Register { access, only, memory, key } => (13, access.bits() as u8, [only, 0, 0], memory, key),
+            Self::Deregister { registration } => (14, 0, [registration, 0, 0], none, nowhere),
+            Self::Put { to, body } => (15, 0, arguments_of(&to), body, to.key),
+            Self::Get { from, body } => (16, 0, arguments_of(&from), body, from.key),
+            Self::Atomic { at, atomic, flags } => {
+                let (flags, operands) = encode_atomic(atomic, flags);
+                (17, flags, arguments_of(&at), operands, at.key)
+            }
+            Self::Count { peer } => (18, 0, [peer, 0, 0], none, nowhere),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
+        let [key_low, key_high] = halves(key.at);
         let head = u32::from_le_bytes([number, flags, 0, 0]);
         let mut entry = [0; WORDS];
-        let used = [head, cookie_low, cookie_high, a, b, c, body.region, at_low, at_high, bytes_low, bytes_high];
+        let used = [
+            head,
+            cookie_low,
+            cookie_high,
+            a,
+            b,
+            c,
+            body.region,
+            at_low,
+            at_high,
+            bytes_low,
+            bytes_high,
+            key_low,
+            key_high,
+            key.region,
+        ];
         for (word, value) in entry.iter_mut().zip(used) {
             *word = value;
         }
@@ -210,9 +333,27 @@ impl Command {
     }
 
     /// The cookie and the command of an entry. The cookie is right even if the command is not.
-    pub const fn decode(entry: &Entry) -> (u64, Result<Self, BadCommand>) {
-        let [head, cookie_low, cookie_high, a, b, c, region, at_low, at_high, bytes_low, bytes_high, ..] = *entry;
+    pub fn decode(entry: &Entry) -> (u64, Result<Self, BadCommand>) {
+        let [
+            head,
+            cookie_low,
+            cookie_high,
+            a,
+            b,
+            c,
+            region,
+            at_low,
+            at_high,
+            bytes_low,
+            bytes_high,
+            key_low,
+            key_high,
+            key_region,
+            ..,
+        ] = *entry;
         let body = Body { region, at: join(at_low, at_high), bytes: join(bytes_low, bytes_high) };
+        let key = KeyPlace { region: key_region, at: join(key_low, key_high) };
+        let remote = Remote { peer: a, offset: join(b, c), key };
         let [number, flags, 0, 0] = head.to_le_bytes() else {
             return (join(cookie_low, cookie_high), Err(BadCommand::Malformed));
         };
@@ -237,8 +378,21 @@ impl Command {
             (10, 0) => Ok(Self::Publish { into: body }),
             (11, 0) => Ok(Self::LosePeer { peer: a }),
             (12, 0) => Ok(Self::Acknowledge { comm: a }),
+            (13, flags) => {
+                let access = Access::from_bits_retain(flags.into());
+                let is_allowed = RIGHTS.contains(access) && !access.is_empty();
+                let register = Self::Register { access, only: a, memory: body, key };
+                if is_allowed { Ok(register) } else { Err(BadCommand::Malformed) }
+            }
+            (14, 0) => Ok(Self::Deregister { registration: a }),
+            (15, 0) => Ok(Self::Put { to: remote, body }),
+            (16, 0) => Ok(Self::Get { from: remote, body }),
+            (17, flags) => match decode_atomic(flags, body) {
+                Some((atomic, flags)) => Ok(Self::Atomic { at: remote, atomic, flags }),
+                None => Err(BadCommand::Malformed),
+            },
             (18, 0) => Ok(Self::Count { peer: a }),
-            (1..=12 | 18, _) => Err(BadCommand::Malformed),
+            (1..=18, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

@@ -13,7 +13,7 @@ pub struct Completion {
     pub cookie: u64,
     /// Its result.
     pub result: Result<Done, Failure>,
-    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`].
+    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`]. Of a put, get or atomic: the peer.
     pub failed: u32,
 }
 
@@ -36,8 +36,10 @@ pub struct Done {
     pub received: u64,
     /// Receive: bytes that were written. Fewer than `received` if the memory was too small.
     pub delivered: u64,
-    /// A new communicator, a message that a probe took out, the length of a card.
+    /// A new communicator or registration, a message that a probe took out, the length of a card.
     pub value: u32,
+    /// Atomic: the word before the operation.
+    pub word: u64,
 }
 
 /// Why a command failed.
@@ -70,6 +72,16 @@ pub enum Failure {
     Unreachable = 11,
     /// A ready send found no receive.
     NotReady = 12,
+    /// The host: the key is none of this peer's device, or of an earlier start of it.
+    BadKey = 13,
+    /// The host: the peer has deregistered the memory, or its session has ended.
+    StaleKey = 14,
+    /// The peer: it has not registered the memory for this operation, or not for this device.
+    NoRight = 15,
+    /// The host: the operation reaches beyond the end of the registered memory.
+    OutOfMemory = 16,
+    /// The host: there is no such atomic, or the word is not at a multiple of its size.
+    NotAvailable = 17,
     /// A failure that this host does not know: the firmware is newer.
     Other = 255,
 }
@@ -89,6 +101,11 @@ impl Failure {
             10 => Self::Refused,
             11 => Self::Unreachable,
             12 => Self::NotReady,
+            13 => Self::BadKey,
+            14 => Self::StaleKey,
+            15 => Self::NoRight,
+            16 => Self::OutOfMemory,
+            17 => Self::NotAvailable,
             _ => Self::Other,
         }
     }
@@ -110,6 +127,19 @@ impl fmt::Display for Failure {
             Self::Unreachable => "no link of the device reaches the peer",
             Self::Other => "it failed for a reason that this host does not know: the firmware is newer",
             Self::NotReady => "a ready send found no receive: post the receive first",
+            Self::BadKey => {
+                "the key is none of this peer's device, or of an earlier start of it: ask the peer for its present key"
+            }
+            Self::StaleKey => "the peer has deregistered the memory, or its session has ended: ask it for a new key",
+            Self::NoRight => {
+                "the peer has not registered the memory for this operation, or not for this process: register it with that right"
+            }
+            Self::OutOfMemory => {
+                "the operation reaches beyond the end of the peer's registered memory: check offset and length"
+            }
+            Self::NotAvailable => {
+                "there is no such atomic, or the word is not at a multiple of its size: use another operation or offset"
+            }
         })
     }
 }
@@ -143,6 +173,7 @@ impl Completion {
         let [cookie_low, cookie_high] = halves(self.cookie);
         let ([received_low, received_high], [delivered_low, delivered_high]) =
             (halves(done.received), halves(done.delivered));
+        let [word_low, word_high] = halves(done.word);
         let mut entry = [0; WORDS];
         let used = [
             number,
@@ -155,6 +186,8 @@ impl Completion {
             delivered_low,
             delivered_high,
             done.value,
+            word_low,
+            word_high,
         ];
         for (word, value) in entry.iter_mut().zip(used) {
             *word = value;
@@ -178,12 +211,14 @@ impl Completion {
             delivered_low,
             delivered_high,
             value,
+            word_low,
+            word_high,
             ..,
         ] = *entry;
         let received = join(received_low, received_high);
         let delivered = join(delivered_low, delivered_high);
         let (result, failed) = match number {
-            0 => (Ok(Done { rank, tag, received, delivered, value }), ANY),
+            0 => (Ok(Done { rank, tag, received, delivered, value, word: join(word_low, word_high) }), ANY),
             number => {
                 let number = u8::try_from(number).map_err(|_| BadCompletion)?;
                 (Err(Failure::from_number(number)), rank)

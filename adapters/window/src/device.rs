@@ -18,6 +18,8 @@ pub struct About<'a> {
     pub boot: u32,
     /// The most sends and receives that may be in progress.
     pub operations: u32,
+    /// The most puts, gets and atomics that may be in progress, or 0 if the firmware has no one-sided operations.
+    pub one_sided: u32,
     /// Name and version of the firmware. At most 64 bytes of it are used.
     pub description: &'a str,
 }
@@ -87,6 +89,7 @@ impl<'w> Device<'w> {
         memory.write(at::VERSION, &VERSION.to_le_bytes())?;
         memory.write(at::BOOT, &about.boot.to_le_bytes())?;
         memory.write(at::OPERATIONS, &about.operations.to_le_bytes())?;
+        memory.write(at::ONE_SIDED, &about.one_sided.to_le_bytes())?;
         layout.write(&memory)?;
         let mut description = [0; DESCRIPTION];
         description.iter_mut().zip(about.description.bytes()).for_each(|(to, byte)| *to = byte);

@@ -5,8 +5,8 @@ pub const HEADER: usize = 512;
 /// The first 8 bytes of a window.
 pub const MAGIC: [u8; 8] = *b"TOWLINEW";
 /// The version of the layout: a major number in the upper 16 bits, and a minor number. Sides with different major numbers do not
-/// work together.
-pub const VERSION: u32 = 1 << 16;
+/// work together. Devices of minor version 1 have the commands of one-sided operations.
+pub const VERSION: u32 = 1 << 16 | 1;
 /// Bytes of the device's description, a text that ends with zeros.
 pub const DESCRIPTION: usize = 64;
 /// The most slots of a ring.
@@ -34,6 +34,8 @@ pub mod at {
     pub const BUFFER_BYTES: u64 = 48;
     /// Device, before it is ready: the most sends and receives that may be in progress.
     pub const OPERATIONS: u64 = 56;
+    /// Device, before it is ready: the most puts, gets and atomics that may be in progress. 0 if it has none, as before version 1.1.
+    pub const ONE_SIDED: u64 = 60;
     /// Device, before it is ready: its description.
     pub const DESCRIPTION: u64 = 64;
     /// Device: its state.

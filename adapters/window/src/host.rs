@@ -114,6 +114,9 @@ pub struct Card {
     pub boot: u32,
     /// The most sends and receives that may be in progress.
     pub operations: u32,
+    /// The most puts, gets and atomics that may be in progress. 0 if the device has no one-sided operations: its firmware is older
+    /// than version 1.1 of the layout, or was built without them.
+    pub one_sided: u32,
     /// Where rings and buffers are.
     pub layout: Layout,
     description: [u8; DESCRIPTION],
@@ -148,7 +151,9 @@ impl Card {
         layout.check(memory.bytes()).map_err(AttachError::Layout)?;
         let mut description = [0; DESCRIPTION];
         memory.read(at::DESCRIPTION, &mut description).map_err(not_ready)?;
-        Ok(Self { version, boot: word(at::BOOT)?, operations: word(at::OPERATIONS)?, layout, description })
+        let one_sided = if version & 0xffff == 0 { 0 } else { word(at::ONE_SIDED)? };
+        let (boot, operations) = (word(at::BOOT)?, word(at::OPERATIONS)?);
+        Ok(Self { version, boot, operations, one_sided, layout, description })
     }
 
     /// Name and version of the firmware: the text up to the first zero, or up to the first byte that is not text.

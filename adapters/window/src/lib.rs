@@ -30,7 +30,7 @@
 //! let mut shared = Shared([0; 4096]);
 //! // SAFETY: the memory is used by its address only while the window exists.
 //! let memory = unsafe { Memory::new(NonNull::from(&mut shared.0).cast(), 4096) }.unwrap();
-//! let about = About { boot: 1, operations: 8, description: "example" };
+//! let about = About { boot: 1, operations: 8, one_sided: 8, description: "example" };
 //! let mut device = Device::start(memory, Layout::plan(4096, 8, 8)?, &about)?;
 //! let mut attaching = Attaching::new(memory, 1234)?;
 //! if let Some(session) = device.wanted()? {

@@ -3,8 +3,10 @@
 use core::ptr::NonNull;
 
 use proptest::prelude::*;
+use towline_core::rail::access::Access;
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_window::atomics::Ordering;
-use towline_window::command::{BadCommand, Body, Command, Mode};
+use towline_window::command::{BadCommand, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device, StartError};
 use towline_window::header::{HEADER, at};
@@ -14,7 +16,7 @@ use towline_window::memory::{Memory, OutOfBounds};
 use towline_window::ring::{Pushed, START, Violation};
 
 const BYTES: usize = 4096;
-const ABOUT: About<'_> = About { boot: 7, operations: 9, description: "test" };
+const ABOUT: About<'_> = About { boot: 7, operations: 9, one_sided: 5, description: "test" };
 const SESSION: u32 = 11;
 
 #[repr(align(64))]
@@ -114,7 +116,7 @@ fn a_device_that_is_not_ready_is_refused_with_the_reason() {
     memory.write(at::VERSION, &(2_u32 << 16 | 1).to_le_bytes()).unwrap();
     let refused = Card::read(&memory).unwrap_err();
     assert_eq!(refused, AttachError::Version(2 << 16 | 1));
-    assert!(refused.to_string().contains("version 2.1, and this host knows 1.0"));
+    assert!(refused.to_string().contains("version 2.1, and this host knows 1.1"));
     memory.write(at::VERSION, &(1_u32 << 16 | 9).to_le_bytes()).unwrap();
     assert!(Card::read(&memory).is_ok(), "a minor version may differ");
     memory.write(at::COMPLETIONS, &(HEADER as u64).to_le_bytes()).unwrap();
@@ -258,6 +260,11 @@ fn commands_that_are_unknown_or_malformed_keep_their_cookie() {
     assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)));
     entry[0] = 7 | 1 << 31;
     assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)));
+    // No right, a right that no peer has, an operation that no atomic has, and flags where there are none.
+    for head in [13, 13 | 1 << 8, 13 | 0x1e << 8, 14 | 1 << 8, 15 | 1 << 8, 16 | 1 << 8, 17 | 2 << 8] {
+        entry[0] = head;
+        assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)), "{head:#x}");
+    }
 }
 
 #[test]
@@ -314,6 +321,35 @@ fn body() -> impl Strategy<Value = Body> {
     any::<(u32, u64, u64)>().prop_map(|(region, at, bytes)| Body { region, at, bytes })
 }
 
+#[test]
+fn a_device_of_an_older_minor_version_has_no_one_sided_operations() {
+    let memory = memory();
+    let _device = Device::start(memory, layout(), &ABOUT).unwrap();
+    assert_eq!(Card::read(&memory).unwrap().one_sided, 5);
+    memory.write(at::VERSION, &(1_u32 << 16).to_le_bytes()).unwrap();
+    assert_eq!(Card::read(&memory).unwrap().one_sided, 0, "the word was reserved");
+    memory.write(at::VERSION, &(1_u32 << 16 | 9).to_le_bytes()).unwrap();
+    assert_eq!(Card::read(&memory).unwrap().one_sided, 5, "later minor versions add to this one");
+    memory.write(at::VERSION, &(2_u32 << 16).to_le_bytes()).unwrap();
+    assert_eq!(Card::read(&memory), Err(AttachError::Version(2 << 16)));
+}
+
+fn key_place() -> impl Strategy<Value = KeyPlace> {
+    any::<(u32, u64)>().prop_map(|(region, at)| KeyPlace { region, at })
+}
+
+fn remote() -> impl Strategy<Value = Remote> {
+    (any::<(u32, u64)>(), key_place()).prop_map(|((peer, offset), key)| Remote { peer, offset, key })
+}
+
+fn atomic() -> impl Strategy<Value = Atomic> {
+    let operation = (0..AtomicOp::ALL.len(), any::<u64>());
+    prop_oneof![
+        operation.prop_map(|(operation, operand)| Atomic::Op(AtomicOp::ALL[operation], operand)),
+        any::<(u64, u64)>().prop_map(|(compare, becomes)| Atomic::CompareSwap(compare, becomes)),
+    ]
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let mode = prop_oneof![Just(Mode::Standard), Just(Mode::Synchronous), Just(Mode::Complete), Just(Mode::Ready)];
     let three = any::<(u32, u32, u32)>();
@@ -333,6 +369,22 @@ fn command() -> impl Strategy<Value = Command> {
         }),
         any::<u32>().prop_map(|comm| Command::DeleteCommunicator { comm }),
         body().prop_map(|into| Command::Publish { into }),
+        any::<u32>().prop_map(|peer| Command::LosePeer { peer }),
+        any::<u32>().prop_map(|comm| Command::Acknowledge { comm }),
+        (1_u32..8, any::<u32>(), body(), key_place()).prop_map(|(rights, only, memory, key)| Command::Register {
+            access: Access::from_bits_retain(rights << 1),
+            only,
+            memory,
+            key
+        }),
+        any::<u32>().prop_map(|registration| Command::Deregister { registration }),
+        (remote(), body()).prop_map(|(to, body)| Command::Put { to, body }),
+        (remote(), body()).prop_map(|(from, body)| Command::Get { from, body }),
+        (remote(), atomic(), 0_u32..4).prop_map(|(at, atomic, flags)| Command::Atomic {
+            at,
+            atomic,
+            flags: AtomicFlags::from_bits_retain(flags)
+        }),
     ]
 }
 
@@ -356,9 +408,9 @@ proptest! {
 
     #[test]
     fn a_completion_is_decoded_to_what_was_encoded(
-        words in any::<(u32, u32, u32)>(), longs in any::<(u64, u64, u64)>(), failed in any::<bool>(),
+        words in any::<(u32, u32, u32)>(), longs in any::<(u64, u64, u64, u64)>(), failed in any::<bool>(),
     ) {
-        let done = Done { rank: words.0, tag: words.1, value: words.2, received: longs.0, delivered: longs.1 };
+        let done = Done { rank: words.0, tag: words.1, value: words.2, received: longs.0, delivered: longs.1, word: longs.3 };
         let result = if failed { Err(Failure::PeerFailed) } else { Ok(done) };
         let completion = Completion::new(longs.2, result);
         prop_assert_eq!(Completion::decode(&completion.encode()), Ok(completion));

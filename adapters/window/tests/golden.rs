@@ -2,7 +2,9 @@
 
 use core::ptr::NonNull;
 
-use towline_window::command::{ANY, Body, Command, Mode};
+use towline_core::rail::access::Access;
+use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
+use towline_window::command::{ANY, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
 use towline_window::header::HEADER;
@@ -24,6 +26,9 @@ fn hex(entry: &[u32]) -> String {
 fn commands_have_the_bytes_of_the_specification() {
     let body = Body { region: 1, at: 0x1122_3344_5566_7788, bytes: 0x0102_0304_0506 };
     let long = "01000000 88776655 44332211 06050403 02010000";
+    let key = KeyPlace { region: 2, at: 0x99aa_bbcc_ddee_ff00 };
+    let place = "00ffeedd ccbbaa99 02000000";
+    let remote = Remote { peer: 5, offset: 0x0809_0a0b_0c0d, key };
     for (command, bytes) in [
         (
             Command::Send { comm: 2, dest: 3, tag: 4, mode: Mode::Synchronous, body },
@@ -55,6 +60,36 @@ fn commands_have_the_bytes_of_the_specification() {
         (Command::Publish { into: body }, format!("0a000000 0df0adba fecaefbe 00000000 00000000 00000000 {long}")),
         (Command::LosePeer { peer: 5 }, "0b000000 0df0adba fecaefbe 05000000".into()),
         (Command::Acknowledge { comm: 2 }, "0c000000 0df0adba fecaefbe 02000000".into()),
+        (
+            Command::Register {
+                access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+                only: ANY,
+                memory: body,
+                key,
+            },
+            format!("0d0e0000 0df0adba fecaefbe ffffffff 00000000 00000000 {long} {place}"),
+        ),
+        (Command::Deregister { registration: 5 }, "0e000000 0df0adba fecaefbe 05000000".into()),
+        (
+            Command::Put { to: remote, body },
+            format!("0f000000 0df0adba fecaefbe 05000000 0d0c0b0a 09080000 {long} {place}"),
+        ),
+        (
+            Command::Get { from: remote, body },
+            format!("10000000 0df0adba fecaefbe 05000000 0d0c0b0a 09080000 {long} {place}"),
+        ),
+        (
+            Command::Atomic { at: remote, atomic: Atomic::Op(AtomicOp::Max, 7 << 32 | 8), flags: AtomicFlags::BITS_32 },
+            format!(
+                "11610000 0df0adba fecaefbe 05000000 0d0c0b0a 09080000 00000000 08000000 07000000 00000000 00000000 {place}"
+            ),
+        ),
+        (
+            Command::Atomic { at: remote, atomic: Atomic::CompareSwap(9, 7), flags: AtomicFlags::empty() },
+            format!(
+                "11000000 0df0adba fecaefbe 05000000 0d0c0b0a 09080000 00000000 07000000 00000000 09000000 00000000 {place}"
+            ),
+        ),
         (Command::Count { peer: 5 }, "12000000 0df0adba fecaefbe 05000000".into()),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
@@ -63,11 +98,11 @@ fn commands_have_the_bytes_of_the_specification() {
 
 #[test]
 fn completions_have_the_bytes_of_the_specification() {
-    let done = Done { rank: 1, tag: 2, received: 3 << 32 | 4, delivered: 5 << 32 | 6, value: 7 };
+    let done = Done { rank: 1, tag: 2, received: 3 << 32 | 4, delivered: 5 << 32 | 6, value: 7, word: 8 << 32 | 9 };
     let completion = Completion::new(0xbeef_cafe_baad_f00d, Ok(done));
     assert_eq!(
         hex(&completion.encode()),
-        "00000000 0df0adba fecaefbe 01000000 02000000 04000000 03000000 06000000 05000000 07000000"
+        "00000000 0df0adba fecaefbe 01000000 02000000 04000000 03000000 06000000 05000000 07000000 09000000 08000000"
     );
     for (number, failure) in [
         (1, Failure::NotFound),
@@ -82,6 +117,11 @@ fn completions_have_the_bytes_of_the_specification() {
         (10, Failure::Refused),
         (11, Failure::Unreachable),
         (12, Failure::NotReady),
+        (13, Failure::BadKey),
+        (14, Failure::StaleKey),
+        (15, Failure::NoRight),
+        (16, Failure::OutOfMemory),
+        (17, Failure::NotAvailable),
     ] {
         let completion = Completion::new(1, Err(failure));
         assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000 00000000 ffffffff"));
@@ -97,7 +137,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let base = NonNull::new((&raw mut lines.0).cast()).unwrap();
     // SAFETY: the memory is used by its address only while the window exists.
     let memory = unsafe { Memory::new(base, 1024) }.unwrap();
-    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, description: "firmware 1" };
+    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, one_sided: 0x0203, description: "firmware 1" };
     let layout = Layout::plan(1024, 2, 4).unwrap();
     let mut device = Device::start(memory, layout, &about).unwrap();
     let mut attaching = Attaching::new(memory, 0x0102_0304).unwrap();
@@ -114,12 +154,13 @@ fn a_window_has_the_bytes_of_the_specification() {
     let mut expected = [0; 1024];
     let mut put = |at: usize, bytes: &[u8]| expected[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"TOWLINEW");
-    put(8, &[0, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
+    put(8, &[1, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
     put(24, &[0, 2]); // commands at 512
     put(32, &[0x80, 2]); // completions at 640
     put(40, &[0x80, 3]); // buffers at 896
     put(48, &[0x80]); // 128 bytes of buffers
     put(56, &[1, 1]); // 257 operations
+    put(60, &[3, 2]); // 515 puts, gets and atomics
     put(64, b"firmware 1");
     put(128, &[1, 0, 0, 0, 4, 3, 2, 1, 1, 0, 0, 0]);
     put(192, &[4, 3, 2, 1]);

@@ -17,6 +17,14 @@ use crate::rail::{Endpoint, FullRail, RemoteBuffer};
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Operation(pub(crate) Handle);
 
+impl Operation {
+    /// The handle as one word, which is never 0: the slot in the lower half, and its generation in the upper half. For callers that
+    /// keep tables parallel to [`Config::operations`](super::Config::operations) slots.
+    pub const fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+}
+
 /// A one-sided operation on memory of a peer.
 #[derive(Clone, Copy, Debug)]
 pub enum Transfer {

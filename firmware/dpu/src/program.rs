@@ -4,6 +4,7 @@ use offload::{Limits, Server};
 use runtime::Block;
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
+use towline_core::rma;
 use towline_core::time::{Duration, Instant};
 use towline_window::device::{About, Device};
 use towline_window::header::at;
@@ -18,6 +19,12 @@ const WORDS: usize = 1 << 18;
 const SLOTS: u32 = 256;
 /// Most sends and receives in progress. A message that a probe took out may keep a request, too.
 const OPERATIONS: u32 = 2048;
+/// Most puts, gets and atomics in progress.
+const ONE_SIDED: u32 = 64;
+/// Most registrations of memory.
+const REGIONS: u32 = 64;
+/// Most unanswered requests of a peer for puts, gets and atomics.
+const WINDOW: u16 = 8;
 /// Most messages that probes have taken out.
 const MESSAGES: u32 = 64;
 const LIMITS: Limits = Limits {
@@ -27,6 +34,7 @@ const LIMITS: Limits = Limits {
         unexpected: 256,
         units: 256,
         unit_bytes: 1024,
+        rma: rma::Config { regions: REGIONS, operations: ONE_SIDED, window: WINDOW },
         ..Config::SMALLEST
     },
     communicators: 64,
@@ -76,7 +84,7 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let rails = rails::make(&hub, interface, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
         .ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
-    let about = About { boot, operations: OPERATIONS, description: DESCRIPTION };
+    let about = About { boot, operations: OPERATIONS, one_sided: ONE_SIDED, description: DESCRIPTION };
     let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
     let mut server = match Server::new(&LIMITS, &mut arena, rails, device) {
         Ok(server) => server,

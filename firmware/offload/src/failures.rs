@@ -3,6 +3,7 @@
 use towline_core::mtl::CommError;
 use towline_core::pml::{Failure as Ended, Refusal, Status};
 use towline_core::rail::{Lost, Unreachable};
+use towline_core::rma::{self, BeginError, Denied};
 use towline_window::command::ANY;
 use towline_window::completion::{Done, Failure};
 
@@ -56,7 +57,7 @@ pub fn result_of(
             tag: status.tag,
             received: status.received,
             delivered: status.delivered,
-            value: 0,
+            ..Done::default()
         }),
         Err(Ended::Cancelled) => Err(Failure::Cancelled),
         Err(Ended::PeerFailed(_)) => Err(of_lost(lost)),
@@ -65,5 +66,26 @@ pub fn result_of(
         Err(Ended::NotReady(_)) => Err(Failure::NotReady),
         Err(Ended::NoCommunicator(_)) => Err(Failure::Refused),
         Err(_) => Err(Failure::NoSuchThing),
+    }
+}
+
+/// The failure of a one-sided operation that was not begun. `lost`: why its peer was lost.
+pub const fn of_begin(why: BeginError, lost: Option<Lost>) -> Failure {
+    match why {
+        BeginError::Full => Failure::Full,
+        BeginError::Unreachable => of_lost(lost),
+        BeginError::OutOfBounds => Failure::OutOfMemory,
+        _ => Failure::NotAvailable,
+    }
+}
+
+/// The failure of a one-sided operation. `lost`: why its peer was lost.
+pub const fn of_one_sided(why: rma::Failure, lost: Option<Lost>) -> Failure {
+    match why {
+        rma::Failure::Denied(Denied::NoMemory) => Failure::StaleKey,
+        rma::Failure::Denied(Denied::NoRight) => Failure::NoRight,
+        rma::Failure::Denied(Denied::OutOfBounds) => Failure::OutOfMemory,
+        rma::Failure::Denied(_) => Failure::NotAvailable,
+        _ => of_lost(lost),
     }
 }

@@ -1,11 +1,13 @@
 //! The matching transport on a device: it takes the commands of a host from the window, and matches, sends and receives for it. So
-//! messages make progress while the host computes.
+//! messages make progress while the host computes. It also serves puts, gets and atomics of peers on memory of the window.
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`server`] | a server: one host, one transport |
 //! | [`tables`] | what a server keeps of a session: operations, communicators, messages that probes took out |
+//! | [`one_sided_tables`] | the same of one-sided operations: registered memory, and operations on memory of peers |
 //! | [`cards`] | the card of a device, by which other devices reach it |
+//! | [`keys`] | the key of registered memory, by which hosts of other devices name it |
 //! | [`failures`] | what the host learns of refusals and failures of the transport |
 //!
 //! A server takes all its memory at its start. All that a session made ends with it.
@@ -13,6 +15,8 @@
 
 pub mod cards;
 pub mod failures;
+pub mod keys;
+pub mod one_sided_tables;
 pub mod server;
 pub mod tables;
 

@@ -1,5 +1,7 @@
 //! A server: it takes the commands of one host, and answers with completions.
 
+mod one_sided;
+
 use core::fmt;
 
 use towline_core::arena::{Arena, OutOfMemory};
@@ -15,6 +17,8 @@ use towline_window::ring::Pushed;
 
 use crate::cards;
 use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, result_of};
+use crate::keys::Sum;
+use crate::one_sided_tables::{Accesses, Registrations};
 use crate::tables::{Communicators, Messages, Operation, Operations};
 
 /// Most commands that one call of [`Server::poll`] takes, so that a host cannot keep the device from its other work.
@@ -78,6 +82,12 @@ pub struct InUse {
     pub peers: usize,
     /// Requests, envelopes and payload units of the engine.
     pub pools: [u32; 3],
+    /// Registrations of memory.
+    pub registrations: usize,
+    /// Puts, gets and atomics in progress.
+    pub accesses: usize,
+    /// Registrations, one-sided operations and answers to peers of the engine.
+    pub one_sided: [u32; 3],
 }
 
 /// The server of one host. It is used by one thread at a time.
@@ -89,10 +99,25 @@ pub struct Server<'m, 'w, R> {
     communicators: Communicators<'m>,
     messages: Messages<'m>,
     peers: u32,
-    /// Whether each peer was added.
-    added: &'m mut [bool],
+    /// The sum of the card by which each peer was added.
+    added: &'m mut [Option<Sum>],
+    registrations: Registrations<'m>,
+    accesses: Accesses<'m>,
+    /// The most puts, gets and atomics in progress.
+    one_sided: u32,
     /// A completion for which there was no room yet.
     waiting: Option<Completion>,
+}
+
+/// The parts of a server in memory from an arena.
+struct Tables<'m, R> {
+    mtl: Mtl<'m, R>,
+    operations: Operations<'m>,
+    communicators: Communicators<'m>,
+    messages: Messages<'m>,
+    added: &'m mut [Option<Sum>],
+    registrations: Registrations<'m>,
+    accesses: Accesses<'m>,
 }
 
 impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
@@ -102,7 +127,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             .saturating_add(Operations::bytes(limits.engine.requests))
             .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
             .saturating_add(Messages::bytes(limits.messages))
-            .saturating_add(Arena::cost::<bool>(limits.engine.peers as usize))
+            .saturating_add(Arena::cost::<Option<Sum>>(limits.engine.peers as usize))
+            .saturating_add(Registrations::bytes(limits.engine.rma.regions))
+            .saturating_add(Accesses::bytes(limits.engine.rma.operations))
     }
 
     /// A server of the host of this window, with tables from `arena`.
@@ -117,33 +144,33 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         device: Device<'w>,
     ) -> Result<Self, (SetUpError, Device<'w>)> {
         match Self::tables(limits, arena, rails) {
-            Ok((mtl, operations, communicators, messages, added)) => Ok(Self {
-                mtl,
+            Ok(tables) => Ok(Self {
+                mtl: tables.mtl,
                 device,
-                operations,
-                communicators,
-                messages,
+                operations: tables.operations,
+                communicators: tables.communicators,
+                messages: tables.messages,
                 peers: limits.engine.peers,
-                added,
+                added: tables.added,
+                registrations: tables.registrations,
+                accesses: tables.accesses,
+                one_sided: limits.engine.rma.operations,
                 waiting: None,
             }),
             Err(why) => Err((why, device)),
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "the parts of a server")]
-    fn tables(
-        limits: &Limits,
-        arena: &mut Arena<'m>,
-        rails: R,
-    ) -> Result<(Mtl<'m, R>, Operations<'m>, Communicators<'m>, Messages<'m>, &'m mut [bool]), SetUpError> {
-        Ok((
-            Mtl::new(limits.engine, limits.communicators, arena, rails)?,
-            Operations::new(arena, limits.engine.requests)?,
-            Communicators::new(arena, limits.communicators, limits.engine.peers)?,
-            Messages::new(arena, limits.messages)?,
-            arena.filled(limits.engine.peers as usize, false)?,
-        ))
+    fn tables(limits: &Limits, arena: &mut Arena<'m>, rails: R) -> Result<Tables<'m, R>, SetUpError> {
+        Ok(Tables {
+            mtl: Mtl::new(limits.engine, limits.communicators, arena, rails)?,
+            operations: Operations::new(arena, limits.engine.requests)?,
+            communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
+            messages: Messages::new(arena, limits.messages)?,
+            added: arena.filled(limits.engine.peers as usize, None)?,
+            registrations: Registrations::new(arena, limits.engine.rma.regions)?,
+            accesses: Accesses::new(arena, limits.engine.rma.operations)?,
+        })
     }
 
     /// The transport.
@@ -162,8 +189,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             operations: self.operations.count(),
             communicators: self.communicators.count(),
             messages: self.messages.count(),
-            peers: self.added.iter().filter(|added| **added).count(),
+            peers: self.added.iter().flatten().count(),
             pools: self.mtl.pml().used(),
+            registrations: self.registrations.count(),
+            accesses: self.accesses.count(),
+            one_sided: self.mtl.pml().rma_used().map(|[used, _]| used),
         }
     }
 
@@ -200,15 +230,32 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 return Some(events);
             }
         }
+        if self.has_one_sided() {
+            while let Some(finished) = self.mtl.pml().next_finished() {
+                events = events.saturating_add(1);
+                self.waiting = self.finished(&finished);
+                if !self.flush()? {
+                    return Some(events);
+                }
+            }
+            while let Some(completion) = self.finish_deregistration() {
+                events = events.saturating_add(1);
+                self.waiting = Some(completion);
+                if !self.flush()? {
+                    return Some(events);
+                }
+            }
+        }
         for _ in 0..COMMANDS {
             let Some((cookie, command)) = self.device.take() else { break };
             events = events.saturating_add(1);
+            let failed = command.as_ref().ok().and_then(one_sided::peer_of).unwrap_or(ANY);
             let result = match command {
                 Ok(command) => self.execute(cookie, command),
                 Err(BadCommand::Malformed) => Some(Err(Failure::Malformed)),
                 Err(BadCommand::Unknown(_)) => Some(Err(Failure::Unknown)),
             };
-            self.waiting = result.map(|result| Completion::new(cookie, result));
+            self.waiting = result.map(|result| Completion { cookie, result, failed });
             if !self.flush()? {
                 break;
             }
@@ -285,6 +332,12 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 })
             }
             Command::Count { peer } => self.count(peer).map(Some),
+            _ if !self.has_one_sided() => Err(Failure::Unknown),
+            Command::Register { access, only, memory, key } => self.register(access, only, memory, key).map(Some),
+            Command::Deregister { registration } => self.deregister(cookie, registration),
+            Command::Put { to, body } => self.put(cookie, to, body),
+            Command::Get { from, body } => self.get(cookie, from, body),
+            Command::Atomic { at, atomic, flags } => self.atomic(cookie, at, atomic, flags),
             _ => Err(Failure::Unknown),
         };
         result.transpose()
@@ -409,7 +462,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             (found.ok_or_else(|| self.nothing(comm, source))?, 0)
         };
         let Envelope { peer, tag, len } = envelope;
-        Ok(Done { rank: self.mtl.rank_of(comm, peer).unwrap_or(ANY), tag, received: len, delivered: 0, value })
+        Ok(Done { rank: self.mtl.rank_of(comm, peer).unwrap_or(ANY), tag, received: len, value, ..Done::default() })
     }
 
     /// Why a probe found nothing.
@@ -433,13 +486,17 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn del_peer(&mut self, peer: u32) {
         self.mtl.del_peer(Peer(peer));
         if let Some(added) = self.added.get_mut(peer as usize) {
-            *added = false;
+            *added = None;
         }
     }
 
+    /// Whether a peer was added.
+    fn knows(&self, peer: u32) -> bool {
+        self.added.get(peer as usize).is_some_and(Option::is_some)
+    }
+
     fn lose_peer(&mut self, peer: u32) -> Result<Done, Failure> {
-        let is_added = self.added.get(peer as usize).is_some_and(|added| *added);
-        if !is_added {
+        if !self.knows(peer) {
             return Err(Failure::NoSuchThing);
         }
         self.mtl.pml().lose_peer(Peer(peer), Lost::Broken);
@@ -448,7 +505,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     /// The messages of a peer that have arrived.
     fn count(&self, peer: u32) -> Result<Done, Failure> {
-        let is_added = self.added.get(peer as usize).is_some_and(|added| *added);
+        let is_added = self.added.get(peer as usize).is_some_and(Option::is_some);
         if !is_added {
             return Err(Failure::NoSuchThing);
         }
@@ -460,7 +517,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn add_peer(&mut self, peer: u32, card: Body) -> Result<Done, Failure> {
         self.memory_of(card)?;
         let added = self.added.get(peer as usize).ok_or(Failure::NoSuchThing)?;
-        if *added && self.mtl.why_lost(Peer(peer)).is_none() {
+        if added.is_some() && self.mtl.why_lost(Peer(peer)).is_none() {
             return Err(Failure::Malformed);
         }
         let mut bytes = [0; CARD];
@@ -475,9 +532,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             rail.answered_since(endpoint, None);
             Ok(endpoint)
         };
+        let sum = Sum::NONE.with(card_bytes);
         self.mtl.add_peer(Peer(peer), params, reach).map_err(of_unreachable)?;
         if let Some(added) = self.added.get_mut(peer as usize) {
-            *added = true;
+            *added = Some(sum);
         }
         Ok(Done::default())
     }
@@ -534,7 +592,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         // learn that this host has failed or ended, and not that it refuses their messages.
         self.messages.clear();
         for peer in 0..self.peers {
-            if !self.added.get(peer as usize).is_some_and(|added| *added) {
+            if !self.knows(peer) {
                 continue;
             }
             if !has_left {
@@ -543,6 +601,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             }
             self.del_peer(peer);
         }
+        self.end_one_sided();
         self.mtl.del_comms();
         self.communicators.clear();
         while let Some(request) = self.mtl.pml().next_completed() {

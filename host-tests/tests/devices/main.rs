@@ -11,6 +11,7 @@
 //! | `random_traces` | random traces, whose results are those of the model |
 //! | `job` | jobs of hosts and devices that die and come back |
 //! | `jobs` | such jobs by seed |
+//! | `one_sided` | puts, gets and atomics between devices, with the same faults |
 
 mod answers;
 mod job;
@@ -19,4 +20,5 @@ mod model;
 mod network;
 mod node;
 mod offloaded;
+mod one_sided;
 mod random_traces;

@@ -87,7 +87,12 @@ impl<R: Rails> Dpu<R> {
         hub: Option<Box<Hub<'static>>>,
         mut kept: Vec<Box<[u64]>>,
     ) -> Self {
-        let about = About { boot, operations: limits.engine.requests, description: "test" };
+        let about = About {
+            boot,
+            operations: limits.engine.requests,
+            one_sided: limits.engine.rma.operations,
+            description: "test",
+        };
         let device = Device::start(window.memory(), layout(), &about).expect("the layout is valid");
         let attributes: Vec<_> = (0..rails.count()).filter_map(|at| rails.rail(at)).map(Rail::attributes).collect();
         let bytes = Server::<'static, 'static, R>::bytes(limits, &attributes);

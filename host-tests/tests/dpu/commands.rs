@@ -8,22 +8,22 @@ use towline_window::ring::Pushed;
 use crate::processes::{Dpus, wait};
 
 /// Executes a command, and returns its result. No other command is in progress.
-fn call(host: &mut Host<'_>, command: Command) -> Result<Done, Failure> {
+pub fn call(host: &mut Host<'_>, command: Command) -> Result<Done, Failure> {
     begin(host, 1, command);
     let completion = next(host);
     assert_eq!(completion.cookie, 1);
     completion.result
 }
 
-fn begin(host: &mut Host<'_>, cookie: u64, command: Command) {
+pub fn begin(host: &mut Host<'_>, cookie: u64, command: Command) {
     assert_eq!(host.command(cookie, &command), Ok(Pushed::Done));
 }
 
-fn next(host: &mut Host<'_>) -> Completion {
+pub fn next(host: &mut Host<'_>) -> Completion {
     wait("a command completes", || host.take().unwrap())
 }
 
-fn card(host: &mut Host<'_>) -> Vec<u8> {
+pub fn card(host: &mut Host<'_>) -> Vec<u8> {
     let at = host.card().layout.buffers;
     let length = call(host, Command::Publish { into: Body { region: 0, at, bytes: 1024 } }).unwrap().value;
     let mut card = vec![0; length as usize];
@@ -32,7 +32,7 @@ fn card(host: &mut Host<'_>) -> Vec<u8> {
 }
 
 /// Introduces all devices to each other and to themselves, and returns the number of a communicator of all.
-fn introduce<const N: usize>(hosts: &mut [Host<'_>; N]) -> [u32; N] {
+pub fn introduce<const N: usize>(hosts: &mut [Host<'_>; N]) -> [u32; N] {
     let cards: Vec<_> = hosts.iter_mut().map(card).collect();
     let mut comms = [0; N];
     for ((rank, host), comm) in (0..).zip(hosts).zip(&mut comms) {
@@ -46,14 +46,14 @@ fn introduce<const N: usize>(hosts: &mut [Host<'_>; N]) -> [u32; N] {
 }
 
 /// Adds a peer by its card.
-fn add_peer(host: &mut Host<'_>, peer: u32, card: &[u8]) {
+pub fn add_peer(host: &mut Host<'_>, peer: u32, card: &[u8]) {
     let at = host.card().layout.buffers;
     host.memory().write(at, card).unwrap();
     let card = Body { region: 0, at, bytes: card.len() as u64 };
     call(host, Command::AddPeer { peer, card }).unwrap();
 }
 
-fn pattern(length: usize, seed: usize) -> Vec<u8> {
+pub fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|at| (at.wrapping_mul(31) ^ at >> 8 ^ seed) as u8).collect()
 }
 
@@ -89,7 +89,7 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
             ends.sort_by_key(|completion| completion.cookie);
             assert_eq!(ends[0], Completion::new(10, Ok(Done::default())));
             let length = length as u64;
-            let done = Done { rank: from as u32, tag: number, received: length, delivered: length, value: 0 };
+            let done = Done { rank: from as u32, tag: number, received: length, delivered: length, value: 0, word: 0 };
             assert_eq!(ends[1], Completion::new(20, Ok(done)));
             let mut into = vec![0; bytes.len()];
             hosts[to].memory().read(sink.at, &mut into).unwrap();

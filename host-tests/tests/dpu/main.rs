@@ -4,4 +4,5 @@
 
 mod commands;
 mod kit;
+mod one_sided;
 mod processes;

@@ -70,7 +70,12 @@ fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicB
         .map(|(me, mapping)| {
             // SAFETY: the servers end before the mappings.
             let memory = unsafe { mapping.memory() }.unwrap();
-            let about = About { boot: me + 1, operations: limits.engine.requests, description: "test 1" };
+            let about = About {
+                boot: me + 1,
+                operations: limits.engine.requests,
+                one_sided: limits.engine.rma.operations,
+                description: "test 1",
+            };
             let layout = layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();
             Server::new(&limits, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()

@@ -1,5 +1,7 @@
 //! The server of a device: two servers with loopback rails between them, and their hosts, in one thread.
 
+mod one_sided;
+
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
@@ -7,6 +9,7 @@ use offload::{Limits, Server};
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
+use towline_core::rma;
 use towline_core::time::Instant;
 use towline_window::atomics::Ordering;
 use towline_window::command::{ANY, Body, Command, Mode};
@@ -20,7 +23,11 @@ use towline_window::ring::Pushed;
 
 const WINDOW: usize = 1 << 18;
 const SLOTS: u32 = 16;
-const ENGINE: Config = Config { peers: 2, requests: 8, unexpected: 8, units: 8, unit_bytes: 512, ..Config::SMALLEST };
+const ONE_SIDED: rma::Config = rma::Config { regions: 3, operations: 4, window: 2 };
+const ENGINE: Config =
+    Config { peers: 2, requests: 8, unexpected: 8, units: 8, unit_bytes: 512, rma: ONE_SIDED, ..Config::SMALLEST };
+/// Bytes of a frame of the rails.
+const FRAME: u32 = 1024;
 const LIMITS: Limits = Limits { engine: ENGINE, communicators: 2, messages: 2 };
 const CONTEXT: u32 = 5;
 
@@ -64,13 +71,14 @@ fn attach(server: &mut Server<'_, 'static, Rails<'_>>, memory: Memory<'static>, 
 /// Calls `work` with two nodes.
 fn with_strangers(work: impl FnOnce(&mut Pair<'_>)) {
     let bytes =
-        Hub::cost(2, 8, 1024) + 2 * Server::<'static, '_, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(1024)]);
+        Hub::cost(2, 8, FRAME) + 2 * Server::<'static, '_, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(FRAME)]);
     let mut block = vec![0; bytes];
     let mut arena = Arena::new(&mut block);
-    let hub = Hub::new(&mut arena, 2, 8, 1024).unwrap();
+    let hub = Hub::new(&mut arena, 2, 8, FRAME).unwrap();
     let nodes = [0, 1].map(|me| {
         let memory = window();
-        let about = About { boot: me + 1, operations: ENGINE.requests, description: "test" };
+        let about =
+            About { boot: me + 1, operations: ENGINE.requests, one_sided: ENGINE.rma.operations, description: "test" };
         let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
         let rails = [hub.rail(me).unwrap()];
         let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|(why, _)| why).unwrap();
@@ -189,8 +197,14 @@ fn messages_of_all_lengths_arrive_whether_they_are_expected_or_not() {
                 pair.settle();
                 let received = early.unwrap_or_else(|| pair.begin(to, receive));
                 let length = length as u64;
-                let done =
-                    Done { rank: from as u32, tag: number as u32, received: length, delivered: length, value: 0 };
+                let done = Done {
+                    rank: from as u32,
+                    tag: number as u32,
+                    received: length,
+                    delivered: length,
+                    value: 0,
+                    word: 0,
+                };
                 assert_eq!(pair.result(to, received), Some(Ok(done)), "{length} {mode:?} {posted}");
                 assert_eq!(pair.result(from, sent), Some(Ok(Done::default())));
                 assert_eq!(pair.received(to, bytes.len()), bytes);
@@ -210,7 +224,7 @@ fn a_message_that_is_longer_than_its_memory_is_delivered_in_part() {
     with_pair(|pair, comms| {
         let receive = pair.begin(1, Command::Receive { comm: comms[1], source: ANY, tag: 3, body: sink(4) });
         pair.send(0, comms[0], 3, Mode::Standard, b"too long");
-        let done = Done { rank: 0, tag: 3, received: 8, delivered: 4, value: 0 };
+        let done = Done { rank: 0, tag: 3, received: 8, delivered: 4, value: 0, word: 0 };
         assert_eq!(pair.result(1, receive), Some(Ok(done)));
         assert_eq!(pair.received(1, 8), b"too \0\0\0\0");
     });
@@ -239,7 +253,7 @@ fn probes_find_messages_and_take_them_out() {
         assert_eq!(pair.call(1, nobody), Err(Failure::NoSuchThing));
         pair.send(0, comms[0], 9, Mode::Standard, b"hello");
         pair.settle();
-        let found = Done { rank: 0, tag: 9, received: 5, delivered: 0, value: 0 };
+        let found = Done { rank: 0, tag: 9, received: 5, delivered: 0, value: 0, word: 0 };
         assert_eq!(pair.call(1, probe(false)), Ok(found));
         let taken = pair.call(1, probe(true)).unwrap();
         assert_eq!(Done { value: 0, ..taken }, found);
@@ -371,7 +385,7 @@ fn a_communicator_may_order_its_peers_in_another_way() {
         let body = pair.message(0, b"abc");
         let send = Command::Send { comm: comms[0], dest: 0, tag: 4, mode: Mode::Standard, body };
         assert_eq!(pair.call(0, send), Ok(Done::default()));
-        let done = Done { rank: 1, tag: 4, received: 3, delivered: 3, value: 0 };
+        let done = Done { rank: 1, tag: 4, received: 3, delivered: 3, value: 0, word: 0 };
         assert_eq!(pair.result(1, receive), Some(Ok(done)));
     });
 }
