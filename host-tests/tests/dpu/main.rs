@@ -4,4 +4,6 @@
 
 mod commands;
 mod kit;
+#[path = "../post/mod.rs"]
+mod post;
 mod processes;
