@@ -18,7 +18,7 @@ use exchange::Exchange;
 use report::Report;
 
 /// Bytes of static memory for all tables: those of the engine, the link, the rail and the line.
-const TABLES: usize = 9_424;
+const TABLES: usize = 9_440;
 
 static MEMORY: Block<{ TABLES / 8 }> = Block::new();
 static MESSAGES: Block<{ exchange::BYTES.div_ceil(8) }> = Block::new();
