@@ -2,6 +2,7 @@
 //! datagrams, on a serial line, and on the frame device of the example of a board.
 
 mod example;
+mod page;
 #[path = "../post/mod.rs"]
 mod post;
 mod serial;
