@@ -40,6 +40,8 @@ pub struct Layout<'l> {
     pub(super) accelerator: Option<&'l dyn Accelerator>,
 }
 
+format_by_debug!(Layout<'_>);
+
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'l> {
     /// One run of bytes, from the lower bound on.
@@ -89,6 +91,7 @@ impl Overlap {
 
 /// One entry of [`Layout::pieces`].
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Piece<'l> {
     pub(super) at: i64,
     pub(super) inner: Option<&'l Layout<'l>>,

@@ -5,6 +5,7 @@ use super::layout::{Form, Layout, MAX_DEPTH};
 /// The contiguous pieces of memory of a [`Span`](super::Span), in packed order, as address and length. Finding the first one
 /// takes a step per level of the layout, and a binary search per list. Each further one takes constant time.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Runs<'l> {
     base: *mut u8,
     /// Bytes of the span that were not returned yet.
@@ -18,6 +19,7 @@ pub struct Runs<'l> {
 
 /// A layout that a walk is in.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct Level<'l> {
     layout: Option<&'l Layout<'l>>,
     /// Its origin.

@@ -21,6 +21,7 @@ pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
 /// A part of user memory in packed form: the place of the memory, and the range of packed bytes. A span has no lifetime: the
 /// code that reads or writes through it vouches for the memory.
 #[derive(Clone, Copy, Debug, FromZeros)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Span {
     /// The first byte of the span. With a layout, the origin of the layout.
     base: *mut u8,

@@ -66,6 +66,7 @@ pub struct Placed<'p, R> {
 /// A call that [`Traced`] shows to its observer before it calls the rail below. A summed send or a request's send is a `Send`;
 /// giving a peer up is a `DelPeer`.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[allow(missing_docs)]
 pub enum Call {
     AddPeer(Peer),

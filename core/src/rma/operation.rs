@@ -19,6 +19,7 @@ pub struct Operation(pub(crate) Handle);
 
 /// A one-sided operation on memory of a peer.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transfer {
     /// Copies local bytes to the peer's memory.
     Put(Span),
