@@ -2,6 +2,7 @@
 
 /// One of the counters of a structure that [`counters!`](crate::counters) defines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Count {
     /// The name of the field.
     pub name: &'static str,

@@ -25,3 +25,18 @@ macro_rules! trace { ($($arg:expr),* $(,)?) => { emit!(trace, $($arg),*) } }
 macro_rules! debug { ($($arg:expr),* $(,)?) => { emit!(debug, $($arg),*) } }
 #[allow(unused_macros)]
 macro_rules! warn { ($($arg:expr),* $(,)?) => { emit!(warn, $($arg),*) } }
+
+/// Implements `defmt::Format` by [`Debug`](core::fmt::Debug), for types with fields that have no `Format`: such as numbers of
+/// `zerocopy`, and accelerators.
+macro_rules! format_by_debug {
+    ($($type:ty),+ $(,)?) => {
+        $(
+            #[cfg(feature = "defmt")]
+            impl defmt::Format for $type {
+                fn format(&self, f: defmt::Formatter<'_>) {
+                    defmt::write!(f, "{}", defmt::Debug2Format(self));
+                }
+            }
+        )+
+    };
+}

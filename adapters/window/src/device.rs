@@ -13,6 +13,7 @@ use crate::ring::{self, Pushed, Reader, Violation, Writer};
 
 /// What the device says of itself.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct About<'a> {
     /// A number that is another one after each start: a random number, or a counter in memory that lasts.
     pub boot: u32,

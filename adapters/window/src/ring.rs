@@ -65,6 +65,7 @@ const fn sequence(position: u32) -> u32 {
 
 /// The end that writes. It is used by one thread at a time.
 #[derive(Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Writer {
     next: u32,
     /// The reader's position, as far as it is known.
@@ -123,6 +124,7 @@ impl Writer {
 
 /// The end that reads. It is used by one thread at a time.
 #[derive(Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Reader {
     next: u32,
 }

@@ -10,6 +10,7 @@ use crate::rail::tags;
 
 /// A frame that has arrived, for its consumer (`mca_btl_base_receive_descriptor_t`).
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Received<'r> {
     endpoint: Option<EndpointId>,
     tag: u8,

@@ -62,6 +62,7 @@ impl defmt::Format for DescriptorFlags {
 
 /// Memory, for callbacks: `mca_btl_base_segment_t`. It is never sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C)]
 pub struct Segment {
     /// The address, in 64 bits on all machines.
@@ -72,6 +73,7 @@ pub struct Segment {
 
 /// The first field of every header: `mca_btl_base_header_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(C)]
 pub struct Header {
     /// The active-message tag.
@@ -89,6 +91,7 @@ crate::btl::word_handle!(Descriptor);
 
 /// The properties of a descriptor. Its owner sets them, and reads them in the callback. `C` is a reference to the callback.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Properties<C> {
     /// The callback for sends that are complete locally, if there is one.
     pub callback: Option<C>,

@@ -23,6 +23,7 @@ impl EndpointId {
 
 /// A process that is added to a module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Proc<'c> {
     /// The number that the caller gives to the process. Error callbacks get it.
     pub id: u32,

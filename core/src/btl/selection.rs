@@ -141,6 +141,7 @@ pub fn select(rails: &mut [Candidate], mut ask: impl FnMut(usize) -> Result<Endp
 
 /// The selection for one peer, as text for people.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Report<'l> {
     /// The peer.
     pub peer: Peer,

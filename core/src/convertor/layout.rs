@@ -5,6 +5,9 @@ use core::fmt;
 use super::accelerator::Accelerator;
 use crate::error::Blame;
 
+/// Whether spans may have layouts: the feature `layouts`. Code behind this constant is not linked otherwise.
+pub(super) const LAYOUTS: bool = cfg!(feature = "layouts");
+
 /// The most levels of nested layouts. A level that makes one run of bytes does not count, since it is stored as a run.
 pub const MAX_DEPTH: usize = 16;
 
@@ -39,6 +42,8 @@ pub struct Layout<'l> {
     /// The accelerator that has the memory. `None`: the processor's memory.
     pub(super) accelerator: Option<&'l dyn Accelerator>,
 }
+
+format_by_debug!(Layout<'_>);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form<'l> {
@@ -89,6 +94,7 @@ impl Overlap {
 
 /// One entry of [`Layout::pieces`].
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Piece<'l> {
     pub(super) at: i64,
     pub(super) inner: Option<&'l Layout<'l>>,

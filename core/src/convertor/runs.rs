@@ -1,10 +1,14 @@
 //! Runs: the contiguous pieces of memory of a span.
 
-use super::layout::{Form, Layout, MAX_DEPTH};
+use super::layout::{Form, LAYOUTS, Layout, MAX_DEPTH};
+
+/// Levels of a walk.
+const LEVELS: usize = if LAYOUTS { MAX_DEPTH } else { 0 };
 
 /// The contiguous pieces of memory of a [`Span`](super::Span), in packed order, as address and length. Finding the first one
 /// takes a step per level of the layout, and a binary search per list. Each further one takes constant time.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Runs<'l> {
     base: *mut u8,
     /// Bytes of the span that were not returned yet.
@@ -12,12 +16,13 @@ pub struct Runs<'l> {
     /// The run that was found last and not returned yet: its distance from the base, and its length.
     at: i64,
     len: u64,
-    levels: [Level<'l>; MAX_DEPTH],
+    levels: [Level<'l>; LEVELS],
     used: usize,
 }
 
 /// A layout that a walk is in.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 struct Level<'l> {
     layout: Option<&'l Layout<'l>>,
     /// Its origin.
@@ -29,7 +34,7 @@ struct Level<'l> {
 impl<'l> Runs<'l> {
     pub(super) const fn contiguous(base: *mut u8, len: u64) -> Self {
         let empty = Level { layout: None, at: 0, next: 0 };
-        Self { base, left: len, at: 0, len, levels: [empty; MAX_DEPTH], used: 0 }
+        Self { base, left: len, at: 0, len, levels: [empty; LEVELS], used: 0 }
     }
 
     pub(super) fn laid_out(base: *mut u8, layout: &'l Layout<'l>, from: u64, len: u64) -> Self {
@@ -119,7 +124,8 @@ impl Runs<'_> {
     pub(super) fn next_rows(&mut self) -> Option<Rows> {
         let (at, len) = self.next()?;
         let mut rows = Rows { at, len, stride: 0, count: 1 };
-        if let Some(level) = self.used.checked_sub(1).and_then(|top| self.levels.get_mut(top))
+        if LAYOUTS
+            && let Some(level) = self.used.checked_sub(1).and_then(|top| self.levels.get_mut(top))
             && let Some(Form::Strided { count, stride, block, inner: None }) = level.layout.map(Layout::form)
             && len as u64 == block
         {
@@ -140,7 +146,7 @@ impl Iterator for Runs<'_> {
         if self.left == 0 {
             return None;
         }
-        if self.len == 0 {
+        if LAYOUTS && self.len == 0 {
             self.advance();
         }
         let len = self.len.min(self.left);

@@ -6,14 +6,11 @@ use zerocopy::FromZeros;
 
 use super::accelerator::Accelerator;
 use super::copy::copy;
-use super::layout::Layout;
+use super::layout::{LAYOUTS, Layout};
 use super::runs::{Rows, Runs};
 
 /// Bytes of an accelerator's memory that are copied to the processor's memory at a time.
 const STAGE: usize = 256;
-
-/// Whether spans may have layouts: the feature `layouts`. Code behind this constant is not linked otherwise.
-const LAYOUTS: bool = cfg!(feature = "layouts");
 
 /// The fields of a [`Span`].
 pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
@@ -21,6 +18,7 @@ pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
 /// A part of user memory in packed form: the place of the memory, and the range of packed bytes. A span has no lifetime: the
 /// code that reads or writes through it vouches for the memory.
 #[derive(Clone, Copy, Debug, FromZeros)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Span {
     /// The first byte of the span. With a layout, the origin of the layout.
     base: *mut u8,

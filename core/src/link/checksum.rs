@@ -18,6 +18,7 @@ pub trait Checksum {
 
 /// CRC-32C by tables, for any target. The crate `towline-checksum` has a faster one for processors of hosts.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Crc32c;
 
 /// Tables for 16 bytes at a time. A loop of this file uses them, since a compiler cannot prove that the loop of the crate `crc`
@@ -44,6 +45,7 @@ impl Checksum for Crc32c {
 
 /// CRC-32C by a table of 64 bytes, for devices with little memory: [`Crc32c`] has tables of 16 KiB and is several times faster.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SmallCrc32c;
 
 /// The checksums of the numbers below 16, each as 4 bits.

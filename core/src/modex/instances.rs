@@ -25,6 +25,7 @@ use super::bytes::{Reader, Writer};
 /// assert_eq!(instances.get(1), Some(&b"eth1"[..]));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Instances<'a> {
     size: usize,
     data: &'a [u8],

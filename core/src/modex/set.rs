@@ -41,6 +41,7 @@ pub struct Stamp {
 
 /// One publication: the data of a component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Entry<'a> {
     /// The component that has published the data.
     pub component: Component<'a>,
@@ -67,6 +68,7 @@ pub struct Entry<'a> {
 /// assert_eq!(set.find(&component).unwrap().data, b"10.0.0.1:4000");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Set<'a> {
     rank: u32,
     stamp: Stamp,

@@ -14,6 +14,7 @@ use crate::time::Instant;
 
 /// The sizes of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct StoreConfig {
     /// The rank of this process.
     pub me: u32,

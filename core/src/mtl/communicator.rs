@@ -9,6 +9,7 @@ pub struct Comm(pub(super) Handle);
 
 /// The peers of a communicator's ranks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Group<'m> {
     /// Rank r is peer r.
     World {

@@ -41,6 +41,7 @@ pub trait Upcalls {
 
 /// The header of a first fragment, eager or rendezvous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct First {
     /// Context of the communicator.
     pub context: u32,

@@ -9,6 +9,7 @@ use crate::time::Instant;
 
 /// An event of a rail.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Event {
     /// A frame arrived. Its body may still be arriving.
     Frame(Frame),

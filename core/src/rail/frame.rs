@@ -6,6 +6,7 @@ use crate::wire::HEAD;
 
 /// A frame that arrived.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Frame {
     /// The rail's name of the frame. It is void if `len` is at most [`HEAD`](crate::rail::HEAD).
     pub id: FrameId,
@@ -49,6 +50,7 @@ impl Frame {
 /// A frame that lies in memory in one piece, as [`FastPath::poll_short`](crate::rail::FastPath::poll_short) yields it: its header
 /// is in registers.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Short {
     /// The sender.
     pub from: Peer,
@@ -72,6 +74,7 @@ pub struct Copied {
 
 /// The bytes of a [`Short`] after its header, in the rail's memory.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ShortBody {
     base: *const u8,
     len: usize,

@@ -84,6 +84,7 @@ impl Grant<'_> {
 /// Proof of a finished grant, for [`Rail::commit`](crate::rail::Rail::commit). Only the rail interprets the numbers.
 #[must_use = "a ticket that is not committed sends nothing"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Ticket {
     /// The rail's number of the peer.
     pub endpoint: Endpoint,

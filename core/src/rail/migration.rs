@@ -20,6 +20,7 @@ pub const LINKED_HEAD: usize = 40;
 
 /// A frame that a link could not deliver, and that another link can carry.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct UnackedFrame {
     /// The identity of the frame.
     pub origin: Origin,
@@ -37,6 +38,7 @@ pub struct UnackedFrame {
 
 /// The knowledge of a link about a frame that another link has brought.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Claim {
     /// The frame never arrived here, and counts as received now.
     New,

@@ -132,6 +132,7 @@ pub struct Region(pub u64);
 
 /// A one-sided operation on a peer's memory.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Native {
     /// The kind of operation, and this side's part of it.
     pub work: Work,
@@ -144,6 +145,7 @@ pub struct Native {
 
 /// The kind of a one-sided operation.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Work {
     /// Copies local bytes to the peer's memory.
     Put(Local),
@@ -155,6 +157,7 @@ pub enum Work {
 
 /// Memory of this side of an operation.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Local {
     /// The first byte.
     pub base: *mut u8,

@@ -1,5 +1,5 @@
-//! Rails that wrap other rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, and [`Traced`]
-//! shows each call to an observer. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link,
+//! Rails that wrap other rails (`ptl_stack`, CONTRACTS P35): [`Tuned`] changes the attributes of another rail, [`Traced`]
+//! shows each call to an observer, and [`Placed`] refers to a rail in its own place. [`forward_rail!`](crate::forward_rail) writes the methods that they only pass on. A link,
 //! and a simulator's rail with faults, wrap a rail in the same way.
 //!
 //! ```
@@ -43,9 +43,30 @@ impl<R: FullRail> Tuned<R> {
     }
 }
 
+/// A rail that stays in memory of its own, for a set of rails that is moved. Firmware with a small stack puts a link to its place, and
+/// gives the engine this.
+///
+/// ```
+/// use towline_core::arena::Arena;
+/// use towline_core::rail::{Rail, loopback::Hub, stack::Placed};
+///
+/// let mut block = [0u8; 2048];
+/// let hub = Hub::new(&mut Arena::new(&mut block), 1, 4, 128).unwrap();
+/// let mut place = hub.rail(0).unwrap();
+/// let placed = Placed { rail: &mut place };
+/// assert_eq!(placed.attributes().name, "loopback");
+/// assert_eq!(placed.rail.card(), [0; 4]);
+/// ```
+#[derive(Debug)]
+pub struct Placed<'p, R> {
+    /// The rail.
+    pub rail: &'p mut R,
+}
+
 /// A call that [`Traced`] shows to its observer before it calls the rail below. A summed send or a request's send is a `Send`;
 /// giving a peer up is a `DelPeer`.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[allow(missing_docs)]
 pub enum Call {
     AddPeer(Peer),
@@ -120,6 +141,41 @@ impl<R: FullRail> Failover for Tuned<R> {
 
 #[deny(clippy::missing_trait_methods)]
 impl<R: FullRail> Liveness for Tuned<R> {
+    crate::forward_rail!(Liveness: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> Rail for Placed<'_, R> {
+    crate::forward_rail!(below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> FastPath for Placed<'_, R> {
+    crate::forward_rail!(FastPath: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> RequestCache for Placed<'_, R> {
+    crate::forward_rail!(RequestCache: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> SingleCopy for Placed<'_, R> {
+    crate::forward_rail!(SingleCopy: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> DeviceMemory for Placed<'_, R> {
+    crate::forward_rail!(DeviceMemory: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> Failover for Placed<'_, R> {
+    crate::forward_rail!(Failover: below);
+}
+
+#[deny(clippy::missing_trait_methods)]
+impl<R: FullRail> Liveness for Placed<'_, R> {
     crate::forward_rail!(Liveness: below);
 }
 

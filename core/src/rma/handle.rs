@@ -41,6 +41,8 @@ pub struct RemoteMemory {
     key: native::Key,
 }
 
+format_by_debug!(RemoteMemory);
+
 const _: () = assert!(size_of::<RemoteMemory>() == HANDLE_BYTES && HANDLE_BYTES <= REG_HANDLE_MAX);
 
 impl RemoteMemory {

@@ -27,6 +27,7 @@ impl Operation {
 
 /// A one-sided operation on memory of a peer.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Transfer {
     /// Copies local bytes to the peer's memory.
     Put(Span),

@@ -138,6 +138,8 @@ macro_rules! header {
             $($(#[$field_doc])* pub $field: $type,)*
         }
 
+        format_by_debug!($name);
+
         impl Header for $name {
             #[inline]
             fn common_mut(&mut self) -> &mut Common {
@@ -171,6 +173,8 @@ pub struct Common {
     /// uses it.
     pub frame: U32,
 }
+
+format_by_debug!(Common);
 
 impl Common {
     #[inline]

@@ -1,4 +1,4 @@
-//! What firmware needs on every board: the interface to the board, and static memory.
+//! What firmware needs on every board: the interface to the board, static memory, and reports.
 //!
 //! A program is a library with a function that is generic over [`Board`]. Each board has a crate, with one executable for each
 //! program.
@@ -6,6 +6,8 @@
 
 mod block;
 mod board;
+mod report;
 
 pub use block::Block;
 pub use board::{Board, Stack};
+pub use report::{Report, Unwritten};

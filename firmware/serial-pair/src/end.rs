@@ -8,6 +8,7 @@ use towline_core::arena::Arena;
 use towline_core::link::{Config as LinkConfig, Link, SmallCrc32c};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml::Config;
+use towline_core::rail::stack::Placed;
 use towline_core::rail::{Peer, Rail as _, Unreachable};
 use towline_core::time::{Duration, Instant};
 
@@ -27,7 +28,8 @@ const CONTEXT: u32 = 1;
 
 type SerialRail<'m, P> = DatagramRail<'m, Line<'m, P, SmallCrc32c>>;
 type Wire<'m, P> = Link<'m, SerialRail<'m, P>, SmallCrc32c>;
-type Engine<'m, P> = Mtl<'m, [Wire<'m, P>; 1]>;
+/// The engine. The link is in a place of its own.
+type Engine<'m, P> = Mtl<'m, [Placed<'m, Wire<'m, P>>; 1]>;
 
 /// One end of the line.
 pub struct End<'m, P> {
@@ -46,22 +48,21 @@ impl<'m, P: Port> End<'m, P> {
     pub fn new(memory: &'m mut [u8], port: P, me: u8, micros: fn() -> u64) -> Result<&'m mut Self, Failed> {
         let available = memory.len();
         let mut arena = Arena::new(memory);
-        let end = Self::place(&mut arena, port, me, micros)?;
+        let (wire, peer) = wire(&mut arena, port, me)?;
+        let end = Self::place(&mut arena, wire, micros)?;
+        end.peer = peer;
         end.connect(me)?;
         end.tables = available.saturating_sub(arena.left());
         Ok(end)
     }
 
-    /// Makes the end, without a connection. Never inlined: what this takes of the stack is free afterwards. A link and an engine are
-    /// values, which are moved to their place when they are complete.
+    /// Makes the end, without a connection. Never inlined: what this takes of the stack is free afterwards. An engine is a value,
+    /// which is moved to its place when it is complete.
     #[inline(never)]
-    fn place(arena: &mut Arena<'m>, port: P, me: u8, micros: fn() -> u64) -> Result<&'m mut Self, Failed> {
-        let (wire, peer) = wire(arena, port, me)?;
-        let mtl = Mtl::new(CONFIG, COMMUNICATORS, arena, [wire]).map_err(|_| Failed::SetUp)?;
-        let [place] = arena.table::<MaybeUninit<Self>>(1).map_err(|_| Failed::SetUp)? else {
-            return Err(Failed::SetUp);
-        };
-        Ok(place.write(Self { mtl, world: None, micros, tables: 0, peer }))
+    fn place(arena: &mut Arena<'m>, wire: &'m mut Wire<'m, P>, micros: fn() -> u64) -> Result<&'m mut Self, Failed> {
+        let rails = [Placed { rail: wire }];
+        let mtl = Mtl::new(CONFIG, COMMUNICATORS, arena, rails).map_err(|_| Failed::SetUp)?;
+        put(arena, Self { mtl, world: None, micros, tables: 0, peer: 0 })
     }
 
     /// Connects the end with the other one.
@@ -70,7 +71,7 @@ impl<'m, P: Port> End<'m, P> {
         let params = self.mtl.params();
         // Both ends have the same settings. So their parameters are equal, and their cards differ only in the last byte, the number of
         // the end.
-        let reach = |_: usize, wire: &mut Wire<'m, P>| {
+        let reach = |_: usize, wire: &mut Placed<'m, Wire<'m, P>>| {
             let mut card = [0; 32];
             let own = wire.card();
             let card = card.get_mut(..own.len()).ok_or(Unreachable::BadCard)?;
@@ -94,7 +95,7 @@ impl<'m, P: Port> End<'m, P> {
     /// The line.
     pub fn line(&self) -> &Line<'m, P, SmallCrc32c> {
         let [wire] = self.mtl.rails();
-        wire.raw().interface()
+        wire.rail.raw().interface()
     }
 }
 
@@ -103,15 +104,24 @@ fn other(me: u8) -> Peer {
     Peer(1 - u32::from(me.min(1)))
 }
 
-/// The link, and the bytes of one more peer.
+/// Moves a value to a place in the arena.
+fn put<'m, T>(arena: &mut Arena<'m>, value: T) -> Result<&'m mut T, Failed> {
+    match arena.table::<MaybeUninit<T>>(1) {
+        Ok([place]) => Ok(place.write(value)),
+        _ => Err(Failed::SetUp),
+    }
+}
+
+/// The link in its place, and the bytes of one more peer. Never inlined, as [`End::place`].
 #[inline(never)]
-fn wire<'m, P: Port>(arena: &mut Arena<'m>, port: P, me: u8) -> Result<(Wire<'m, P>, usize), Failed> {
+fn wire<'m, P: Port>(arena: &mut Arena<'m>, port: P, me: u8) -> Result<(&'m mut Wire<'m, P>, usize), Failed> {
     let set_up = |_| Failed::SetUp;
     let line = Line::new(port, me, LONGEST, SmallCrc32c, arena).map_err(set_up)?;
     let raw = DatagramRail::new(line, &DATAGRAMS, arena).map_err(set_up)?;
     let config = link(&raw);
     let peer = peer(&raw, &config);
-    Ok((Link::new(raw, SmallCrc32c, config, arena).map_err(set_up)?, peer))
+    let link = Link::new(raw, SmallCrc32c, config, arena).map_err(set_up)?;
+    Ok((put(arena, link)?, peer))
 }
 
 /// The limits of the link.

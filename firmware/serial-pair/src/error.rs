@@ -1,5 +1,6 @@
 //! The error of the program.
 
+use runtime::Unwritten;
 use towline_core::pml::Refusal;
 
 /// Why the program failed. The number is its exit status.
@@ -27,5 +28,11 @@ pub enum Failed {
 impl From<Refusal> for Failed {
     fn from(_: Refusal) -> Self {
         Self::Refused
+    }
+}
+
+impl From<Unwritten> for Failed {
+    fn from(_: Unwritten) -> Self {
+        Self::Report
     }
 }

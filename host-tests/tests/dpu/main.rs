@@ -5,4 +5,6 @@
 mod commands;
 mod kit;
 mod one_sided;
+#[path = "../post/mod.rs"]
+mod post;
 mod processes;

@@ -11,12 +11,34 @@ use std::sync::{LazyLock, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use example_nic::frames;
 use towline_window::host::{Attaching, Host};
 use towline_window::memory::Memory;
 
-const WINDOW: usize = 16 << 20;
-/// Memory of an emulated board, and where in it the window is.
-const BOARD: (u64, u64) = (64 << 20, 32 << 20);
+use crate::post::Post;
+
+/// Where a board has its window.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Bytes of the file: the window, or memory of an emulated board.
+    file: u64,
+    /// Where the window begins in it.
+    offset: u64,
+    /// Bytes of the window.
+    bytes: usize,
+}
+
+/// The boards, of which `linux` is the one that is not emulated.
+fn window() -> Place {
+    match board().as_str() {
+        "linux" => Place { file: 16 << 20, offset: 0, bytes: 16 << 20 },
+        EXAMPLE => Place { file: 16 << 20, offset: 0, bytes: 15 << 20 },
+        _ => Place { file: 64 << 20, offset: 32 << 20, bytes: 16 << 20 },
+    }
+}
+
+/// The board whose frame device is behind its window.
+const EXAMPLE: &str = "example-nic";
 /// A wait that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -27,7 +49,7 @@ pub struct Dpus {
     memories: Vec<Memory<'static>>,
 }
 
-/// Whether the board is emulated. The others are processes.
+/// Whether the board is emulated.
 fn is_emulated() -> bool {
     board() != "linux"
 }
@@ -41,17 +63,20 @@ impl Dpus {
     pub fn start(name: &str, count: usize) -> Self {
         let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        if is_emulated() {
-            connect(&folder, count);
+        let memories =
+            (0..count).map(|number| map(&make_file(&folder, number), window().offset, window().bytes)).collect();
+        match board().as_str() {
+            "linux" => {}
+            EXAMPLE => deliver(&folder, count),
+            _ => connect(&folder, count),
         }
-        let memories = (0..count).map(|number| make_window(&folder, number)).collect();
         let processes = (0..count).map(|number| spawn(&folder, number)).collect();
         Self { folder, processes, memories }
     }
 
     /// The file of a window, and where the window begins in it.
     pub fn place(&self, number: usize) -> (PathBuf, u64) {
-        (file(&self.folder, number), if is_emulated() { BOARD.1 } else { 0 })
+        (file(&self.folder, number), window().offset)
     }
 
     /// The memory of a window.
@@ -87,20 +112,24 @@ fn file(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("window-{number}"))
 }
 
-fn make_window(folder: &Path, number: usize) -> Memory<'static> {
+fn make_file(folder: &Path, number: usize) -> File {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(true);
-    let window = options.open(file(folder, number)).unwrap();
-    let (bytes, offset) = if is_emulated() { BOARD } else { (WINDOW as u64, 0) };
-    window.set_len(bytes).unwrap();
+    let made = options.open(file(folder, number)).unwrap();
+    made.set_len(window().file).unwrap();
+    made
+}
+
+/// Maps a part of a file.
+fn map(file: &File, offset: u64, bytes: usize) -> Memory<'static> {
     // SAFETY: this maps new memory, which is never unmapped.
     let base = unsafe {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        libc::mmap(std::ptr::null_mut(), WINDOW, access, libc::MAP_SHARED, window.as_raw_fd(), offset as i64)
+        libc::mmap(std::ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), offset as i64)
     };
     assert_ne!(base, libc::MAP_FAILED);
     // SAFETY: the memory is mapped as long as this process lives, and no reference to it exists.
-    unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), WINDOW) }.unwrap()
+    unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), bytes) }.unwrap()
 }
 
 fn spawn(folder: &Path, number: usize) -> Child {
@@ -109,6 +138,7 @@ fn spawn(folder: &Path, number: usize) -> Child {
     let mut process = match board().as_str() {
         "virt-aarch64" => emulator("qemu-system-aarch64", "virt,memory-backend=ram -cpu cortex-a72"),
         "virt-riscv64" => emulator("qemu-system-riscv64", "virt,memory-backend=ram -bios none"),
+        EXAMPLE => emulator("qemu-system-arm", "mps2-an386,memory-backend=ram"),
         _ => {
             let mut process = Process::new(&program);
             process.arg(&file).arg("127.0.0.1:0");
@@ -116,6 +146,16 @@ fn spawn(folder: &Path, number: usize) -> Child {
         }
     };
     if is_emulated() {
+        let memory = window().file;
+        process
+            .arg("-kernel")
+            .arg(program)
+            .args(["-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
+            .args(["-semihosting-config", "enable=on,target=native"])
+            .args(["-m", &format!("{memory}B"), "-object"])
+            .arg(format!("memory-backend-file,id=ram,size={memory}B,share=on,mem-path={}", file.display()));
+    }
+    if is_emulated() && board() != EXAMPLE {
         let [board, network] = ["board", "hub"].map(|side| end(folder, side, number));
         let _ = fs::remove_file(&board);
         let ends = format!(
@@ -124,12 +164,6 @@ fn spawn(folder: &Path, number: usize) -> Child {
             network.display()
         );
         process
-            .arg("-kernel")
-            .arg(program)
-            .args(["-m", "64M", "-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
-            .args(["-semihosting-config", "enable=on,target=native"])
-            .arg("-object")
-            .arg(format!("memory-backend-file,id=ram,size=64M,share=on,mem-path={}", file.display()))
             .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
             .arg(format!("dgram,id=n0,{ends}"))
             .args(["-device", &format!("virtio-net-device,netdev=n0,mac=52:54:00:00:00:0{number}")]);
@@ -168,6 +202,22 @@ fn emulator(program: &str, machine: &str) -> Process {
 /// The socket of one side of a board's network.
 fn end(folder: &Path, side: &str, number: usize) -> PathBuf {
     folder.join(format!("{side}-{number}"))
+}
+
+/// Makes the network of boards of the example: the other end of their frame devices.
+fn deliver(folder: &Path, count: usize) {
+    let device = |number| {
+        let file = File::options().read(true).write(true).open(file(folder, number)).unwrap();
+        map(&file, window().bytes as u64, frames::BYTES)
+    };
+    let mut post = Post::new((0..count).map(device), 0);
+    // It ends with the process.
+    thread::spawn(move || {
+        loop {
+            post.pass();
+            thread::yield_now();
+        }
+    });
 }
 
 /// Makes the network of emulated boards: a hub, which passes each frame to all other boards.

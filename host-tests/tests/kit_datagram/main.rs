@@ -1,6 +1,10 @@
 //! The kits over the firmware's rail of datagrams inside a link, on a simulated network that loses, repeats, reorders and changes
-//! datagrams, and on a serial line.
+//! datagrams, on a serial line, and on the frame device of the example of a board.
 
+mod example;
+mod page;
+#[path = "../post/mod.rs"]
+mod post;
 mod serial;
 
 use std::cell::RefCell;

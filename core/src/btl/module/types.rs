@@ -40,6 +40,8 @@ bitflags! {
     }
 }
 
+format_by_debug!(ErrorFlags);
+
 /// The result of a send or a one-sided operation that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -52,6 +54,7 @@ pub enum Outcome {
 
 /// The parameters of [`Btl::sendi`](crate::btl::module::Btl::sendi).
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Immediate<'h> {
     /// The tag of the frame. The peer hands the frame to the consumer of this tag.
     pub tag: u8,
@@ -102,6 +105,7 @@ pub struct RmaCompletion {
 
 /// Optional parameters of a one-sided operation. `C` is [`RmaCallback`](crate::btl::module::RmaCallback).
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RmaParams<C> {
     /// The registration of local memory. The operation's local memory has to lie within it, and cannot be deregistered before
     /// the operation is complete. Without a registration nothing is checked: emulated operations need none, whatever the length

@@ -7,6 +7,7 @@ use crate::error::Blame;
 
 /// Why a bundle was not made.
 #[derive(Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum BundleError {
     /// A bundle has from 1 to 64 links, and this is another number.

@@ -1,0 +1,49 @@
+//! Where the window and the frame device are.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use dpu::Dpu;
+use towline_window::memory::Memory;
+
+use crate::board::Nic;
+use crate::frames::{self, Frames};
+
+/// The memory that the host maps by the BAR: first the window, then the frame device, which only the card uses.
+const BAR: usize = 0x2100_0000;
+const WINDOW: usize = 15 << 20;
+const FRAMES: usize = BAR + WINDOW;
+
+/// The memory at an address of the card, if `taken` was not set before.
+fn take(taken: &AtomicBool, at: usize, bytes: usize) -> Option<Memory<'static>> {
+    if taken.swap(true, Ordering::AcqRel) {
+        return None;
+    }
+    // SAFETY: the card has memory there, which memory.x leaves out, so no reference to it exists. Each part is taken once.
+    unsafe { Memory::new(NonNull::new(at as *mut u8)?, bytes) }
+}
+
+impl Dpu for Nic {
+    type Interface = Frames;
+
+    /// The emulator may stop for some tens of milliseconds at any time. Of a real card: the longest time without a poll.
+    const PATIENCE_MILLIS: u64 = 50;
+
+    fn window() -> Option<Memory<'static>> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        take(&TAKEN, BAR, WINDOW)
+    }
+
+    fn interface() -> Option<Frames> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        Frames::new(take(&TAKEN, FRAMES, frames::BYTES)?)
+    }
+
+    /// The card has no random numbers and no clock. The window keeps the number of the start before.
+    fn boot() -> u32 {
+        0
+    }
+
+    /// The card has no interrupt for commands or frames, so the processor must not sleep.
+    fn pause() {}
+}
