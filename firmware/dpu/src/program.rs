@@ -89,7 +89,8 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
             return Err(Failed::Engine);
         }
     };
-    B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));
+    let stack = B::stack().map_or(0, |stack| stack.deepest);
+    B::print(format_args!("dpu: ready, {} bytes of tables left, {stack} bytes of stack used\n", arena.left()));
     let mut log = B::open_log(c"dpu.defmt");
     let mut idle: u32 = 0;
     loop {

@@ -18,5 +18,5 @@ pub mod memory;
 pub mod udp;
 
 pub use card::Card;
-pub use memory::Memory;
+pub use memory::{Bytes, Memory, Tables};
 pub use udp::Udp;

@@ -11,7 +11,7 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpo
 
 use crate::address::{NETWORK_BITS, PORT, of_ethernet, router_of};
 use crate::card::Card;
-use crate::memory::{LONGEST, Memory, PEERS, Queue};
+use crate::memory::{LONGEST, Memory, PEERS};
 
 /// Most frames without a datagram for this interface that one call of `receive` handles, so that a flood of them does not keep the
 /// caller.
@@ -59,11 +59,6 @@ fn endpoint_of(address: &Address) -> Option<IpEndpoint> {
     Some(IpEndpoint::new(Ipv4Addr::new(a, b, c, d).into(), u16::from_be_bytes([high, low])))
 }
 
-/// A queue of a socket.
-fn buffer<const N: usize>(queue: &'static mut Queue<N>) -> PacketBuffer<'static> {
-    PacketBuffer::new(&mut queue.entries[..], queue.bytes.as_flattened_mut())
-}
-
 /// A queue that takes nothing.
 fn nothing() -> PacketBuffer<'static> {
     PacketBuffer::new(&mut [][..], &mut [][..])
@@ -74,7 +69,7 @@ impl<C: Card> Udp<C> {
     ///
     /// # Errors
     /// The card, if it has no IPv4 address.
-    pub fn new(mut card: C, memory: &'static mut Memory, micros: fn() -> u64) -> Result<Self, C> {
+    pub fn new(mut card: C, memory: Memory<'static>, micros: fn() -> u64) -> Result<Self, C> {
         let ethernet = card.address();
         let Some(address) = of_ethernet(ethernet) else { return Err(card) };
         let config = Config::new(HardwareAddress::Ethernet(EthernetAddress(ethernet)));
@@ -87,13 +82,17 @@ impl<C: Card> Udp<C> {
             // There is room for a route.
             let _ = stack.routes_mut().add_default_ipv4_route(router_of(address));
         }
-        let mut sockets = SocketSet::new(&mut memory.sockets[..]);
+        let Memory { tables, bytes } = memory;
+        let mut sockets = SocketSet::new(&mut tables.sockets[..]);
         let own = IpListenEndpoint { addr: Some(address.into()), port: PORT };
         // The first socket with an address gets all that arrives for it.
-        let receiver = sockets.add(bound(buffer(&mut memory.received), nothing(), own));
-        let senders = memory.waiting.each_mut();
-        let senders =
-            senders.map(|queue| Sender { socket: sockets.add(bound(nothing(), buffer(queue), own)), to: None });
+        let received = PacketBuffer::new(&mut tables.received[..], &mut bytes.received[..]);
+        let receiver = sockets.add(bound(received, nothing(), own));
+        let mut waiting = tables.waiting.iter_mut().zip(&mut bytes.waiting);
+        let senders = [(); PEERS].map(|()| {
+            let queue = waiting.next().map(|(entries, bytes)| PacketBuffer::new(&mut entries[..], &mut bytes[..]));
+            Sender { socket: sockets.add(bound(nothing(), queue.unwrap_or_else(nothing), own)), to: None }
+        });
         Ok(Self { card, stack, sockets, receiver, senders, next: 0, waits: false, address, micros })
     }
 

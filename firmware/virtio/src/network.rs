@@ -3,18 +3,19 @@
 use core::cell::UnsafeCell;
 
 use datagram::{Address, Interface};
-use ipv4::{Memory, Udp};
+use ipv4::{Bytes, Memory, Tables, Udp};
 
 use crate::ethernet::Ethernet;
 use crate::nic::{LINKS, Nic, Slots};
 
-/// Memory for the datagrams of all devices.
-struct Memories(UnsafeCell<[Memory; LINKS]>);
+/// Memory of all devices.
+struct Shared<T>(UnsafeCell<[T; LINKS]>);
 
 // SAFETY: `find` gives the memory to devices once.
-unsafe impl Sync for Memories {}
+unsafe impl<T> Sync for Shared<T> {}
 
-static MEMORIES: Memories = Memories(UnsafeCell::new([const { Memory::new() }; LINKS]));
+static TABLES: Shared<Tables> = Shared(UnsafeCell::new([const { Tables::new() }; LINKS]));
+static BYTES: Shared<Bytes> = Shared(UnsafeCell::new([const { Bytes::new() }; LINKS]));
 
 /// A network device. Its Ethernet address is its configuration: it speaks UDP if that address has an IPv4 address in it
 /// ([`ipv4::address`]), and Ethernet frames with an ethertype of our own with any other.
@@ -40,7 +41,10 @@ impl Network {
         for (at, (device, place)) in devices.iter_mut().zip(&mut found).enumerate() {
             let Some(device) = device.take() else { continue };
             // SAFETY: devices are found in the first call only, and each gets another place.
-            let memory = unsafe { &mut *MEMORIES.0.get().cast::<Memory>().add(at) };
+            let (tables, bytes) = unsafe {
+                (&mut *TABLES.0.get().cast::<Tables>().add(at), &mut *BYTES.0.get().cast::<Bytes>().add(at))
+            };
+            let memory = Memory { tables, bytes };
             *place = Some(match Udp::new(device, memory, micros) {
                 Ok(udp) => Self::Udp(udp),
                 Err(device) => Self::Ethernet(Ethernet(device)),
