@@ -26,3 +26,8 @@ pub fn router_of(address: Ipv4Addr) -> Ipv4Addr {
     let [a, b, c, _] = address.octets();
     Ipv4Addr::new(a, b, c, ROUTER)
 }
+
+/// Where a datagram for `to` is sent to: to the receiver in the same network, or to the router.
+pub fn next_hop(own: Ipv4Addr, to: Ipv4Addr) -> Ipv4Addr {
+    if router_of(own) == router_of(to) { to } else { router_of(own) }
+}

@@ -7,12 +7,14 @@
 //! | module | subject |
 //! |---|---|
 //! | [`address`] | IPv4 address, network, router and port of a card |
+//! | `arp` | requests of ARP, beside those of the stack |
 //! | [`card`] | what a driver of a card provides |
 //! | [`memory`] | memory for sockets and datagrams |
 //! | [`udp`] | the interface |
 #![no_std]
 
 pub mod address;
+mod arp;
 pub mod card;
 pub mod memory;
 pub mod udp;

@@ -8,7 +8,7 @@ pub const LONGEST: usize = 1500 - 20 - 8;
 /// Addresses that datagrams are sent to at the same time. Each has a socket.
 pub const PEERS: usize = 16;
 /// Datagrams that wait for the Ethernet address of their receiver. More are lost.
-const WAITING: usize = 2;
+pub(crate) const WAITING: usize = 2;
 
 /// The sockets of an interface, and what they note of datagrams.
 #[derive(Debug)]

@@ -4,23 +4,30 @@ use core::fmt;
 use core::net::Ipv4Addr;
 
 use datagram::{Address, Interface};
-use smoltcp::iface::{Config, Interface as Stack, PollIngressSingleResult, SocketHandle, SocketSet};
+use smoltcp::iface::{Config, Interface as Stack, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
 use smoltcp::socket::udp::{PacketBuffer, Socket};
 use smoltcp::time::Instant;
+use smoltcp::phy::TxToken as _;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint, IpListenEndpoint};
 
-use crate::address::{NETWORK_BITS, PORT, of_ethernet, router_of};
+use crate::address::{NETWORK_BITS, PORT, next_hop, of_ethernet, router_of};
+use crate::arp;
 use crate::card::Card;
-use crate::memory::{LONGEST, Memory, PEERS};
+use crate::memory::{LONGEST, Memory, PEERS, WAITING};
 
 /// Most frames without a datagram for this interface that one call of `receive` handles, so that a flood of them does not keep the
 /// caller.
 const FRAMES: usize = 16;
 
+/// Microseconds until the address of a receiver is asked for again. It doubles each time, up to the other one.
+const ASK: u64 = 20_000;
+const MOST_ASK: u64 = 1_000_000;
+
 /// UDP over a card.
 ///
 /// A datagram whose receiver's Ethernet address is not known waits in the socket until ARP has found it. So each receiver has a socket of
-/// its own: one that has died, and answers no ARP, delays no other.
+/// its own: one that has died, and answers no ARP, delays no other. The stack asks for one address in a second, and always for that of
+/// the first socket. So this interface asks for addresses, too.
 pub struct Udp<C> {
     card: C,
     stack: Stack,
@@ -40,6 +47,8 @@ pub struct Udp<C> {
 struct Sender {
     socket: SocketHandle,
     to: Option<Address>,
+    /// If a datagram waits: when its receiver's address is asked for, in microseconds, and how long it was waited before.
+    ask: Option<(u64, u64)>,
 }
 
 impl<C> fmt::Debug for Udp<C> {
@@ -91,7 +100,7 @@ impl<C: Card> Udp<C> {
         let mut waiting = tables.waiting.iter_mut().zip(&mut bytes.waiting);
         let senders = [(); PEERS].map(|()| {
             let queue = waiting.next().map(|(entries, bytes)| PacketBuffer::new(&mut entries[..], &mut bytes[..]));
-            Sender { socket: sockets.add(bound(nothing(), queue.unwrap_or_else(nothing), own)), to: None }
+            Sender { socket: sockets.add(bound(nothing(), queue.unwrap_or_else(nothing), own)), to: None, ask: None }
         });
         Ok(Self { card, stack, sockets, receiver, senders, next: 0, waits: false, address, micros })
     }
@@ -109,7 +118,7 @@ impl<C: Card> Udp<C> {
         }
         let sender = self.senders.get_mut(self.next)?;
         self.next = (self.next + 1) % PEERS;
-        sender.to = Some(*to);
+        (sender.to, sender.ask) = (Some(*to), None);
         let socket = self.sockets.get_mut::<Socket<'_>>(sender.socket);
         let own = socket.endpoint();
         socket.close();
@@ -118,11 +127,33 @@ impl<C: Card> Udp<C> {
         Some(sender.socket)
     }
 
-    /// Sends what waits, one datagram of each socket.
+    /// Sends what waits, and asks for the addresses of the receivers of what goes on waiting.
     fn transmit(&mut self) {
-        self.stack.poll_egress(now(self.micros), &mut self.card, &mut self.sockets);
-        let Self { sockets, senders, .. } = self;
-        self.waits = senders.iter().any(|sender| sockets.get::<Socket<'_>>(sender.socket).send_queue() != 0);
+        for _ in 0..WAITING {
+            let result = self.stack.poll_egress(now(self.micros), &mut self.card, &mut self.sockets);
+            if result == PollResult::None {
+                break;
+            }
+        }
+        let (micros, own) = ((self.micros)(), self.card.address());
+        self.waits = false;
+        for sender in &mut self.senders {
+            if self.sockets.get::<Socket<'_>>(sender.socket).send_queue() == 0 {
+                sender.ask = None;
+                continue;
+            }
+            self.waits = true;
+            // The stack asks first.
+            let (at, wait) = *sender.ask.get_or_insert((micros.saturating_add(ASK), ASK));
+            let to = sender.to.as_ref().and_then(endpoint_of);
+            let (true, Some(IpEndpoint { addr: IpAddress::Ipv4(to), .. })) = (micros >= at, to) else { continue };
+            let wait = wait.saturating_mul(2).min(MOST_ASK);
+            sender.ask = Some((micros.saturating_add(wait), wait));
+            if let Some(room) = self.card.transmit(now(self.micros)) {
+                let request = arp::request(own, self.address, next_hop(self.address, to));
+                room.consume(arp::BYTES, |frame| arp::write(&request, own, frame));
+            }
+        }
     }
 }
 
@@ -178,8 +209,12 @@ impl<C: Card> Interface for Udp<C> {
             }
             let result = self.stack.poll_ingress_single(now(self.micros), &mut self.card, &mut self.sockets);
             if result == PollIngressSingleResult::None {
-                return None;
+                break;
             }
+        }
+        // An answer may have arrived.
+        if self.waits {
+            self.transmit();
         }
         None
     }

@@ -1,6 +1,7 @@
 //! The kits over the firmware's rail of datagrams inside a link, on a simulated network that loses, repeats, reorders and changes
-//! datagrams, and on a serial line.
+//! datagrams, on a serial line, and by UDP over IPv4.
 
+mod ipv4;
 mod serial;
 
 use std::cell::RefCell;
