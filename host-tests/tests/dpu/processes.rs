@@ -20,8 +20,33 @@ const BOARD: (u64, u64) = (64 << 20, 32 << 20);
 /// A wait that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// What the DPUs speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// UDP over IPv4.
+    Udp,
+    /// Ethernet frames with an ethertype of our own. Only emulated boards speak it.
+    Ethernet,
+}
+
+impl Protocol {
+    /// Those that the board speaks.
+    pub fn all() -> &'static [Self] {
+        if is_emulated() { &[Self::Udp, Self::Ethernet] } else { &[Self::Udp] }
+    }
+
+    /// The Ethernet address of an emulated board. With UDP it has the address 192.0.2.NUMBER.
+    fn address(self, number: usize) -> String {
+        match self {
+            Self::Udp => format!("02:42:c0:00:02:{:02x}", 2 + number),
+            Self::Ethernet => format!("52:54:00:00:00:{number:02x}"),
+        }
+    }
+}
+
 /// DPUs that reach each other. They end when this is dropped.
 pub struct Dpus {
+    protocol: Protocol,
     folder: PathBuf,
     processes: Vec<Child>,
     memories: Vec<Memory<'static>>,
@@ -38,15 +63,15 @@ fn board() -> String {
 
 impl Dpus {
     /// Starts DPUs. `name` tells them from others of this process.
-    pub fn start(name: &str, count: usize) -> Self {
+    pub fn start(name: &str, count: usize, protocol: Protocol) -> Self {
         let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         if is_emulated() {
             connect(&folder, count);
         }
         let memories = (0..count).map(|number| make_window(&folder, number)).collect();
-        let processes = (0..count).map(|number| spawn(&folder, number)).collect();
-        Self { folder, processes, memories }
+        let processes = (0..count).map(|number| spawn(&folder, number, protocol)).collect();
+        Self { protocol, folder, processes, memories }
     }
 
     /// The file of a window, and where the window begins in it.
@@ -63,7 +88,7 @@ impl Dpus {
     pub fn restart(&mut self, number: usize) {
         self.processes[number].kill().unwrap();
         self.processes[number].wait().unwrap();
-        self.processes[number] = spawn(&self.folder, number);
+        self.processes[number] = spawn(&self.folder, number, self.protocol);
     }
 
     /// Begins a session as the host of a DPU.
@@ -103,7 +128,7 @@ fn make_window(folder: &Path, number: usize) -> Memory<'static> {
     unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), WINDOW) }.unwrap()
 }
 
-fn spawn(folder: &Path, number: usize) -> Child {
+fn spawn(folder: &Path, number: usize, protocol: Protocol) -> Child {
     let program = std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
     let file = file(folder, number);
     let mut process = match board().as_str() {
@@ -132,7 +157,7 @@ fn spawn(folder: &Path, number: usize) -> Child {
             .arg(format!("memory-backend-file,id=ram,size=64M,share=on,mem-path={}", file.display()))
             .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
             .arg(format!("dgram,id=n0,{ends}"))
-            .args(["-device", &format!("virtio-net-device,netdev=n0,mac=52:54:00:00:00:0{number}")]);
+            .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))]);
     }
     process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: the call is one that a child may make before it runs its program.
