@@ -2,9 +2,7 @@
 
 use core::net::Ipv4Addr;
 
-use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr,
-};
+use smoltcp::wire::{ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, EthernetRepr};
 
 /// Bytes of a frame with a request.
 pub const BYTES: usize = 14 + 28;

@@ -38,11 +38,7 @@ impl Tables {
     /// Without any socket.
     pub const fn new() -> Self {
         const NONE: PacketMetadata = PacketMetadata::EMPTY;
-        Self {
-            sockets: [SocketStorage::EMPTY; PEERS + 1],
-            received: [NONE; 1],
-            waiting: [[NONE; WAITING]; PEERS],
-        }
+        Self { sockets: [SocketStorage::EMPTY; PEERS + 1], received: [NONE; 1], waiting: [[NONE; WAITING]; PEERS] }
     }
 }
 

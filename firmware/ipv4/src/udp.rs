@@ -5,9 +5,9 @@ use core::net::Ipv4Addr;
 
 use datagram::{Address, Interface};
 use smoltcp::iface::{Config, Interface as Stack, PollIngressSingleResult, PollResult, SocketHandle, SocketSet};
+use smoltcp::phy::TxToken as _;
 use smoltcp::socket::udp::{PacketBuffer, Socket};
 use smoltcp::time::Instant;
-use smoltcp::phy::TxToken as _;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpEndpoint, IpListenEndpoint};
 
 use crate::address::{NETWORK_BITS, PORT, next_hop, of_ethernet, router_of};

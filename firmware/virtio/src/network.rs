@@ -41,9 +41,8 @@ impl Network {
         for (at, (device, place)) in devices.iter_mut().zip(&mut found).enumerate() {
             let Some(device) = device.take() else { continue };
             // SAFETY: devices are found in the first call only, and each gets another place.
-            let (tables, bytes) = unsafe {
-                (&mut *TABLES.0.get().cast::<Tables>().add(at), &mut *BYTES.0.get().cast::<Bytes>().add(at))
-            };
+            let (tables, bytes) =
+                unsafe { (&mut *TABLES.0.get().cast::<Tables>().add(at), &mut *BYTES.0.get().cast::<Bytes>().add(at)) };
             let memory = Memory { tables, bytes };
             *place = Some(match Udp::new(device, memory, micros) {
                 Ok(udp) => Self::Udp(udp),

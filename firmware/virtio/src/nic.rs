@@ -250,8 +250,7 @@ impl TxToken for Room<'_> {
         let result = write(&mut buffer[begin..end]);
         // SAFETY: the buffer is static, and does not change before `transmit_complete`. A frame that the device refuses is lost, and
         // the link sends it again.
-        outgoing.sending[index] =
-            unsafe { driver.transmit_begin(&buffer[..end]) }.ok().map(|token| (token, end));
+        outgoing.sending[index] = unsafe { driver.transmit_begin(&buffer[..end]) }.ok().map(|token| (token, end));
         result
     }
 }

@@ -561,9 +561,8 @@ pub fn m15_deleting_a_communicator_fails_its_senders<S: Setup>(setup: S) {
     let receive = unsafe { world.nodes[1].irecv(comms[1], Source::Any, Tag::Is(99), sink) }.expect("accepted");
     // A message that arrives after the deletion would wait for the next communicator with this number.
     for tag in [4, 6] {
-        world.until("the message arrives", |world| {
-            world.nodes[1].iprobe(comms[1], Source::Any, Tag::Is(tag)).is_some()
-        });
+        world
+            .until("the message arrives", |world| world.nodes[1].iprobe(comms[1], Source::Any, Tag::Is(tag)).is_some());
     }
     world.nodes[1].del_comm(comms[1]);
     assert_eq!(world.finish(1, receive), Err(Failure::Cancelled));

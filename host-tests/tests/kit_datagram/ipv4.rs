@@ -315,7 +315,8 @@ fn other_networks_are_reached_by_the_router() {
     let request = switch.borrow().seen[0].clone();
     assert_eq!(request[38..], [192, 0, 2, 1]);
     let router = [0x02, 0, 0, 0, 0, 1];
-    let reply = [&mac(0)[..], &router, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &router, &[192, 0, 2, 1], &mac(0), &mac(0)[2..]];
+    let reply =
+        [&mac(0)[..], &router, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2], &router, &[192, 0, 2, 1], &mac(0), &mac(0)[2..]];
     switch.borrow_mut().pass(reply.concat());
     settle(std::slice::from_mut(&mut end));
     let sent = switch.borrow().seen[2].clone();

@@ -143,7 +143,8 @@ impl Up {
 }
 
 fn cut(text: &str) -> Result<Cut, String> {
-    let wrong = || format!("it is not a link and a number of frames, such as 1:500; possible links: 0 to {}", LINKS - 1);
+    let wrong =
+        || format!("it is not a link and a number of frames, such as 1:500; possible links: 0 to {}", LINKS - 1);
     let (link, after) = text.split_once(':').ok_or_else(wrong)?;
     let (link, after) = (link.parse().map_err(|_| wrong())?, after.parse().map_err(|_| wrong())?);
     if link < LINKS { Ok(Cut { link, after }) } else { Err(wrong()) }

@@ -280,15 +280,17 @@ impl Network {
         let bytes = into.get(..len)?;
         let destination = bytes.first_chunk::<6>()?;
         let is_for_all = destination[0] & 1 == 1;
+        let frame = |from, to, content| Some(Frame { link, from, to, content });
         let others = ports.iter().enumerate().filter(|(device, _)| *device != from);
         let frames = others.filter_map(|(to, port)| match &port.device {
-            Device::Machine(..) => (is_for_all || port.end.ethernet == *destination)
-                .then(|| Frame { link, from, to, content: Content::Frame(bytes.into()) }),
+            Device::Machine(..) if is_for_all || port.end.ethernet == *destination => {
+                frame(from, to, Content::Frame(bytes.into()))
+            }
+            Device::Machine(..) => None,
             // The relay is the network card of a process.
             Device::Process(_) => match answer(bytes, &port.end) {
-                Some(reply) => Some(Frame { link, from: to, to: from, content: Content::Frame(reply) }),
-                None => unwrap(bytes, &sender.end, &port.end)
-                    .map(|datagram| Frame { link, from, to, content: Content::Datagram(datagram.into()) }),
+                Some(reply) => frame(to, from, Content::Frame(reply)),
+                None => frame(from, to, Content::Datagram(unwrap(bytes, &sender.end, &port.end)?.into())),
             },
         });
         Some(frames.collect())
