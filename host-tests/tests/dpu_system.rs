@@ -121,6 +121,53 @@ fn a_picture_is_the_same_as_without_dpus() {
     assert!(fs::read(folder.0.join("alone.png")).unwrap() == fs::read(folder.0.join("together.png")).unwrap());
 }
 
+/// Frames that each link has carried.
+fn by_link(said: &str) -> [u64; 2] {
+    [0, 1].map(|link| {
+        let begin = format!("towline: link {link}: ");
+        let line = said.lines().find_map(|line| line.strip_prefix(&begin)).expect(said);
+        line.split(' ').next().unwrap().parse().unwrap()
+    })
+}
+
+/// A file of a megabyte has at least 680 fragments.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn two_links_share_a_file_and_one_goes_on_when_the_other_fails() {
+    let folder = Folder::new("links");
+    let bytes: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(folder.0.join("input"), &bytes).unwrap();
+    for cut in [None, Some("0:400")] {
+        let mut command = up();
+        command.args(["--links", "2"]).args(cut.map(|cut| ["--cut", cut]).iter().flatten());
+        command.arg("--").arg(example("filecast")).args(["input", "copies"]).current_dir(&folder.0);
+        let output = command.output().unwrap();
+        check(&output);
+        assert!(fs::read(folder.0.join("copies/1")).unwrap() == bytes);
+        fs::remove_dir_all(folder.0.join("copies")).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let [first, second] = by_link(&said);
+        match cut {
+            None => assert!(first.min(second) >= 250, "{said}"),
+            Some(_) => assert!((50..=400).contains(&first) && second >= 500, "{said}"),
+        }
+    }
+}
+
+/// Emulated boards speak the other protocol, too.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_ring_runs_over_ethernet_without_ip() {
+    if variable("TOWLINE_FIRMWARE_BOARD").contains("linux") {
+        let output = up().args(["--protocol", "ethernet", "--", "true"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        return;
+    }
+    let mut command = up();
+    command.args(["--protocol", "ethernet", "--"]).arg(example("ring")).args(["--rounds", "100"]);
+    check(&command.output().unwrap());
+}
+
 /// A system that runs, with the windows that it names.
 struct System {
     process: Child,

@@ -50,8 +50,10 @@ fn each_rank_finds_its_window_and_the_status_is_that_of_the_job() {
         let window = windows.split(',').nth(rank).unwrap();
         let device = format!("towline: DPU {rank}: board linux, process ");
         let line = said.lines().find(|line| line.starts_with(&device)).unwrap();
-        assert!(line.contains(&format!("window {window}, address 127.0.0.1:9, by the relay at 127.0.0.1:")), "{line}");
+        assert!(line.contains(&format!("window {window}, address 127.")), "{line}");
+        assert!(line.ends_with(&format!(".{}:61100 at the relay, in truth 127.0.0.1:9", 2 + rank)), "{line}");
     }
+    assert!(!said.contains("towline: link"), "{said}");
     assert!(said.contains("towline: relay: 0 frames, 0 lost, 0 doubled, 0 held back"), "{said}");
     assert!(left(&folder).is_empty());
 }
@@ -66,8 +68,13 @@ fn a_system_that_cannot_start_says_why() {
         assert!(left(&folder).is_empty());
     };
     refused("#!/bin/sh\necho nothing works; exit 3\n", &[], "(board linux) has ended: exit status: 3");
-    refused("#!/bin/sh\necho dpu: ready; exec sleep 300\n", &[], "(board linux) does not print its address");
-    refused(READY, &["--board", "linux,virt-riscv64"], "--board mixes linux");
+    refused("#!/bin/sh\necho dpu: ready; exec sleep 300\n", &[], "(board linux) does not print its addresses");
+    refused(READY, &["--links", "2"], "(board linux) does not print its addresses");
+    refused(READY, &["--links", "3"], "possible: 1 to 2");
+    refused(READY, &["--protocol", "ethernet"], "not for board linux");
+    refused(READY, &["--protocol", "ip"], "possible: udp, ethernet");
+    refused(READY, &["--cut", "1:100"], "--cut names a link that --links does not make");
+    refused(READY, &["--cut", "2:100"], "possible links: 0 to 1");
     refused(READY, &["--board", "linux,linux,linux"], "3 boards for 2 DPUs");
     refused(READY, &["--board", "linus"], "did you mean `linux`");
     refused(READY, &["--lose", "101"], "possible: 0 to 100");
@@ -79,6 +86,19 @@ fn a_system_that_cannot_start_says_why() {
         .output()
         .unwrap();
     assert!(both(&output).contains("host-tests/scripts/firmware virt-aarch64"), "{}", both(&output));
+}
+
+#[test]
+fn two_links_have_two_addresses_and_counts() {
+    let folder = script::Folder::new("dpu-up-links", "");
+    let firmware = READY.replace("127.0.0.1:9", "127.0.0.1:9,127.0.0.1:10");
+    let output = up(&folder, &firmware).args(["--links", "2", "--cut", "0:5", "--", "true"]).output().unwrap();
+    let said = both(&output);
+    assert!(output.status.success(), "{said}");
+    let line = said.lines().find(|line| line.starts_with("towline: DPU 1: ")).unwrap();
+    assert!(line.ends_with(".3:61100 at the relay, in truth 127.0.0.1:9 and 127.0.0.1:10"), "{line}");
+    assert!(said.contains("towline: link 0: 0 frames\ntowline: link 1: 0 frames\n"), "{said}");
+    assert!(left(&folder).is_empty());
 }
 
 #[test]

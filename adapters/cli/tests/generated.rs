@@ -70,6 +70,7 @@ fn bash_completes_commands_and_names_of_values() {
         ("soak --transport ''", "sm tcp udp"),
         ("dpu u", "up"),
         ("dpu up --board ''", "linux virt-aarch64 virt-riscv64"),
+        ("dpu up --protocol ''", "udp ethernet"),
     ] {
         let line = format!(
             "{text}\nCOMP_WORDS=(towline {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))

@@ -4,9 +4,11 @@ use datagram::Interface;
 use runtime::Board;
 use towline_window::memory::Memory;
 
-/// A board with a window to a host and a network interface.
+use crate::rails::LINKS;
+
+/// A board with a window to a host and network interfaces.
 pub trait Dpu: Board {
-    /// The driver of the network interface.
+    /// The driver of a network interface.
     type Interface: Interface;
 
     /// Milliseconds that an answer of another device may take at least before it counts as lost: the longest time for which a device
@@ -16,8 +18,9 @@ pub trait Dpu: Board {
     /// The memory of the window. Returns `None` if there is none. It is called once.
     fn window() -> Option<Memory<'static>>;
 
-    /// The network interface. Returns `None` if there is none. It is called once.
-    fn interface() -> Option<Self::Interface>;
+    /// The network interfaces, in the same order as on the other devices: each reaches the one with the same place there. It is called
+    /// once.
+    fn interfaces() -> [Option<Self::Interface>; LINKS];
 
     /// A number that is another one after each start, as far as the board can tell. The program adds what it finds in the window
     /// from before.

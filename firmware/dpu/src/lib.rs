@@ -4,7 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`board`] | what the program needs of its board beside [`runtime::Board`] |
-//! | [`rails`] | the two rails: to this device itself, and to others |
+//! | [`rails`] | the rails: one to this device itself, and one to others for each network interface |
 //! | [`unplugged`] | a network interface without a network |
 //! | [`program`] | set-up, and the loop |
 #![no_std]

@@ -74,14 +74,17 @@ pub fn run<B: Dpu>() -> u32 {
 
 fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let memory = B::window().ok_or(Failed::Window)?;
-    let interface = B::interface().ok_or(Failed::Interface)?;
+    let interfaces = B::interfaces();
+    if interfaces.iter().all(Option::is_none) {
+        return Err(Failed::Interface);
+    }
     // The window keeps the number of the start before, unless its memory was cleared.
     let mut before = [0; 4];
     memory.read(at::BOOT, &mut before).map_err(|_| Failed::Layout)?;
     let boot = u32::from_le_bytes(before).wrapping_add(1).wrapping_add(B::boot());
     let mut arena = Arena::new(TABLES.take().ok_or(Failed::Memory)?);
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
-    let rails = rails::make(&hub, interface, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
+    let rails = rails::make(&hub, interfaces, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
         .ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
     let about = About { boot, operations: OPERATIONS, one_sided: ONE_SIDED, description: DESCRIPTION };
@@ -94,7 +97,8 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
             return Err(Failed::Engine);
         }
     };
-    B::print(format_args!("dpu: ready, {} bytes of tables left\n", arena.left()));
+    let stack = B::stack().map_or(0, |stack| stack.deepest);
+    B::print(format_args!("dpu: ready, {} bytes of tables left, {stack} bytes of stack used\n", arena.left()));
     let mut log = B::open_log(c"dpu.defmt");
     let mut idle: u32 = 0;
     loop {

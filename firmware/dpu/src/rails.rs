@@ -1,9 +1,10 @@
-//! The rails of a DPU: one to itself, and one to other DPUs.
+//! The rails of a DPU: one to itself, and one to other DPUs for each network interface.
 
 use datagram::{Interface, Rail as Datagrams};
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::forward_rail;
 use towline_core::link::{self, Crc32c, Link};
+use towline_core::pml::Rails;
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
 use towline_core::rail::{
     DeviceMemory, Endpoint, Failover, FastPath, Liveness, Peer, Rail, RequestCache, SingleCopy, Unreachable,
@@ -12,6 +13,9 @@ use towline_core::time::Duration;
 
 /// Most peers, this device included.
 pub const PEERS: u32 = 16;
+
+/// Most network interfaces.
+pub const LINKS: usize = 2;
 
 /// Slots of the queue to itself, and bytes of a frame in it.
 const OWN: (u32, u32) = (16, 4096);
@@ -22,7 +26,7 @@ type Wire<'m, I> = Link<'m, Datagrams<'m, I>, Crc32c>;
 
 /// One of the rails.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is no heap, and there are two of them")]
+#[expect(clippy::large_enum_variant, reason = "there is no heap, and there are few of them")]
 pub enum AnyRail<'m, I> {
     /// To this device itself. Its card is that of the wire.
     Own(Loopback<'m>, Card),
@@ -57,27 +61,64 @@ pub fn hub<'m>(arena: &mut Arena<'m>) -> Result<Hub<'m>, OutOfMemory> {
     Hub::new(arena, 1, OWN.0, OWN.1)
 }
 
-/// The rails of a device with this network interface, whose answers may take at least the time `patience`. Returns `None` if the arena is too small.
+/// The rails of a device. The first one is to itself.
+#[derive(Debug)]
+pub struct All<'m, I> {
+    own: AnyRail<'m, I>,
+    wires: [Option<AnyRail<'m, I>>; LINKS],
+    /// How many wires there are. They are the first ones.
+    count: usize,
+}
+
+impl<'m, I: Interface> Rails for All<'m, I> {
+    type Rail = AnyRail<'m, I>;
+
+    fn count(&self) -> usize {
+        self.count.saturating_add(1)
+    }
+
+    fn rail(&self, index: usize) -> Option<&AnyRail<'m, I>> {
+        match index.checked_sub(1) {
+            None => Some(&self.own),
+            Some(wire) => self.wires.get(wire)?.as_ref(),
+        }
+    }
+
+    fn rail_mut(&mut self, index: usize) -> Option<&mut AnyRail<'m, I>> {
+        match index.checked_sub(1) {
+            None => Some(&mut self.own),
+            Some(wire) => self.wires.get_mut(wire)?.as_mut(),
+        }
+    }
+}
+
+/// The rails of a device with these network interfaces, whose answers may take at least the time `patience`. Returns `None` if the
+/// arena is too small, or if there is no interface.
 pub fn make<'m, I: Interface>(
     hub: &'m Hub<'m>,
-    interface: I,
+    interfaces: [Option<I>; LINKS],
     boot: u32,
     patience: Duration,
     arena: &mut Arena<'m>,
-) -> Option<[AnyRail<'m, I>; 2]> {
-    let raw = Datagrams::new(interface, &DATAGRAMS, arena).ok()?;
-    let config = link::Config {
-        peers: PEERS,
-        slots: 128,
-        control_slots: 32,
-        window: 128,
-        deliveries: 32,
-        least_timeout: patience,
-        ..link::Config::new(0, boot.into(), raw.attributes())
-    };
-    let wire = Link::new(raw, Crc32c, config, arena).ok()?;
-    let card = Card::new(wire.card())?;
-    Some([AnyRail::Own(hub.rail(0)?, card), AnyRail::Wire(wire)])
+) -> Option<All<'m, I>> {
+    let mut wires = [const { None }; LINKS];
+    let mut count: usize = 0;
+    for (interface, place) in interfaces.into_iter().flatten().zip(&mut wires) {
+        let raw = Datagrams::new(interface, &DATAGRAMS, arena).ok()?;
+        let config = link::Config {
+            peers: PEERS,
+            slots: 128,
+            control_slots: 32,
+            window: 128,
+            deliveries: 32,
+            least_timeout: patience,
+            ..link::Config::new(count as u8, boot.into(), raw.attributes())
+        };
+        *place = Some(AnyRail::Wire(Link::new(raw, Crc32c, config, arena).ok()?));
+        count = count.saturating_add(1);
+    }
+    let card = Card::new(wires.first()?.as_ref()?.card())?;
+    Some(All { own: AnyRail::Own(hub.rail(0)?, card), wires, count })
 }
 
 /// Finds the rail below: `below!(rail, it => call)` evaluates `call` with `it` as a reference to it.

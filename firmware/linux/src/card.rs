@@ -1,4 +1,5 @@
-//! The process as a DPU: its window is a file that the host maps, too, and its network is UDP.
+//! The process as a DPU: its window is a file that the host maps, too, and its network is UDP, by one socket
+//! or two.
 
 use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -9,6 +10,7 @@ use std::sync::Mutex;
 
 use datagram::{Address, Interface};
 use dpu::Dpu;
+use dpu::rails::LINKS;
 use runtime::Board;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use towline_window::memory::Memory;
@@ -22,27 +24,23 @@ const LENGTHS: RangeInclusive<usize> = 256..=65_507;
 /// Datagrams that the kernel takes at least.
 const CAPACITY: usize = 64;
 
-/// The window and the interface, until the program takes them.
-static PARTS: Mutex<(Option<Memory<'static>>, Option<Udp>)> = Mutex::new((None, None));
+/// The window and the interfaces, until the program takes them.
+static PARTS: Mutex<(Option<Memory<'static>>, [Option<Udp>; LINKS])> = Mutex::new((None, [const { None }; LINKS]));
 
-/// Opens window and network as the arguments of the program say: the file of the window, the address, the length of the longest
-/// datagram, and the address that other devices are told. Prints the address.
+/// Opens window and network as the arguments of the program say: the file of the window, the addresses of the sockets, the length of the
+/// longest datagram, and the addresses that other devices are told. Prints the addresses of the sockets.
 ///
 /// # Errors
 /// A text that says what is wrong.
 pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let usage = || String::from("usage: dpu WINDOW ADDRESS [BYTES [ADVERTISED]]");
+    let usage = || String::from("usage: dpu WINDOW ADDRESS[,ADDRESS] [BYTES [ADVERTISED[,ADVERTISED]]]");
     let path = arguments.next().ok_or_else(usage)?;
-    let address = arguments.next().ok_or_else(usage)?;
+    let addresses = arguments.next().ok_or_else(usage)?;
     let longest = match arguments.next() {
         None => LONGEST,
         Some(bytes) => bytes.parse().map_err(|why| format!("{bytes} is not a number of bytes: {why}"))?,
     };
-    let advertised = arguments.next().map(|text| {
-        let wrong = |why| format!("{text} is not an address and port of IPv4, such as 192.0.2.1:4000: {why}");
-        text.parse::<SocketAddrV4>().map_err(wrong)
-    });
-    let advertised = advertised.transpose()?;
+    let advertised = arguments.next();
     if arguments.next().is_some() {
         return Err(usage());
     }
@@ -51,13 +49,30 @@ pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), Stri
         return Err(format!("datagrams of {longest} bytes cannot be used: pass {least} to {most}"));
     }
     let memory = map(&path).map_err(|why| format!("the window {path} cannot be mapped: {why}"))?;
-    let mut interface = Udp::bind(&address, longest).map_err(|why| format!("{address} cannot be used: {why}"))?;
+    let bind = |address: &str| Udp::bind(address, longest).map_err(|why| format!("{address} cannot be used: {why}"));
+    let mut interfaces = addresses.split(',').map(bind).collect::<Result<Vec<_>, _>>()?;
+    if interfaces.len() > LINKS {
+        return Err(format!("{addresses} are too many addresses: pass up to {LINKS}"));
+    }
     // Who starts the program with port 0 learns the port.
-    Machine::print(format_args!("dpu: reached at {}\n", interface.address));
-    interface.address = advertised.unwrap_or(interface.address);
+    let bound = interfaces.iter().map(|interface| interface.address.to_string()).collect::<Vec<_>>().join(",");
+    Machine::print(format_args!("dpu: reached at {bound}\n"));
+    if let Some(advertised) = advertised {
+        let read = |text: &str| {
+            let wrong = |why| format!("{text} is not an address and port of IPv4, such as 192.0.2.1:4000: {why}");
+            text.parse::<SocketAddrV4>().map_err(wrong)
+        };
+        let told = advertised.split(',').map(read).collect::<Result<Vec<_>, _>>()?;
+        if told.len() != interfaces.len() {
+            return Err(format!("{addresses} and {advertised} differ in their number"));
+        }
+        interfaces.iter_mut().zip(told).for_each(|(interface, told)| interface.address = told);
+    }
+    let mut interfaces = interfaces.into_iter();
     // The log is beside the window.
     let _ = LOGS.set(format!("{path}.").into());
-    *PARTS.lock().map_err(|_| String::from("another thread has failed"))? = (Some(memory), Some(interface));
+    *PARTS.lock().map_err(|_| String::from("another thread has failed"))? =
+        (Some(memory), std::array::from_fn(|_| interfaces.next()));
     Ok(())
 }
 
@@ -152,8 +167,8 @@ impl Dpu for Machine {
         PARTS.lock().ok()?.0.take()
     }
 
-    fn interface() -> Option<Udp> {
-        PARTS.lock().ok()?.1.take()
+    fn interfaces() -> [Option<Udp>; LINKS] {
+        PARTS.lock().map(|mut parts| std::mem::take(&mut parts.1)).unwrap_or_default()
     }
 
     fn boot() -> u32 {

@@ -1,13 +1,16 @@
-//! The machine as a DPU: its window is a part of its memory, which the emulator shares with the host, and its network is a virtio
-//! device.
+//! The machine as a DPU: its window is a part of its memory, which the emulator shares with the host, and its network is one or
+//! two virtio devices.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dpu::Dpu;
+use dpu::rails::LINKS;
+#[cfg(feature = "network")]
+use runtime::Board as _;
 use towline_window::memory::Memory;
 #[cfg(feature = "network")]
-use virtio::{Ethernet, Slots};
+use virtio::{Network, Slots};
 
 use crate::{Machine, timer};
 
@@ -25,7 +28,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Dpu for Machine {
     #[cfg(feature = "network")]
-    type Interface = Ethernet;
+    type Interface = Network;
     #[cfg(not(feature = "network"))]
     type Interface = dpu::unplugged::Unplugged;
 
@@ -42,14 +45,14 @@ impl Dpu for Machine {
     }
 
     #[cfg(not(feature = "network"))]
-    fn interface() -> Option<dpu::unplugged::Unplugged> {
-        Some(dpu::unplugged::Unplugged)
+    fn interfaces() -> [Option<dpu::unplugged::Unplugged>; LINKS] {
+        [const { Some(dpu::unplugged::Unplugged) }; LINKS]
     }
 
     #[cfg(feature = "network")]
-    fn interface() -> Option<Ethernet> {
+    fn interfaces() -> [Option<Network>; LINKS] {
         // SAFETY: the machine has its virtio devices there, and memory is mapped to its own address.
-        unsafe { Ethernet::find(SLOTS) }
+        unsafe { Network::find(SLOTS, Self::micros) }
     }
 
     fn boot() -> u32 {

@@ -17,7 +17,7 @@ const RANGES: [(u64, u64); 8] = [
     (0x8020_0000, READ | EXECUTE), // code and constants
     (0x8080_0000, READ | WRITE),   // data
     (0x80a0_0000, 0),              // the guard below the stack
-    (0x80a1_0000, READ | WRITE),   // stack
+    (0x80a4_0000, READ | WRITE),   // stack
     (0x8200_0000, 0),
     (0x8300_0000, READ | WRITE), // the window to the host
     (1 << 55, 0),

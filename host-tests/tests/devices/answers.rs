@@ -204,24 +204,32 @@ fn devices_on_a_bad_network_give_the_recorded_answers() {
         network::Faults { lose: 30, repeat: 30, corrupt: 30, jitter: 20_000 },
     ];
     for (seed, faults) in (0..).zip(all.into_iter().cycle().take(9)) {
-        let network = Network::new(CONTEXTS as usize, 300 + 100 * seed as usize, faults, Random::new(seed));
+        // Every second seed has two links.
+        let count = 1 + seed as usize % 2;
+        let network = |link| {
+            Network::new(CONTEXTS as usize, 300 + 100 * seed as usize, faults, Random::new(seed + 100 * link as u64))
+        };
+        let networks: Rc<[_]> = (0..count).map(network).collect();
         let device = |at| {
             let window = Window::new();
-            (Dpu::plugged(&window, &LIMITS, at + 1, network.plug(at as usize)), window)
+            let ports = [0, 1].map(|link| networks.get(link).map(|network| network.plug(at as usize)));
+            (Dpu::plugged_twice(&window, &LIMITS, at + 1, ports), window)
         };
         let now = Rc::new(Cell::new(0));
-        let shared = (network.clone(), now.clone());
+        let shared = (networks.clone(), now.clone());
         let clock = move || {
-            let (network, now) = &shared;
+            let (networks, now) = &shared;
             now.set(now.get() + STEP);
-            network.advance(now.get());
+            networks.iter().for_each(|network| network.advance(now.get()));
             now.get()
         };
         let mut contexts = Offloaded::new((0..CONTEXTS).map(device).collect(), Box::new(clock));
-        replay(&format!("devices on a network with {faults:?}, seed {seed}"), &mut contexts);
+        replay(&format!("devices with {count} links, {faults:?}, seed {seed}"), &mut contexts);
         contexts.check_unused();
-        let counts = network.counts();
-        let done = [(faults.lose, counts.lost), (faults.repeat, counts.repeated), (faults.corrupt, counts.corrupted)];
-        assert!(done.iter().all(|(chance, count)| (*chance == 0) == (*count == 0)), "{counts:?}");
+        for counts in networks.iter().map(Network::counts) {
+            let done =
+                [(faults.lose, counts.lost), (faults.repeat, counts.repeated), (faults.corrupt, counts.corrupted)];
+            assert!(done.iter().all(|(chance, count)| (*chance == 0) == (*count == 0)), "{counts:?}");
+        }
     }
 }

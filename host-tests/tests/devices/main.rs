@@ -6,6 +6,7 @@
 //! | `network` | datagrams in virtual time, with faults by seed |
 //! | `node` | a device, its window, and the host's end |
 //! | `offloaded` | the contexts of a trace, by commands of hosts |
+//! | `links` | devices with two links, of which one fails |
 //! | `answers` | the trace has the same results everywhere |
 //! | `model` | what MPI says of matching |
 //! | `random_traces` | random traces, whose results are those of the model |
@@ -16,6 +17,7 @@
 mod answers;
 mod job;
 mod jobs;
+mod links;
 mod model;
 mod network;
 mod node;

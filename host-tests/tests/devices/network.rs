@@ -84,6 +84,11 @@ impl Network {
         self.0.borrow_mut().now = now;
     }
 
+    /// From now on all datagrams are lost.
+    pub fn cut(&self) {
+        self.0.borrow_mut().faults.lose = 1000;
+    }
+
     /// When the next datagram arrives. Those that have arrived and that nobody has received do not count.
     pub fn next_at(&self) -> Option<u64> {
         let state = self.0.borrow();

@@ -59,7 +59,7 @@ fn layout() -> Layout {
 }
 
 /// The rails of a device in the simulator: those of the firmware.
-pub type DeviceRails = [dpu::rails::AnyRail<'static, Port>; 2];
+pub type DeviceRails = dpu::rails::All<'static, Port>;
 
 /// A device that runs. It is dropped before its window.
 pub struct Dpu<R: 'static> {
@@ -110,12 +110,17 @@ impl<R: Rails> Dpu<R> {
 impl Dpu<DeviceRails> {
     /// A device with the rails of the firmware over a port of the network.
     pub fn plugged(window: &Window, limits: &Limits, boot: u32, port: Port) -> Self {
+        Self::plugged_twice(window, limits, boot, [Some(port), None])
+    }
+
+    /// A device with the rails of the firmware over up to two ports.
+    pub fn plugged_twice(window: &Window, limits: &Limits, boot: u32, ports: [Option<Port>; 2]) -> Self {
         let mut kept = vec![];
-        let mut arena = arena(1 << 20, &mut kept);
+        let mut arena = arena(1 << 21, &mut kept);
         let hub = Box::new(dpu::rails::hub(&mut arena).expect("enough memory"));
         // SAFETY: the hub is in a box, which this object drops after the rails.
         let shared = unsafe { &*std::ptr::from_ref(&*hub) };
-        let rails = dpu::rails::make(shared, port, boot, Duration::from_millis(1), &mut arena);
+        let rails = dpu::rails::make(shared, ports, boot, Duration::from_millis(1), &mut arena);
         Self::start(window, limits, boot, rails.expect("enough memory"), Some(hub), kept)
     }
 }

@@ -5,7 +5,7 @@ use towline_window::completion::{Completion, Done, Failure};
 use towline_window::host::{DeviceError, Host};
 use towline_window::ring::Pushed;
 
-use crate::processes::{Dpus, wait};
+use crate::processes::{Dpus, Protocol, wait};
 
 /// Executes a command, and returns its result. No other command is in progress.
 pub fn call(host: &mut Host<'_>, command: Command) -> Result<Done, Failure> {
@@ -60,7 +60,11 @@ pub fn pattern(length: usize, seed: usize) -> Vec<u8> {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
-    let dpus = Dpus::start("exchange", 2);
+    Protocol::all().iter().for_each(|protocol| exchange(*protocol));
+}
+
+fn exchange(protocol: Protocol) {
+    let dpus = Dpus::start(&format!("exchange-{protocol:?}"), 2, protocol);
     assert!(dpus.attach(0, 3).card().description().starts_with("towline firmware "));
     // The session of the first host ends as if it had died.
     dpus.memory(0)
@@ -121,7 +125,7 @@ fn two_devices_exchange_messages_while_their_hosts_make_no_call() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_device_that_is_reset_serves_its_host_again() {
-    let mut dpus = Dpus::start("reset", 2);
+    let mut dpus = Dpus::start("reset", 2, Protocol::Udp);
     let mut hosts = [dpus.attach(0, 7), dpus.attach(1, 8)];
     let comms = introduce(&mut hosts);
     let body = Body { region: 0, at: hosts[0].card().layout.buffers, bytes: 4 };
@@ -152,7 +156,7 @@ fn a_device_that_is_reset_serves_its_host_again() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn devices_that_have_forgotten_each_other_meet_again() {
-    let dpus = Dpus::start("again", 2);
+    let dpus = Dpus::start("again", 2, Protocol::Udp);
     let mut hosts = [dpus.attach(0, 7), dpus.attach(1, 8)];
     let mut comms = introduce(&mut hosts);
     let cards = hosts.each_mut().map(card);

@@ -7,7 +7,7 @@ use towline_dpu::{Matching, Options, Transport};
 use towline_host_tests::kit::loopback::Loopback;
 use towline_host_tests::kit::mesh::Setup;
 
-use crate::processes::Dpus;
+use crate::processes::{Dpus, Protocol};
 
 /// Most nodes of a check.
 const NODES: usize = 4;
@@ -37,7 +37,7 @@ impl Setup for Offloaded {
 
     fn devices(&mut self, count: usize) -> Vec<Matching> {
         assert!(count <= NODES);
-        let dpus = self.dpus.get_or_insert_with(|| Dpus::start("kit", NODES));
+        let dpus = self.dpus.get_or_insert_with(|| Dpus::start("kit", NODES, Protocol::Udp));
         let open = |number| {
             let (file, offset) = dpus.place(number);
             Matching::new(Transport::open_at(&file, offset, Options::default()).unwrap())

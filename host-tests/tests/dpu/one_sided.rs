@@ -9,7 +9,7 @@ use towline_window::header::at;
 use towline_window::host::Host;
 
 use crate::commands::{add_peer, begin, call, card, introduce, next, pattern};
-use crate::processes::{Dpus, wait};
+use crate::processes::{Dpus, Protocol, wait};
 
 /// Where things are in the buffers: messages, registered memory, the own key, and that of the other DPU.
 const LOCAL: u64 = 64 << 10;
@@ -74,7 +74,7 @@ fn positions(host: &Host<'_>) -> [u32; 2] {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_device_serves_registered_memory_while_its_host_makes_no_call() {
-    let dpus = Dpus::start("one-sided", 2);
+    let dpus = Dpus::start("one-sided", 2, Protocol::Udp);
     let mut hosts = [dpus.attach(0, 7), dpus.attach(1, 8)];
     introduce(&mut hosts);
     let [a, b] = &mut hosts;
@@ -122,7 +122,7 @@ fn a_device_serves_registered_memory_while_its_host_makes_no_call() {
 fn the_atomics_of_two_hosts_on_one_counter_are_all_counted() {
     const EACH: usize = 300;
     const AT_ONCE: usize = 6;
-    let dpus = Dpus::start("counter", 3);
+    let dpus = Dpus::start("counter", 3, Protocol::Udp);
     let mut hosts = [dpus.attach(0, 7), dpus.attach(1, 8), dpus.attach(2, 9)];
     introduce(&mut hosts);
     let [a, b, owner] = &mut hosts;
@@ -159,7 +159,7 @@ fn the_atomics_of_two_hosts_on_one_counter_are_all_counted() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn operations_on_memory_of_a_lost_peer_end() {
-    let mut dpus = Dpus::start("one-sided-lost", 2);
+    let mut dpus = Dpus::start("one-sided-lost", 2, Protocol::Udp);
     let mut hosts = [dpus.attach(0, 7), dpus.attach(1, 8)];
     introduce(&mut hosts);
     register(&mut hosts[1]);

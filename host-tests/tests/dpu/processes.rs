@@ -42,8 +42,36 @@ const EXAMPLE: &str = "example-nic";
 /// A wait that takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// What the DPUs speak.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// UDP over IPv4.
+    Udp,
+    /// Ethernet frames with an ethertype of our own. Only the boards `virt` speak it.
+    Ethernet,
+}
+
+impl Protocol {
+    /// Those that the board speaks.
+    pub fn all() -> &'static [Self] {
+        match board().as_str() {
+            "virt-aarch64" | "virt-riscv64" => &[Self::Udp, Self::Ethernet],
+            _ => &[Self::Udp],
+        }
+    }
+
+    /// The Ethernet address of an emulated board. With UDP it has the address 192.0.2.NUMBER.
+    fn address(self, number: usize) -> String {
+        match self {
+            Self::Udp => format!("02:42:c0:00:02:{:02x}", 2 + number),
+            Self::Ethernet => format!("52:54:00:00:00:{number:02x}"),
+        }
+    }
+}
+
 /// DPUs that reach each other. They end when this is dropped.
 pub struct Dpus {
+    protocol: Protocol,
     folder: PathBuf,
     processes: Vec<Child>,
     memories: Vec<Memory<'static>>,
@@ -60,7 +88,7 @@ fn board() -> String {
 
 impl Dpus {
     /// Starts DPUs. `name` tells them from others of this process.
-    pub fn start(name: &str, count: usize) -> Self {
+    pub fn start(name: &str, count: usize, protocol: Protocol) -> Self {
         let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let memories =
@@ -70,8 +98,8 @@ impl Dpus {
             EXAMPLE => deliver(&folder, count),
             _ => connect(&folder, count),
         }
-        let processes = (0..count).map(|number| spawn(&folder, number)).collect();
-        Self { folder, processes, memories }
+        let processes = (0..count).map(|number| spawn(&folder, number, protocol)).collect();
+        Self { protocol, folder, processes, memories }
     }
 
     /// The file of a window, and where the window begins in it.
@@ -88,7 +116,7 @@ impl Dpus {
     pub fn restart(&mut self, number: usize) {
         self.processes[number].kill().unwrap();
         self.processes[number].wait().unwrap();
-        self.processes[number] = spawn(&self.folder, number);
+        self.processes[number] = spawn(&self.folder, number, self.protocol);
     }
 
     /// Begins a session as the host of a DPU.
@@ -132,7 +160,7 @@ fn map(file: &File, offset: u64, bytes: usize) -> Memory<'static> {
     unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), bytes) }.unwrap()
 }
 
-fn spawn(folder: &Path, number: usize) -> Child {
+fn spawn(folder: &Path, number: usize, protocol: Protocol) -> Child {
     let program = std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
     let file = file(folder, number);
     let mut process = match board().as_str() {
@@ -166,7 +194,7 @@ fn spawn(folder: &Path, number: usize) -> Child {
         process
             .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
             .arg(format!("dgram,id=n0,{ends}"))
-            .args(["-device", &format!("virtio-net-device,netdev=n0,mac=52:54:00:00:00:0{number}")]);
+            .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))]);
     }
     process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: the call is one that a child may make before it runs its program.

@@ -1,7 +1,8 @@
 //! The kits over the firmware's rail of datagrams inside a link, on a simulated network that loses, repeats, reorders and changes
-//! datagrams, on a serial line, and on the frame device of the example of a board.
+//! datagrams, on a serial line, on the frame device of the example of a board, and by UDP over IPv4.
 
 mod example;
+mod ipv4;
 mod page;
 #[path = "../post/mod.rs"]
 mod post;

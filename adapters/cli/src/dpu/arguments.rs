@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::boards::Board;
-use super::relay::Rates;
+use super::relay::{Cut, LINKS, Protocol, Rates};
 use crate::names::one_of;
 use crate::numbers::{long_number, number};
 use crate::run::seconds;
@@ -34,7 +34,7 @@ pub struct Up {
     )]
     pub ranks: u32,
 
-    /// Board of the DPUs: one for all, or one for each. A board linux reaches only others of its kind
+    /// Board of the DPUs: one for all, or one for each
     #[arg(
         long,
         value_name = "BOARD,...",
@@ -49,6 +49,30 @@ pub struct Up {
     /// this program]
     #[arg(long, value_name = "PATH")]
     pub firmware: Option<PathBuf>,
+
+    /// What the DPUs speak: udp, or ethernet, frames without IP, which no board linux speaks
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "udp",
+        value_parser = one_of(&Protocol::NAMES, Protocol::parse),
+        hide_possible_values = true
+    )]
+    pub protocol: Protocol,
+
+    /// Links that each DPU has to each other one, which share the fragments of long messages
+    #[arg(
+        long,
+        value_name = "LINKS",
+        default_value_t = 1,
+        value_parser = number(1, LINKS as u32),
+        allow_negative_numbers = true
+    )]
+    pub links: u32,
+
+    /// Let a link, 0 or 1, fail after that many frames of all links
+    #[arg(long, value_name = "LINK:FRAMES", value_parser = cut)]
+    pub cut: Option<Cut>,
 
     /// Frames of a hundred that the relay loses
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "0", allow_negative_numbers = true)]
@@ -116,6 +140,14 @@ impl Up {
         words.extend(self.command);
         words
     }
+}
+
+fn cut(text: &str) -> Result<Cut, String> {
+    let wrong =
+        || format!("it is not a link and a number of frames, such as 1:500; possible links: 0 to {}", LINKS - 1);
+    let (link, after) = text.split_once(':').ok_or_else(wrong)?;
+    let (link, after) = (link.parse().map_err(|_| wrong())?, after.parse().map_err(|_| wrong())?);
+    if link < LINKS { Ok(Cut { link, after }) } else { Err(wrong()) }
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -5,14 +5,16 @@ use std::process::Command;
 
 use towline_settings::unknown;
 
+use super::relay::Protocol;
+
 /// A board of the firmware.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Board {
-    /// A process of this host, whose network is UDP.
+    /// A process of this host.
     Linux,
-    /// A machine in QEMU with a 64-bit Arm core, whose network is Ethernet.
+    /// A machine in QEMU with a 64-bit Arm core.
     VirtAarch64,
-    /// A machine in QEMU with a 64-bit RISC-V core, whose network is Ethernet.
+    /// A machine in QEMU with a 64-bit RISC-V core.
     VirtRiscv64,
 }
 
@@ -107,11 +109,11 @@ impl Board {
     }
 }
 
-/// The boards of `count` DPUs: those that the user names, or the same for all.
+/// The boards of `count` DPUs that speak a protocol: those that the user names, or the same for all.
 ///
 /// # Errors
 /// A text that says which boards are possible.
-pub fn assign(named: &[Board], count: u32) -> Result<Vec<Board>, String> {
+pub fn assign(named: &[Board], count: u32, protocol: Protocol) -> Result<Vec<Board>, String> {
     let boards = match named {
         [one] => vec![*one; count as usize],
         many if many.len() == count as usize => many.to_vec(),
@@ -122,10 +124,8 @@ pub fn assign(named: &[Board], count: u32) -> Result<Vec<Board>, String> {
             ));
         }
     };
-    if boards.iter().any(|board| board.is_emulated()) && boards.contains(&Board::Linux) {
-        return Err("--board mixes linux, whose network is UDP, with boards whose network is Ethernet, so that they cannot reach \
-                    each other: name boards of one kind"
-            .into());
+    if protocol == Protocol::Ethernet && boards.contains(&Board::Linux) {
+        return Err("--protocol ethernet is not for board linux, which speaks udp".into());
     }
     Ok(boards)
 }
@@ -182,12 +182,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn boards_of_one_network_are_mixed_and_others_refused() {
+    fn boards_of_one_protocol_are_mixed_and_others_refused() {
         use Board::{Linux, VirtAarch64, VirtRiscv64};
-        assert_eq!(assign(&[Linux], 3), Ok(vec![Linux; 3]));
-        assert_eq!(assign(&[VirtAarch64, VirtRiscv64], 2), Ok(vec![VirtAarch64, VirtRiscv64]));
-        assert!(assign(&[VirtAarch64, VirtRiscv64], 3).unwrap_err().contains("2 boards for 3 DPUs"));
-        assert!(assign(&[Linux, VirtRiscv64], 2).unwrap_err().contains("boards of one kind"));
+        use Protocol::{Ethernet, Udp};
+        assert_eq!(assign(&[Linux], 3, Udp), Ok(vec![Linux; 3]));
+        assert_eq!(assign(&[VirtAarch64, VirtRiscv64], 2, Ethernet), Ok(vec![VirtAarch64, VirtRiscv64]));
+        assert!(assign(&[VirtAarch64, VirtRiscv64], 3, Udp).unwrap_err().contains("2 boards for 3 DPUs"));
+        assert_eq!(assign(&[Linux, VirtRiscv64], 2, Udp), Ok(vec![Linux, VirtRiscv64]));
+        assert!(assign(&[Linux, VirtRiscv64], 2, Ethernet).unwrap_err().contains("--protocol ethernet"));
         for name in Board::NAMES {
             assert_eq!(Board::parse(name).map(Board::name), Ok(name));
         }

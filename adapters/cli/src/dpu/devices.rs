@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use towline_bootstrap::launch::prepare_child;
 
 use super::boards::Board;
-use super::relay::{Network, ethernet_address, paths};
+use super::relay::{Network, hex};
 use super::signals;
 
 /// The longest time until all DPUs are ready. An emulator on a busy machine is slow.
@@ -39,8 +39,8 @@ pub struct Device {
     /// The file of its window.
     pub file: PathBuf,
     process: Child,
-    /// The address of a process, once it is known.
-    address: Option<SocketAddr>,
+    /// The addresses of a process, one for each link, once they are known.
+    addresses: Vec<SocketAddr>,
 }
 
 /// The DPUs. They end when this is dropped, or when the thread that has started them ends.
@@ -65,16 +65,16 @@ impl Devices {
             this.0.push(device);
         }
         drop(sender);
-        this.wait(&said)?;
+        this.wait(&said, network)?;
         Ok((this, said))
     }
 
-    /// The addresses of processes.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.0.iter().filter_map(|device| device.address).collect()
+    /// The addresses of each DPU that is a process, one for each link.
+    pub fn addresses(&self) -> Vec<Vec<SocketAddr>> {
+        self.0.iter().map(|device| device.addresses.clone()).collect()
     }
 
-    fn wait(&mut self, said: &Receiver<Said>) -> Result<(), String> {
+    fn wait(&mut self, said: &Receiver<Said>, network: &Network) -> Result<(), String> {
         let (start, mut ready) = (Instant::now(), vec![false; self.0.len()]);
         while let Some(late) = ready.iter().position(|is_ready| !is_ready) {
             if signals::waiting().is_some() {
@@ -89,14 +89,15 @@ impl Devices {
                 Err(RecvTimeoutError::Disconnected) => return Err("all DPUs have ended".into()),
             };
             let Some(line) = said.line else { return Err(self.ended(said.device)) };
-            if let Some(address) = line.strip_prefix("dpu: reached at ") {
-                self.0[said.device].address = address.parse().ok();
+            if let Some(addresses) = line.strip_prefix("dpu: reached at ") {
+                self.0[said.device].addresses = addresses.split(',').filter_map(|text| text.parse().ok()).collect();
             } else if line.starts_with("dpu: ready") {
                 let device = &self.0[said.device];
-                if device.board == Board::Linux && device.address.is_none() {
+                let links = network.addresses(said.device).len();
+                if device.board == Board::Linux && device.addresses.len() != links {
                     let name = self.name(said.device);
                     return Err(format!(
-                        "{name} does not print its address: build the firmware of this version of Towline"
+                        "{name} does not print its addresses: build the firmware of this version of Towline"
                     ));
                 }
                 ready[said.device] = true;
@@ -125,13 +126,11 @@ impl Devices {
     /// One line for each DPU: what runs where.
     pub fn describe(&self, network: &Network) -> Vec<String> {
         let describe = |(number, device): (usize, &Device)| {
-            let at = match (device.address, network.advertised(number)) {
-                (Some(address), Some(relay)) => format!("address {address}, by the relay at {relay}"),
-                _ => {
-                    let hex = ethernet_address(number).map(|byte| format!("{byte:02x}")).join(":");
-                    format!("address {hex}")
-                }
-            };
+            let mut at = format!("address {}", network.describe(number));
+            if !device.addresses.is_empty() {
+                let own: Vec<_> = device.addresses.iter().map(ToString::to_string).collect();
+                at += &format!(" at the relay, in truth {}", own.join(" and "));
+            }
             let (board, process) = (device.board.name(), device.process.id());
             format!("DPU {number}: board {board}, process {process}, window {}, {at}", device.place())
         };
@@ -166,25 +165,22 @@ impl Device {
         let file = folder.join(format!("window-{number}"));
         let made = File::create_new(&file).and_then(|made| made.set_len(board.window().bytes));
         made.map_err(|why| format!("cannot make the window {}: {why}", file.display()))?;
-        let (mut command, missing) = match (board, network.advertised(number)) {
-            (Board::Linux, Some(advertised)) => {
-                let mut command = Command::new(program);
-                command.arg(&file).args(["127.0.0.1:0", DATAGRAM, &advertised.to_string()]);
-                (command, String::new())
+        let (mut command, missing) = if board.is_emulated() {
+            let (mut command, missing) = board.machine(program, &file);
+            for (link, plug) in network.plugs(number).iter().enumerate() {
+                let [relay, emulator] = [&plug.relay, &plug.emulator].map(|path| path.display());
+                let ends = format!("local.type=unix,local.path={emulator},remote.type=unix,remote.path={relay}");
+                command.args(["-netdev", &format!("dgram,id=net{link},{ends}")]);
+                let ethernet = hex(plug.ethernet);
+                command.args(["-device", &format!("virtio-net-device,netdev=net{link},mac={ethernet}")]);
             }
-            _ => {
-                let (mut command, missing) = board.machine(program, &file);
-                let [relay, here] = paths(folder, number);
-                let ends = format!(
-                    "local.type=unix,local.path={},remote.type=unix,remote.path={}",
-                    here.display(),
-                    relay.display()
-                );
-                let hex = ethernet_address(number).map(|byte| format!("{byte:02x}")).join(":");
-                command.args(["-netdev", &format!("dgram,id=net,{ends}")]);
-                command.args(["-device", &format!("virtio-net-device,netdev=net,mac={hex}")]);
-                (command, missing)
-            }
+            (command, missing)
+        } else {
+            let known: Vec<_> = network.addresses(number).iter().map(ToString::to_string).collect();
+            let own = vec!["127.0.0.1:0"; known.len()];
+            let mut command = Command::new(program);
+            command.arg(&file).args([&own.join(","), DATAGRAM, &known.join(",")]);
+            (command, String::new())
         };
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
         // A signal of the terminal reaches the job, which needs the DPUs until it ends.
@@ -203,6 +199,6 @@ impl Device {
             }
             sender.send(Said { device: number, line: None })
         });
-        Ok(Self { board, file, process, address: None })
+        Ok(Self { board, file, process, addresses: Vec::new() })
     }
 }

@@ -18,24 +18,28 @@ use crate::run;
 /// # Errors
 /// A text that says why it was not started.
 pub fn run(arguments: Up) -> Result<ExitCode, String> {
-    let boards = assign(&arguments.board, arguments.ranks)?;
+    let boards = assign(&arguments.board, arguments.ranks, arguments.protocol)?;
+    if arguments.cut.is_some_and(|cut| cut.link >= arguments.links as usize) {
+        return Err("--cut names a link that --links does not make".into());
+    }
     let programs = programs(&boards, arguments.firmware.as_deref())?;
     signals::hold();
     let folder = tempfile::Builder::new().prefix("towline-dpu-").tempdir();
     let folder = folder.map_err(|why| format!("cannot make a folder for the windows: {why}"))?;
     let path = usable(folder.path())?;
-    let is_emulated = boards.iter().any(|board| board.is_emulated());
-    let network = if is_emulated { Network::ethernet(path, boards.len()) } else { Network::udp(boards.len()) };
+    let are_machines: Vec<_> = boards.iter().map(|board| board.is_emulated()).collect();
+    let network = Network::new(path, &are_machines, arguments.links as usize, arguments.protocol);
     let mut network =
         network.map_err(|why| format!("cannot make the sockets of the relay: {why}{}", towline_net::advice(&why)))?;
     let boards: Vec<_> = boards.into_iter().zip(programs).collect();
     let (devices, said) = Devices::start(&boards, path, &network)?;
-    network.set_devices(devices.addresses());
+    network.set_processes(&devices.addresses());
     devices.describe(&network).iter().for_each(|line| eprintln!("towline: {line}"));
     let places = devices.0.iter().map(|device| (device.file.clone(), device.board.window().offset)).collect::<Vec<_>>();
-    let relay = Relay::start(network, arguments.rates(), arguments.seed);
+    let relay = Relay::start(network, arguments.rates(), arguments.seed, arguments.cut);
     let relay = relay.map_err(|why| format!("cannot start the relay: {why}"))?;
     let watch = Watch::start(&places, said).map_err(|why| format!("cannot watch the windows: {why}"))?;
+    let links = arguments.links as usize;
     let windows: Vec<_> = devices.0.iter().map(Device::place).collect();
     let status = run::run(run::Arguments::of(arguments.job(&windows.join(",")))?);
     watch.stop();
@@ -48,6 +52,9 @@ pub fn run(arguments: Up) -> Result<ExitCode, String> {
         counts.doubled,
         counts.held
     );
+    for (link, frames) in counts.by_link.iter().enumerate().take(links).filter(|_| links > 1) {
+        eprintln!("towline: link {link}: {}", counted(*frames, "frame"));
+    }
     Ok(status)
 }
 

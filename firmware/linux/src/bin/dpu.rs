@@ -1,8 +1,8 @@
-//! The program `dpu` on Linux: dpu WINDOW ADDRESS [BYTES [ADVERTISED]]
+//! The program `dpu` on Linux: dpu WINDOW ADDRESS[,ADDRESS] [BYTES [ADVERTISED[,ADVERTISED]]]
 //!
-//! WINDOW is the file of the window, which the host has made. ADDRESS is the address and port at which other devices reach this one by
-//! UDP. BYTES is the length of the longest datagram. ADVERTISED is the address and port that other devices are told in place of
-//! ADDRESS, that of a relay.
+//! WINDOW is the file of the window, which the host has made. Each ADDRESS is an address and port at which other devices reach this
+//! one by UDP: two of them are two links. BYTES is the length of the longest datagram. ADVERTISED are the addresses and ports that
+//! other devices are told in place of those, those of a relay.
 
 fn main() {
     if let Err(why) = linux::card::configure(std::env::args().skip(1)) {

@@ -7,6 +7,8 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::network::Frame;
 
+/// The most links.
+pub const LINKS: usize = 2;
 /// The most frames that overtake one that is held back.
 const OVERTAKEN: u64 = 4;
 /// The longest time for which a frame is held back, if no others follow.
@@ -23,6 +25,15 @@ pub struct Rates {
     pub reorder: f64,
 }
 
+/// Ends a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The link, of which all frames are lost from then on.
+    pub link: usize,
+    /// After this many frames of all links.
+    pub after: u64,
+}
+
 /// What a relay has done.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
@@ -34,6 +45,8 @@ pub struct Counts {
     pub doubled: u64,
     /// Frames that were held back.
     pub held: u64,
+    /// The frames of each link, without those of a link that was cut.
+    pub by_link: [u64; LINKS],
 }
 
 /// Decides about each frame.
@@ -41,6 +54,7 @@ pub struct Counts {
 pub struct Faults {
     rates: Rates,
     random: Xoshiro256PlusPlus,
+    cut: Option<Cut>,
     held: Vec<Held>,
     counts: Counts,
 }
@@ -56,9 +70,9 @@ struct Held {
 
 impl Faults {
     /// The faults of a seed.
-    pub fn new(rates: Rates, seed: u64) -> Self {
+    pub fn new(rates: Rates, seed: u64, cut: Option<Cut>) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Self { rates, random, held: Vec::new(), counts: Counts::default() }
+        Self { rates, random, cut, held: Vec::new(), counts: Counts::default() }
     }
 
     /// What was done so far.
@@ -74,7 +88,11 @@ impl Faults {
         let [lost, doubled, held] =
             [self.rates.lose, self.rates.double, self.rates.reorder].map(|rate| self.happens(rate));
         let overtaken = 1 + self.random.next_u64() % OVERTAKEN;
-        if lost {
+        let is_cut = self.cut.is_some_and(|cut| cut.link == frame.link && self.counts.frames > cut.after);
+        if let Some(count) = self.counts.by_link.get_mut(frame.link).filter(|_| !is_cut) {
+            *count += 1;
+        }
+        if lost || is_cut {
             self.counts.lost += 1;
             return sent;
         }
@@ -118,29 +136,34 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
+    use super::super::network::Content;
     use super::*;
 
     fn frame(number: u32) -> Frame {
-        Frame { from: 0, to: 1, bytes: number.to_le_bytes().into() }
+        Frame { link: 0, from: 0, to: 1, content: Content::Datagram(number.to_le_bytes().into()) }
+    }
+
+    fn number(frame: &Frame) -> u32 {
+        let Content::Datagram(bytes) = &frame.content else { panic!("it was a datagram") };
+        u32::from_le_bytes(bytes[..].try_into().unwrap())
     }
 
     /// What comes out when `count` frames go in, and then time passes.
     fn run(rates: Rates, seed: u64, count: u32) -> (Vec<u32>, Counts) {
-        let mut faults = Faults::new(rates, seed);
+        let mut faults = Faults::new(rates, seed, None);
         let now = Instant::now();
         let mut sent: Vec<_> = (0..count).flat_map(|number| faults.pass(now, frame(number))).collect();
         assert_eq!(faults.next_due().is_some(), !faults.held.is_empty());
         sent.extend(faults.due(now + HELD));
         assert_eq!(faults.next_due(), None);
-        let numbers = sent.iter().map(|frame| u32::from_le_bytes(frame.bytes[..].try_into().unwrap()));
-        (numbers.collect(), faults.counts())
+        (sent.iter().map(number).collect(), faults.counts())
     }
 
     #[test]
     fn without_faults_all_frames_go_on_in_order() {
         let (sent, counts) = run(Rates::default(), 7, 1000);
         assert!(sent.into_iter().eq(0..1000));
-        assert_eq!(counts, Counts { frames: 1000, ..Counts::default() });
+        assert_eq!(counts, Counts { frames: 1000, by_link: [1000, 0], ..Counts::default() });
     }
 
     #[test]
@@ -165,5 +188,15 @@ mod tests {
         assert_ne!(run(rates, 8, 10_000).0, sent);
         sent.sort_unstable();
         assert!(sent.into_iter().eq(0..10_000));
+    }
+
+    #[test]
+    fn a_link_that_was_cut_loses_all_and_the_other_nothing() {
+        let mut faults = Faults::new(Rates::default(), 7, Some(Cut { link: 1, after: 100 }));
+        let now = Instant::now();
+        let pass = |number| faults.pass(now, Frame { link: number as usize % 2, ..frame(number) });
+        let sent: Vec<_> = (0..1000).flat_map(pass).map(|frame| number(&frame)).collect();
+        assert!(sent.into_iter().eq((0..1000).filter(|number| *number < 100 || number % 2 == 0)));
+        assert_eq!(faults.counts(), Counts { frames: 1000, lost: 450, by_link: [500, 50], ..Counts::default() });
     }
 }

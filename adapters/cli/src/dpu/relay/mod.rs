@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`faults`] | which frames are lost, doubled and held back |
 //! | [`network`] | the sockets: UDP for processes, Ethernet for machines in QEMU |
+//! | [`packets`] | UDP, IPv4 and ARP in Ethernet frames |
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,9 +18,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 mod faults;
 mod network;
+mod packets;
 
-pub use faults::{Counts, Faults, Rates};
-pub use network::{Network, ethernet_address, paths};
+pub use faults::{Counts, Cut, Faults, LINKS, Rates};
+pub use network::{Network, Protocol, hex};
 
 /// A relay that runs, until this is dropped.
 #[derive(Debug)]
@@ -30,15 +32,15 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts it.
+    /// Starts it. If `cut` is given, a link fails.
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn start(network: Network, rates: Rates, seed: u64) -> io::Result<Self> {
+    pub fn start(network: Network, rates: Rates, seed: u64, cut: Option<Cut>) -> io::Result<Self> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC)?;
         let of_thread = stop.try_clone()?;
         let thread = std::thread::Builder::new().name("relay".into());
-        let thread = thread.spawn(move || forward(&network, Faults::new(rates, seed), &of_thread))?;
+        let thread = thread.spawn(move || forward(&network, Faults::new(rates, seed, cut), &of_thread))?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
@@ -65,8 +67,9 @@ impl Drop for Relay {
 fn forward(network: &Network, mut faults: Faults, stop: &OwnedFd) -> Counts {
     let mut bytes = vec![0; 1 << 16];
     loop {
+        let sockets = network.sockets();
         let mut ready: Vec<_> =
-            network.sockets().map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)).collect();
+            sockets.iter().map(|(_, socket)| PollFd::from_borrowed_fd(*socket, PollFlags::IN)).collect();
         ready.push(PollFd::new(stop, PollFlags::IN));
         let wait = faults.next_due().map(|due| due.saturating_duration_since(Instant::now()));
         let wait = wait.map(|wait| Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() });
@@ -74,9 +77,9 @@ fn forward(network: &Network, mut faults: Faults, stop: &OwnedFd) -> Counts {
             return faults.counts();
         }
         let is_ready: Vec<_> = ready.iter().map(|socket| !socket.revents().is_empty()).collect();
-        let Some((false, sockets)) = is_ready.split_last() else { return faults.counts() };
-        for (at, _) in sockets.iter().enumerate().filter(|(_, is_ready)| **is_ready) {
-            if let Some(frame) = network.receive(at, &mut bytes) {
+        let Some((false, are_ready)) = is_ready.split_last() else { return faults.counts() };
+        for ((socket, _), _) in sockets.iter().zip(are_ready).filter(|(_, is_ready)| **is_ready) {
+            for frame in network.receive(*socket, &mut bytes) {
                 faults.pass(Instant::now(), frame).iter().for_each(|frame| network.send(frame));
             }
         }
