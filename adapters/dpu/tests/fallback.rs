@@ -77,7 +77,7 @@ fn operations_in_progress_end_and_messages_go_on_by_the_rails() {
     let (mut world, devices) = world(3);
     let (long, mut room) = (patterned(1, 60_000), vec![0; 60_000]);
     world.exchange(0, 1, 1, &long);
-    let sent_frames: u64 = world.nodes.iter().map(|node| u64::from(node.counters().eager_sent)).sum();
+    let sent_frames: u64 = world.nodes.iter().map(|node| node.counters().eager_sent).sum();
     assert_eq!(sent_frames, 0, "the devices move the messages");
     let receive = world.irecv(0, Source::Rank(1), Tag::Is(9), &mut room);
     let to_failed = world.isend(1, 0, 2, Mode::Standard, &long);
@@ -96,7 +96,7 @@ fn operations_in_progress_end_and_messages_go_on_by_the_rails() {
             world.exchange(from, to, tag, &long[..len]);
         }
     }
-    let sent = world.nodes.iter().map(|node| u64::from(node.counters().eager_sent)).sum::<u64>();
+    let sent = world.nodes.iter().map(|node| node.counters().eager_sent).sum::<u64>();
     assert!(sent >= 12, "the rails move the messages");
     // Communicators that are made later have no device.
     let comms = [0, 1, 2].map(|node| world.nodes[node].add_comm(7, Group::World { size: 3 }, node as u32).unwrap());
@@ -119,7 +119,7 @@ fn messages_of_the_devices_come_before_those_of_the_rails() {
     world.exchange(0, 1, 1, &messages[0]);
     let sent = |world: &World<Offloaded>| {
         let counters = world.nodes[1].counters();
-        u64::from(counters.eager_sent) + u64::from(counters.rendezvous_sent)
+        counters.eager_sent + counters.rendezvous_sent
     };
     let before = sent(&world);
     sends.extend(messages[20..].iter().map(|bytes| world.isend(1, 2, 4, Mode::Standard, bytes)));
