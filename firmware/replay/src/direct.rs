@@ -15,12 +15,12 @@ use towline_window::completion::{Done, Failure};
 use crate::contexts::{Contexts, Place};
 use crate::replay::NAMES;
 
-/// What is known of an operation.
+/// What is known of an operation. One that was over at once is a send, or was refused: it has no more to tell, so the table stays
+/// small.
 #[derive(Debug)]
 enum State {
     Unknown,
     Running { at: u32, request: Request, comm: Comm, is_send: bool },
-    /// A send that is complete, or an operation that was refused. It has no more to tell, so the table stays small.
     Over(Result<(), Failure>),
     Taken { at: u32, message: Message, comm: Comm },
 }
