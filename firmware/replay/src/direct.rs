@@ -15,12 +15,13 @@ use towline_window::completion::{Done, Failure};
 use crate::contexts::{Contexts, Place};
 use crate::replay::NAMES;
 
-/// What is known of an operation.
+/// What is known of an operation. One that was over at once is a send, or was refused: it has no more to tell, so the table stays
+/// small.
 #[derive(Debug)]
 enum State {
     Unknown,
     Running { at: u32, request: Request, comm: Comm, is_send: bool },
-    Over(Result<Done, Failure>),
+    Over(Result<(), Failure>),
     Taken { at: u32, message: Message, comm: Comm },
 }
 
@@ -116,7 +117,7 @@ impl<'s, 'm, R: Rails, F: FnMut() -> Instant> Direct<'s, 'm, R, F> {
         // SAFETY: the place belongs to this operation until its outcome is taken, and the memory outlives this object. Nothing makes
         // progress after this object ends.
         match unsafe { side.isend(comm, dest, tag, mode, span) } {
-            Ok(Sending::Complete) => Ok(State::Over(Ok(Done::default()))),
+            Ok(Sending::Complete) => Ok(State::Over(Ok(()))),
             Ok(Sending::Pending(request)) => Ok(State::Running { at, request, comm, is_send: true }),
             Err(refusal) => Err(of_refusal(&refusal)),
         }
@@ -247,7 +248,7 @@ impl<R: Rails, F: FnMut() -> Instant> Contexts for Direct<'_, '_, R, F> {
                 Some(if is_send { result.map(|_| Done::default()) } else { result })
             }
             State::Over(result) => {
-                let result = *result;
+                let result = result.map(|()| Done::default());
                 *entry = State::Unknown;
                 Some(result)
             }
