@@ -6,6 +6,7 @@
 //! messages do for which no receive is posted.
 
 use super::communicator::Comm;
+use super::fallback_state::Stage;
 use super::source::Source;
 use super::transport::Mtl;
 use crate::convertor::Span;
@@ -17,47 +18,6 @@ use crate::rail::Peer;
 /// The context and the tag of announcements. No user may use this tag.
 const CONTEXT: u32 = u32::MAX;
 const TAG: u32 = u32::MAX - 1;
-
-/// How far the fallback is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// The device works.
-    Device,
-    /// Messages to other processes go by the rails. The device still has messages of others, and some may be on their way to it.
-    Leaving,
-    /// All messages of the devices have arrived, and some have not been received. A receive gets one of them, or goes to the rails.
-    Draining,
-    /// All messages go by the rails.
-    Rails,
-}
-
-/// The fallback of a transport.
-#[derive(Debug)]
-pub(super) struct FallbackState {
-    stage: Stage,
-    /// An announcement that is being received, and its sender.
-    hearing: Option<(Request, Peer)>,
-}
-
-impl FallbackState {
-    /// The device works, or there is none.
-    pub const NONE: Self = Self { stage: Stage::Device, hearing: None };
-
-    /// Whether messages go by the rails.
-    pub fn sends_by_rails(&self) -> bool {
-        self.stage != Stage::Device
-    }
-
-    /// Whether receives and probes that find no message on the device go to the rails.
-    pub fn receives_by_rails(&self) -> bool {
-        matches!(self.stage, Stage::Draining | Stage::Rails)
-    }
-
-    /// Whether the device has nothing of this process any more.
-    pub fn is_over(&self) -> bool {
-        self.stage == Stage::Rails
-    }
-}
 
 impl<R: Rails> Mtl<'_, R> {
     /// Makes progress of the device: ends operations, and falls back if a device has failed. Returns how many operations ended.

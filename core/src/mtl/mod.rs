@@ -37,6 +37,7 @@
 mod communicator;
 mod errors;
 mod fallback;
+mod fallback_state;
 mod offload;
 mod rejoins;
 mod source;

@@ -3,7 +3,7 @@
 
 use super::communicator::{Comm, Group};
 use super::errors::CommError;
-use super::fallback::FallbackState;
+use super::fallback_state::FallbackState;
 use super::rejoins::Rejoins;
 use super::source::{Source, Tag};
 use super::state::CommState;
