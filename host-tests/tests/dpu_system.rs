@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use towline_window::command::{Body, Command};
+use towline_window::command::{Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::header::at;
 use towline_window::host::{Attaching, Host};
@@ -293,6 +293,10 @@ fn the_dpu_of_a_host_that_died_tells_the_others() {
     let [own, other] = introduce(&mut hosts);
     let body = Body { region: 0, at: hosts[0].card().layout.buffers, bytes: 4 };
     let receive = |comm, source| Command::Receive { comm, source, tag: 5, body };
+    // Once they have talked, the devices are connected. A device that never was is given up after a minute only.
+    begin(&mut hosts[1], 8, receive(other, 0));
+    begin(&mut hosts[0], 9, Command::Send { comm: own, dest: 1, tag: 5, mode: Mode::Synchronous, body });
+    hosts.iter_mut().for_each(|host| assert!(next(host).result.is_ok()));
     begin(&mut hosts[0], 2, receive(own, 1));
     begin(&mut hosts[1], 3, receive(other, 0));
     let [mut survivor, dead] = hosts;
