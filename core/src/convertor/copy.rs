@@ -8,17 +8,13 @@ use core::ptr;
 /// `from` is readable and `to` writable for `len` bytes, and the two do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // Small processors have little room for code, and some have no unaligned loads.
-    if cfg!(target_pointer_width = "32") {
-        // SAFETY: as promised to this function.
-        return unsafe { ptr::copy_nonoverlapping(from, to, len) };
-    }
     // The most common lengths come first: one or two words.
     if len.wrapping_sub(8) <= 8 {
         // SAFETY: both pieces lie within the `len` bytes.
         return unsafe { ends::<u64>(from, to, len) };
     }
-    if len > 32 {
+    // Small processors have little room for code.
+    if cfg!(target_pointer_width = "32") || len > 32 {
         // SAFETY: as promised to this function.
         return unsafe { ptr::copy_nonoverlapping(from, to, len) };
     }

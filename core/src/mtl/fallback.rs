@@ -13,7 +13,6 @@ use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::offload::{ANNOUNCEMENT, DeviceFailure, Ended, Found};
 use crate::pml::{Mode, Rails, Refusal, Request, Sending};
-use crate::rail::Peer;
 
 /// The context and the tag of announcements. No user may use this tag.
 const CONTEXT: u32 = u32::MAX;

@@ -110,7 +110,7 @@ fn compare<B: Board>() -> Result<(), Failed> {
 /// A random number below `limit`.
 fn next(random: &mut u32, limit: u32) -> u32 {
     *random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-    (u64::from(*random) * u64::from(limit) >> 32) as u32
+    ((u64::from(*random) * u64::from(limit)) >> 32) as u32
 }
 
 /// A source or tag of a pattern.
