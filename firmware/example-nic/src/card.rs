@@ -4,6 +4,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use dpu::Dpu;
+use dpu::rails::LINKS;
 use towline_window::memory::Memory;
 
 use crate::board::Nic;
@@ -34,9 +35,10 @@ impl Dpu for Nic {
         take(&TAKEN, BAR, WINDOW)
     }
 
-    fn interface() -> Option<Frames> {
+    /// The card has one interface. A second one would be the second link.
+    fn interfaces() -> [Option<Frames>; LINKS] {
         static TAKEN: AtomicBool = AtomicBool::new(false);
-        Frames::new(take(&TAKEN, FRAMES, frames::BYTES)?)
+        [take(&TAKEN, FRAMES, frames::BYTES).and_then(Frames::new), None]
     }
 
     /// The card has no random numbers and no clock. The window keeps the number of the start before.
