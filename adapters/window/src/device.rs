@@ -5,6 +5,7 @@ use core::fmt;
 use crate::atomics::{Ordering, fence};
 use crate::command::{BadCommand, Command};
 use crate::completion::Completion;
+use crate::fault::{self, Fault};
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
 use crate::layout::{BadLayout, Layout};
 use crate::memory::{Memory, OutOfBounds};
@@ -197,8 +198,6 @@ impl<'w> Device<'w> {
     /// # Errors
     /// [`OutOfBounds`] never happens, since the window has a header.
     pub fn fail(self, why: u32) -> Result<(), OutOfBounds> {
-        self.memory.word(at::FAULT)?.store(why.to_le(), Ordering::Relaxed);
-        self.memory.word(at::STATE)?.store((State::Failed as u32).to_le(), Ordering::Release);
-        Ok(())
+        fault::report(&self.memory, &Fault::of(why))
     }
 }

@@ -46,6 +46,12 @@ pub mod at {
     pub const HEARTBEAT: u64 = 136;
     /// Device: why it failed.
     pub const FAULT: u64 = 140;
+    /// Device, 8 bytes: the exception by which it failed, or 0.
+    pub const CAUSE: u64 = 144;
+    /// Device, 8 bytes: the instruction of this exception.
+    pub const INSTRUCTION: u64 = 152;
+    /// Device, 8 bytes: the address that it accessed.
+    pub const ADDRESS: u64 = 160;
     /// Host: the session that it asks for, or 0.
     pub const WANTED: u64 = 192;
     /// Host: the session that it has ended by itself.

@@ -5,6 +5,7 @@ use core::fmt;
 use crate::atomics::Ordering;
 use crate::command::Command;
 use crate::completion::{BadCompletion, Completion};
+use crate::fault::Fault;
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
 use crate::layout::{BadLayout, Layout};
 use crate::memory::{Memory, OutOfBounds};
@@ -18,8 +19,8 @@ use crate::ring::{Pushed, Reader, Violation, Writer};
 pub enum AttachError {
     /// It has not written its header yet, or the memory is not a window of a device.
     NotReady,
-    /// Its firmware has failed, with this number.
-    Failed(u32),
+    /// Its firmware has failed, and tells why.
+    Failed(Fault),
     /// Its layout has another major version: host and firmware are not of one release.
     Version(u32),
     /// It describes a layout that is not valid.
@@ -36,7 +37,7 @@ impl fmt::Display for AttachError {
             Self::NotReady => {
                 f.write_str("the device is not ready: its firmware does not run, or the memory is not its window")
             }
-            Self::Failed(why) => write!(f, "the firmware of the device has failed with status {why}: reset the device"),
+            Self::Failed(why) => write!(f, "the firmware of the device has failed with {why}: reset the device"),
             Self::Version(version) => write!(
                 f,
                 "the window of the device has version {}.{}, and this host knows {}.{}: update the older of both",
@@ -61,8 +62,8 @@ towline_core::debug_as_display!(AttachError);
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// Its firmware has failed, with this number.
-    Failed(u32),
+    /// Its firmware has failed, and tells why.
+    Failed(Fault),
     /// Its firmware has started again, and has forgotten this session.
     Restarted,
     /// It has ended the session.
@@ -74,7 +75,7 @@ pub enum DeviceError {
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Failed(why) => write!(f, "the firmware of the device has failed with status {why}"),
+            Self::Failed(why) => write!(f, "the firmware of the device has failed with {why}"),
             Self::Restarted => f.write_str("the firmware of the device has started again"),
             Self::Ended => f.write_str("the device has ended the session of this host"),
             Self::Violation => f.write_str("the device has written values to its window that it may not write"),
@@ -136,8 +137,7 @@ impl Card {
             return Err(AttachError::NotReady);
         }
         if state != State::Ready as u32 {
-            let why = memory.word(at::FAULT).map_err(not_ready)?.load(Ordering::Relaxed);
-            return Err(AttachError::Failed(u32::from_le(why)));
+            return Err(AttachError::Failed(Fault::read(memory).map_err(not_ready)?));
         }
         let word = |at| {
             let mut bytes = [0; 4];
@@ -292,7 +292,7 @@ impl<'w> Host<'w> {
         let word = |at| self.memory.word(at).map(|word| u32::from_le(word.load(Ordering::Acquire)));
         let state = word(at::STATE)?;
         if state == State::Failed as u32 {
-            return Err(DeviceError::Failed(word(at::FAULT)?));
+            return Err(DeviceError::Failed(Fault::read(&self.memory)?));
         }
         if state != State::Ready as u32 || word(at::BOOT)? != self.card.boot {
             return Err(DeviceError::Restarted);

@@ -56,6 +56,8 @@ pub mod command;
 pub mod completion;
 #[cfg(not(loom))]
 pub mod device;
+#[cfg(not(loom))]
+pub mod fault;
 pub mod header;
 #[cfg(not(loom))]
 pub mod host;

@@ -9,6 +9,7 @@ use towline_window::atomics::Ordering;
 use towline_window::command::{BadCommand, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device, StartError};
+use towline_window::fault::{self, Exception, Fault};
 use towline_window::header::{HEADER, at};
 use towline_window::host::{AttachError, Attaching, Card, DeviceError, Host};
 use towline_window::layout::{BadLayout, Layout};
@@ -122,7 +123,7 @@ fn a_device_that_is_not_ready_is_refused_with_the_reason() {
     memory.write(at::COMPLETIONS, &(HEADER as u64).to_le_bytes()).unwrap();
     assert_eq!(Card::read(&memory), Err(AttachError::Layout(BadLayout)));
     device.fail(5).unwrap();
-    assert_eq!(Card::read(&memory), Err(AttachError::Failed(5)));
+    assert_eq!(Card::read(&memory), Err(AttachError::Failed(Fault::of(5))));
 }
 
 #[test]
@@ -137,7 +138,23 @@ fn a_host_learns_what_happened_to_its_device() {
     let device = Device::start(memory, layout(), &About { boot: 8, ..ABOUT }).unwrap();
     assert_eq!(host.check(), Err(DeviceError::Restarted));
     device.fail(9).unwrap();
-    assert_eq!(host.check(), Err(DeviceError::Failed(9)));
+    assert_eq!(host.check(), Err(DeviceError::Failed(Fault::of(9))));
+    let exception = Exception { cause: 1 << 40, instruction: 2, address: 3 };
+    let crash = Fault { number: 102, exception: Some(exception) };
+    fault::report(&memory, &crash).unwrap();
+    let said = host.check().unwrap_err();
+    assert_eq!(said, DeviceError::Failed(crash));
+    let text = "status 102, by exception 0x10000000000 of the instruction at 0x2, address 0x3";
+    assert!(said.to_string().ends_with(text), "{said}");
+}
+
+#[test]
+fn a_fault_is_reported_to_a_window_only() {
+    let memory = memory();
+    fault::report(&memory, &Fault::of(9)).unwrap();
+    let mut bytes = [0; HEADER];
+    memory.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; HEADER]);
 }
 
 #[test]

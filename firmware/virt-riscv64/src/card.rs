@@ -8,6 +8,7 @@ use dpu::Dpu;
 use dpu::rails::LINKS;
 #[cfg(feature = "network")]
 use runtime::Board as _;
+use towline_window::fault::{Fault, report};
 use towline_window::memory::Memory;
 #[cfg(feature = "network")]
 use virtio::{Network, Slots};
@@ -26,6 +27,22 @@ const SLEEP: u32 = 200;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// The memory of the window.
+fn window() -> Option<Memory<'static>> {
+    let base = NonNull::new(WINDOW as *mut u8)?;
+    // SAFETY: the memory is mapped, and neither the linker script nor anything else uses it.
+    unsafe { Memory::new(base, BYTES) }
+}
+
+/// Tells the host that the firmware ends, if the program has taken the window.
+pub fn fail(fault: &Fault) {
+    if TAKEN.load(Ordering::Acquire)
+        && let Some(memory) = window()
+    {
+        let _ = report(&memory, fault); // the window has a header
+    }
+}
+
 impl Dpu for Machine {
     #[cfg(feature = "network")]
     type Interface = Network;
@@ -39,9 +56,7 @@ impl Dpu for Machine {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let base = NonNull::new(WINDOW as *mut u8)?;
-        // SAFETY: the memory is mapped, and neither the linker script nor anything else uses it.
-        unsafe { Memory::new(base, BYTES) }
+        window()
     }
 
     #[cfg(not(feature = "network"))]

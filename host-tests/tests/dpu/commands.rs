@@ -2,7 +2,7 @@
 
 use towline_window::command::{ANY, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
-use towline_window::host::{DeviceError, Host};
+use towline_window::host::{AttachError, Attaching, DeviceError, Host};
 use towline_window::ring::Pushed;
 
 use crate::processes::{Dpus, Protocol, wait};
@@ -120,6 +120,30 @@ fn exchange(protocol: Protocol) {
     }
     let heartbeat = hosts[0].check().unwrap();
     wait("the heartbeat changes", || (hosts[0].check() != Ok(heartbeat)).then_some(()));
+}
+
+/// The handler of a board's exceptions reports to the host. A process of board linux has no handler.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn an_exception_is_reported_to_the_host() {
+    let mut dpus = Dpus::start("exception", 1, Protocol::Udp);
+    if !dpus.are_virtual() {
+        return;
+    }
+    let host = dpus.attach(0, 7);
+    assert!(host.check().is_ok());
+    dpus.crash(0);
+    let fault = wait("the host learns of the exception", || match host.check() {
+        Err(DeviceError::Failed(fault)) => Some(fault),
+        _ => None,
+    });
+    let exception = fault.exception.expect("it was an exception");
+    assert_eq!((fault.number, exception.instruction), (102, 0), "{fault}");
+    let refused = Attaching::new(dpus.memory(0), 8).unwrap_err();
+    assert_eq!(refused, AttachError::Failed(fault));
+    // A reset brings the device back.
+    dpus.restart(0);
+    assert!(dpus.attach(0, 9).check().is_ok());
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! DPUs as processes that reach each other, and their windows.
 
 use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
@@ -102,6 +103,11 @@ impl Dpus {
         Self { protocol, folder, processes, memories }
     }
 
+    /// Whether the processors are those of the boards `virt`.
+    pub fn are_virtual(&self) -> bool {
+        matches!(board().as_str(), "virt-aarch64" | "virt-riscv64")
+    }
+
     /// The file of a window, and where the window begins in it.
     pub fn place(&self, number: usize) -> (PathBuf, u64) {
         (file(&self.folder, number), window().offset)
@@ -119,6 +125,24 @@ impl Dpus {
         self.processes[number] = spawn(&self.folder, number, self.protocol);
     }
 
+    /// Has an emulated processor execute the instruction at address 0, where no code is. It does so by the emulator's debugger stub.
+    pub fn crash(&self, number: usize) {
+        let mut stub = wait("the debugger stub listens", || UnixStream::connect(self.folder.join(debugger(number))).ok());
+        // Register 32 is the program counter, on both processors.
+        for command in ["?", "P20=0000000000000000", "D"] {
+            let sum = command.bytes().fold(0, u8::wrapping_add);
+            stub.write_all(format!("${command}#{sum:02x}").as_bytes()).unwrap();
+            // The answer has the same form, after a plus sign.
+            let (mut answer, mut byte) = (Vec::new(), [0]);
+            while answer.iter().rev().nth(2) != Some(&b'#') {
+                stub.read_exact(&mut byte).unwrap();
+                answer.push(byte[0]);
+            }
+            stub.write_all(b"+").unwrap();
+            assert!(command == "?" || answer == b"+$OK#9a", "{command}: {}", String::from_utf8_lossy(&answer));
+        }
+    }
+
     /// Begins a session as the host of a DPU.
     pub fn attach(&self, number: usize, session: u32) -> Host<'static> {
         let mut attaching = wait("the device is ready", || Attaching::new(self.memories[number], session).ok());
@@ -134,6 +158,11 @@ impl Drop for Dpus {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The socket of an emulator's debugger stub.
+fn debugger(number: usize) -> String {
+    format!("debugger-{number}")
 }
 
 fn file(folder: &Path, number: usize) -> PathBuf {
@@ -194,7 +223,8 @@ fn spawn(folder: &Path, number: usize, protocol: Protocol) -> Child {
         process
             .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
             .arg(format!("dgram,id=n0,{ends}"))
-            .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))]);
+            .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))])
+            .args(["-gdb", &format!("unix:{},server=on,wait=off", folder.join(debugger(number)).display())]);
     }
     process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
     // SAFETY: the call is one that a child may make before it runs its program.
