@@ -16,10 +16,16 @@ impl Matching {
 
     /// What has arrived from a peer, and what of it is left in the device. `None` if the device does not tell.
     fn count(&mut self, peer: u32) -> Option<(u32, u64)> {
-        if self.transport.lost().is_some() {
-            return None;
-        }
         self.transport.count(peer).ok()
+    }
+
+    /// The own device has failed: what it had of messages is lost.
+    pub(crate) fn note_own_failure(&mut self) {
+        for (_, peer) in self.peers.iter_mut() {
+            peer.has_all = false;
+            peer.has_loss |= self.has_all_messages && !peer.has_taken_all();
+        }
+        self.may_be_drained = true;
     }
 
     /// Looks whether all messages of a peer's device have arrived.
@@ -36,11 +42,14 @@ impl Matching {
             let _ = self.transport.lose_peer(number); // nothing of it arrives from now on
         }
         let counted = self.count(number);
+        self.take_ended(); // what has been received is not lost
+        let has_failed = self.transport.lost().is_some();
         let Some(peer) = self.peers.get_mut(number) else { return true };
         let (has_all, has_loss) = match counted {
-            Some((arrived, _)) if peer.has_given(arrived) => (true, false),
-            Some(_) => (peer.is_cut_off(), peer.is_cut_off()),
-            None => (true, !peer.has_taken_all()),
+            // A device drops messages of a lost peer that are not complete, and those behind them.
+            Some((_, left)) if peer.is_cut_off() => (true, !peer.has_taken_all_but(left)),
+            Some((arrived, _)) => (peer.has_given(arrived), false),
+            None => (has_failed, has_failed && !peer.has_taken_all()),
         };
         (peer.has_all, peer.has_loss) = (has_all, has_loss);
         has_all
@@ -49,7 +58,7 @@ impl Matching {
 
 impl Fallback for Matching {
     fn has_failed(&self) -> bool {
-        self.transport.lost().is_some() || self.peers.any_unreachable()
+        self.transport.lost().is_some() || self.is_cut_off
     }
 
     fn leave(&mut self) {
@@ -90,11 +99,15 @@ impl Fallback for Matching {
             let is_gone = self.peers.get_mut(number).is_some_and(|peer| peer.is_gone);
             has_all &= is_gone || self.look_for_all(number);
         }
-        if has_all {
-            self.progress(); // receives that the host has find the last messages of the device
-            (self.has_all_messages, self.may_be_drained) = (true, true);
+        if !has_all {
+            return false;
         }
-        has_all
+        self.progress(); // receives that the host has find the last messages of the device
+        if self.transport.lost().is_none() && !self.is_matched {
+            return false; // there was no room for a message
+        }
+        (self.has_all_messages, self.may_be_drained) = (true, true);
+        true
     }
 
     fn next_unmatched(&mut self) -> Option<EngineRequest> {
@@ -122,11 +135,11 @@ impl Fallback for Matching {
     }
 
     fn is_drained(&mut self) -> bool {
-        if !std::mem::take(&mut self.may_be_drained) || self.takeover.is_active() {
+        if self.takeover.is_active() || !std::mem::take(&mut self.may_be_drained) {
             return false;
         }
         for number in self.peers.numbers() {
-            let has_loss = self.peers.get_mut(number).is_some_and(|peer| peer.has_loss && !peer.is_gone);
+            let has_loss = self.peers.get(number).is_some_and(|peer| peer.has_loss);
             if has_loss || self.count(number).is_some_and(|(_, left)| left != 0) {
                 return false;
             }

@@ -18,7 +18,7 @@ use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
-use crate::peers::{Peer, Peers};
+use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
 
@@ -92,6 +92,10 @@ pub struct Matching {
     pub(crate) has_left: bool,
     /// After that: all messages of other devices have arrived, or are lost.
     pub(crate) has_all_messages: bool,
+    /// The device does not reach the device of some peer.
+    pub(crate) is_cut_off: bool,
+    /// The device had no message for the receives that the host has taken over, when it was asked last.
+    pub(crate) is_matched: bool,
     /// What waited in the host has ended with the device.
     has_ended: bool,
     /// The device may have no message any more.
@@ -119,6 +123,8 @@ impl Matching {
             closing: Vec::new(),
             has_left: false,
             has_all_messages: false,
+            is_cut_off: false,
+            is_matched: false,
             has_ended: false,
             may_be_drained: false,
             next_comm: ANY,
@@ -295,8 +301,14 @@ impl Matching {
     }
 
     /// Finds messages for the receives that the host has taken over.
-    fn match_taken_over(&mut self) {
-        while let Some(next) = self.takeover.next(&mut self.transport, !self.has_left) {
+    /// Returns whether the device has no message for any of the others.
+    fn match_taken_over(&mut self) -> bool {
+        loop {
+            let next = match self.takeover.next(&mut self.transport, !self.has_left) {
+                Ok(Some(next)) => next,
+                Ok(None) => return true,
+                Err(_) => return false,
+            };
             let (posted, message) = match next {
                 Next::Message(posted, message) => {
                     self.note_taken(posted.comm, message.rank);
@@ -310,7 +322,8 @@ impl Matching {
                 }
             };
             if let Some((posted, message)) = self.receive_taken(posted, message) {
-                return self.takeover.wait_again(posted, message);
+                self.takeover.wait_again(posted, message);
+                return false;
             }
         }
     }
@@ -354,9 +367,11 @@ impl Matching {
                 Ok(Some(found))
             }
             Ok(None) => Ok(None),
-            Err(Refusal::Device(
-                completion::Failure::PeerFailed | completion::Failure::PeerFinished | completion::Failure::Unreachable,
-            )) => Ok(None),
+            Err(Refusal::Device(completion::Failure::PeerFailed | completion::Failure::PeerFinished)) => Ok(None),
+            Err(Refusal::Device(completion::Failure::Unreachable)) => {
+                self.is_cut_off = true;
+                Ok(None)
+            }
             Err(why) => Err(refusal(why)),
         }
     }
@@ -379,7 +394,7 @@ impl Matching {
                 completion::Failure::NotReady | completion::Failure::Refused => {
                     peer.refused = peer.refused.wrapping_add(1);
                 }
-                completion::Failure::Unreachable => peer.is_unreachable = true,
+                completion::Failure::Unreachable => (peer.is_unreachable, self.is_cut_off) = (true, true),
                 completion::Failure::PeerFailed | completion::Failure::PeerFinished => {}
                 _ => peer.given = peer.given.wrapping_sub(1), // nothing has left
             },
@@ -392,6 +407,7 @@ impl Matching {
             Ok(status) => self.note_taken(posted.comm, status.rank),
             Err(Failure::Operation(completion::Failure::Unreachable)) => {
                 let peer = self.peer_of(posted.comm, posted.source_rank().unwrap_or(failed));
+                self.is_cut_off = true;
                 if let Some(peer) = self.peers.get_mut(peer) {
                     peer.is_unreachable = true;
                 }
@@ -401,7 +417,7 @@ impl Matching {
     }
 
     /// Passes on what the device has ended.
-    fn take_ended(&mut self) {
+    pub(crate) fn take_ended(&mut self) {
         while let Some(request) = self.transport.next_ended() {
             let Taken { bytes, failed, outcome } = self.transport.take(request);
             let Some(owner) = self.owners.remove(&request) else { continue };
@@ -432,7 +448,8 @@ impl Matching {
 
     /// Why an operation has failed. `source`: the other side, or any.
     fn failure_of(&self, why: Failure, source: u32) -> DeviceFailure {
-        let is_cut_off = self.peers.get(source).is_some_and(Peer::is_cut_off);
+        let peer = self.peers.get(source);
+        let is_cut_off = peer.is_some_and(|peer| peer.is_cut_off() || (self.has_left && !peer.is_gone));
         match why {
             Failure::Operation(completion::Failure::Cancelled) => DeviceFailure::Cancelled,
             // This process has told its device to forget that of the peer, whose process may live.
@@ -457,15 +474,18 @@ impl Matching {
             if !self.has_ended {
                 self.has_ended = true;
                 self.fail_waiting();
+                self.note_own_failure();
             }
             return;
         }
         if !self.held.is_empty() {
             self.give_held();
         }
+        self.is_matched = true;
         if self.takeover.is_active() {
             self.receive_waiting();
-            self.match_taken_over();
+            self.is_matched = self.match_taken_over();
+            self.is_cut_off |= self.takeover.is_cut_off;
         }
         if !self.closing.is_empty() {
             self.close();
@@ -480,18 +500,17 @@ impl Matching {
             } else {
                 // A device that has failed has forgotten it anyway.
                 let _ = self.transport.del_comm(Comm(comm));
+                self.may_be_drained = true; // it may have had the last messages
                 self.take_ended();
                 self.members.remove(&comm);
             }
         }
     }
 
-    /// Ends what waits in the host, since the device has failed.
+    /// Ends receives whose messages were in the device, which has failed. Sends that it was not given, and receives without a message, go
+    /// by the rails.
     fn fail_waiting(&mut self) {
-        for send in std::mem::take(&mut self.held) {
-            self.fail(send.operation.request, DeviceFailure::Device);
-        }
-        for request in self.takeover.end() {
+        for request in self.takeover.end_waiting() {
             self.fail(request, DeviceFailure::Device);
         }
     }

@@ -174,7 +174,7 @@ impl Transport {
     /// # Safety
     /// The memory is readable during the call.
     pub unsafe fn put(&mut self, remote: &Remote, offset: u64, data: Span) -> Result<Accessing, Refusal> {
-        self.check_one_sided()?;
+        self.admit_access()?;
         let (body, part) = self.place_of(&data)?;
         if let Some(part) = part {
             // SAFETY: the part is in the window, which is mapped and not in use for anything else; the caller vouches for the data.
@@ -210,7 +210,7 @@ impl Transport {
     /// # Safety
     /// The memory is writable, and nothing else accesses it, until the outcome was taken or the transport was dropped.
     pub unsafe fn get(&mut self, remote: &Remote, offset: u64, into: Span) -> Result<Accessing, Refusal> {
-        self.check_one_sided()?;
+        self.admit_access()?;
         let (body, part) = self.place_of(&into)?;
         let into = part.map(|_| into);
         let accessed = Accessed { part, into, ..Accessed::new(remote.peer, remote.place) };

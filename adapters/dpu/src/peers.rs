@@ -85,6 +85,12 @@ impl Peer {
         self.told.is_some_and(|told| told.given == arrived)
     }
 
+    /// As [`has_taken_all`](Self::has_taken_all), but for those that are left in the device.
+    pub fn has_taken_all_but(&self, left: u64) -> bool {
+        let taken = self.taken.wrapping_add(left as u32);
+        self.told.is_some_and(|told| told.given.wrapping_sub(told.refused) == taken)
+    }
+
     /// Whether receives have taken all messages that it has given to its device, as far as this process knows. The peer does not know of
     /// refusals that were lost on the way, and then this is false although no message is lost.
     pub fn has_taken_all(&self) -> bool {
@@ -96,17 +102,23 @@ impl Peer {
 #[derive(Debug, Default)]
 pub struct Peers {
     peers: BTreeMap<u32, Peer>,
+    /// Memory of announcements of peers that were removed. The engine may still use it.
+    removed: Vec<Vec<u8>>,
 }
 
 impl Peers {
     /// Adds a peer, or another one in the place of a former one.
     pub fn add(&mut self, number: u32) {
+        self.remove(number);
         self.peers.insert(number, Peer { place: vec![0; ANNOUNCEMENT], ..Peer::default() });
     }
 
     /// Removes a peer. Returns whether there was one.
     pub fn remove(&mut self, number: u32) -> bool {
-        self.peers.remove(&number).is_some()
+        let Some(peer) = self.peers.remove(&number) else { return false };
+        self.removed.extend(peer.sent);
+        self.removed.push(peer.place);
+        true
     }
 
     /// Whether there is such a peer.
@@ -132,11 +144,6 @@ impl Peers {
     /// The numbers of all peers.
     pub fn numbers(&self) -> Vec<u32> {
         self.peers.keys().copied().collect()
-    }
-
-    /// Whether the device of a peer does not answer.
-    pub fn any_unreachable(&self) -> bool {
-        self.peers.values().any(|peer| peer.is_unreachable)
     }
 
     /// The next announcement that a peer has not got. `has_failed`: the own device has failed.
@@ -168,10 +175,10 @@ impl Peers {
 
     /// The announcement of a peer is in its place.
     pub fn read_place(&mut self, number: u32) {
-        if let Some(peer) = self.get_mut(number)
-            && let Some(told) = Announcement::decode(&peer.place)
-        {
-            peer.told = Some(told);
+        if let Some(peer) = self.get_mut(number) {
+            // Of another version nothing is understood, so nothing can be waited for.
+            let unknown = Announcement { given: 0, refused: 0, is_cut_off: true };
+            peer.told = Some(Announcement::decode(&peer.place).unwrap_or(unknown));
             peer.has_all = false;
         }
     }

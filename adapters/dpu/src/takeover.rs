@@ -90,6 +90,8 @@ pub struct Takeover {
     waiting: VecDeque<(Posted, Taken)>,
     posted_ever: u64,
     count: u32,
+    /// The device has told that it does not reach the device of a peer.
+    pub is_cut_off: bool,
 }
 
 impl Takeover {
@@ -143,7 +145,8 @@ impl Takeover {
 
     /// The next receive that has a message, or that fails. `may_fail`: a receive fails if the device has lost its peer. Otherwise the
     /// rails find that out.
-    pub fn next(&mut self, device: &mut Transport, may_fail: bool) -> Option<Next> {
+    /// `Err`: the device refuses to look now, so there may be messages.
+    pub fn next(&mut self, device: &mut Transport, may_fail: bool) -> Result<Option<Next>, Refusal> {
         for place in 0..self.posted.len() {
             let posted = self.posted[place];
             // A receive like an earlier one has no message either.
@@ -152,35 +155,37 @@ impl Takeover {
             }
             match probe(device, &posted, false) {
                 Ok(Some(found)) => {
-                    return self.take(device, place, found).map(|(posted, message)| Next::Message(posted, message));
+                    let (posted, message) = self.take(device, place, found)?;
+                    return Ok(Some(Next::Message(posted, message)));
                 }
                 Ok(None) => {}
                 Err(Refusal::Device(why @ (Failure::PeerFailed | Failure::PeerFinished))) if may_fail => {
                     self.posted.remove(place);
-                    return Some(Next::Failed(posted, why));
+                    return Ok(Some(Next::Failed(posted, why)));
                 }
                 // If the way to the sender's device is broken, its messages will come by the rails.
-                Err(Refusal::Device(Failure::PeerFailed | Failure::PeerFinished | Failure::Unreachable)) => {}
-                Err(_) => return None, // the device has failed, or is asked again later
+                Err(Refusal::Device(Failure::PeerFailed | Failure::PeerFinished)) => {}
+                Err(Refusal::Device(Failure::Unreachable)) => self.is_cut_off = true,
+                Err(why) => return Err(why),
             }
         }
-        None
+        Ok(None)
     }
 
     /// Takes the message for the receive at this place, or another message for an earlier receive that accepts this one too: it may
     /// have arrived after the earlier receive was looked at.
-    fn take(&mut self, device: &mut Transport, mut place: usize, mut found: Done) -> Option<(Posted, Taken)> {
+    fn take(&mut self, device: &mut Transport, mut place: usize, mut found: Done) -> Result<(Posted, Taken), Refusal> {
         while let Some(earlier) = (0..place).find(|earlier| {
             let other = &self.posted[*earlier];
             other.comm == self.posted[place].comm && other.accepts(&found)
         }) {
             place = earlier;
             // The message that it accepts has arrived, so the device finds that one or an earlier one.
-            found = probe(device, &self.posted[place], false).ok()??;
+            found = probe(device, &self.posted[place], false)?.ok_or(Refusal::Busy)?;
         }
-        let taken = probe(device, &self.posted[place], true).ok()??;
-        let posted = self.posted.remove(place)?;
-        Some((posted, Taken { message: Message(taken.value), rank: taken.rank, len: taken.received }))
+        let taken = probe(device, &self.posted[place], true)?.ok_or(Refusal::Busy)?;
+        let posted = self.posted.remove(place).ok_or(Refusal::Busy)?;
+        Ok((posted, Taken { message: Message(taken.value), rank: taken.rank, len: taken.received }))
     }
 
     /// Cancels a receive. Returns whether the host has it.
@@ -201,9 +206,14 @@ impl Takeover {
         self.posted.pop_front()
     }
 
+    /// Ends the receives whose messages wait in the device, and returns their requests.
+    pub fn end_waiting(&mut self) -> Vec<EngineRequest> {
+        self.waiting.drain(..).map(|(posted, _)| posted.request).collect()
+    }
+
     /// Ends all receives, and returns their requests.
     pub fn end(&mut self) -> Vec<EngineRequest> {
-        let waiting: Vec<_> = self.waiting.drain(..).map(|(posted, _)| posted.request).collect();
+        let waiting = self.end_waiting();
         self.posted.drain(..).map(|posted| posted.request).chain(waiting).collect()
     }
 }

@@ -658,7 +658,7 @@ impl Transport {
     }
 
     /// Whether one more put, get or atomic may begin.
-    fn admit_access(&self) -> Result<(), Refusal> {
+    pub(crate) fn admit_access(&self) -> Result<(), Refusal> {
         self.check_one_sided()?;
         let most = self.host.as_ref().map_or(0, |host| host.card().one_sided);
         if self.operations.accesses() < most { Ok(()) } else { Err(Refusal::Busy) }

@@ -11,33 +11,30 @@ use super::source::Source;
 use super::transport::Mtl;
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
-use crate::pml::offload::{ANNOUNCEMENT, DeviceFailure, Ended, Found};
+use crate::pml::offload::{ANNOUNCEMENT, ANNOUNCEMENT_TAG, DeviceFailure, Ended, Found};
 use crate::pml::{Mode, Rails, Refusal, Request, Sending};
 
-/// The context and the tag of announcements. No user may use this tag.
+/// The context of announcements.
 const CONTEXT: u32 = u32::MAX;
-const TAG: u32 = u32::MAX - 1;
+/// Announcements of all processes.
+const PATTERN: Pattern = Pattern { context: CONTEXT, source: ANY, tag: ANNOUNCEMENT_TAG };
 
 impl<R: Rails> Mtl<'_, R> {
     /// Makes progress of the device: ends operations, and falls back if a device has failed. Returns how many operations ended.
     #[inline(never)]
     pub(super) fn progress_offload(&mut self) -> u32 {
         let count = self.end_offloaded();
-        if self.fallback.is_over() {
-            self.hear();
-            return count;
-        }
         let heard = self.hear();
-        let failed = self.pml.offload().is_some_and(|device| device.has_failed());
-        if self.fallback.stage == Stage::Device && (heard || failed) {
+        if self.fallback.stage == Stage::Device {
+            if !heard && !self.pml.offload().is_some_and(|device| device.has_failed()) {
+                return count;
+            }
             self.leave();
         }
-        if self.fallback.stage == Stage::Leaving {
-            self.announce();
-            if self.pml.device_has_all() {
-                self.fallback.stage = Stage::Draining;
-                self.post_unmatched();
-            }
+        self.announce();
+        if self.fallback.stage == Stage::Leaving && self.pml.device_has_all() {
+            self.fallback.stage = Stage::Draining;
+            self.post_unmatched();
         }
         if self.fallback.stage == Stage::Draining && self.pml.offload().is_some_and(|device| device.is_drained()) {
             self.fallback.stage = Stage::Rails;
@@ -75,12 +72,17 @@ impl<R: Rails> Mtl<'_, R> {
                     heard = true;
                 }
             }
-            let pattern = Pattern { context: CONTEXT, source: ANY, tag: TAG };
-            if self.pml.iprobe(pattern).is_none() {
+            // A sender may have to hold its announcement back. It is asked for it only while announcements are waited for, since asks
+            // for several messages disturb each other.
+            let is_there = match self.fallback.stage {
+                Stage::Leaving => self.pml.iprobe(PATTERN).is_some(),
+                _ => self.pml.has_unexpected(&PATTERN),
+            };
+            // Without a free request it is tried again later.
+            if !is_there || self.pml.free_requests() == 0 {
                 return heard;
             }
-            // Without a free request it is tried again later.
-            let Ok(Some((message, envelope))) = self.pml.improbe(pattern) else { return heard };
+            let Ok(Some((message, envelope))) = self.pml.improbe(PATTERN) else { return heard };
             let place = self.pml.offload().and_then(|device| device.announcement_of(envelope.peer));
             // One of another length is dropped.
             let place = place.filter(|_| envelope.len == ANNOUNCEMENT as u64).unwrap_or(Span::EMPTY);
@@ -96,7 +98,7 @@ impl<R: Rails> Mtl<'_, R> {
     fn announce(&mut self) {
         while let Some((peer, span)) = self.pml.offload().and_then(|device| device.next_announcement()) {
             // SAFETY: the memory stays as it is until the device is dropped, after this engine.
-            match unsafe { self.pml.isend(peer, CONTEXT, TAG, Mode::Standard, span) } {
+            match unsafe { self.pml.isend(peer, CONTEXT, ANNOUNCEMENT_TAG, Mode::Standard, span) } {
                 Ok(Sending::Complete) => {}
                 Ok(Sending::Pending(request)) => self.pml.detach(request),
                 Err(Refusal::Busy) => return,
@@ -138,7 +140,8 @@ impl<R: Rails> Mtl<'_, R> {
             self.pml.end_offloaded(&Ended { request, outcome: Err(DeviceFailure::MessagesLost(peer.0)) });
             return Ok(request);
         }
-        if let Some(found) = self.take_from_device(number, rank, pattern.tag) {
+        let found = self.take_from_device(number, rank, pattern.tag).inspect_err(|_| self.pml.forget_offloaded(request))?;
+        if let Some(found) = found {
             let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
             // SAFETY: passed on from the caller.
             if let Err(refusal) = unsafe { device.imrecv(&found, request, sink) } {
@@ -155,8 +158,12 @@ impl<R: Rails> Mtl<'_, R> {
     }
 
     /// A message of the device. A device that has failed has none.
-    fn take_from_device(&mut self, number: u32, rank: u32, tag: u32) -> Option<Found> {
-        self.pml.offload()?.probe(number, rank, tag, true).ok()?
+    fn take_from_device(&mut self, number: u32, rank: u32, tag: u32) -> Result<Option<Found>, Refusal> {
+        let Some(device) = self.pml.offload() else { return Ok(None) };
+        match device.probe(number, rank, tag, true) {
+            Err(Refusal::DeviceFailed) => Ok(None),
+            found => found,
+        }
     }
 
     /// The pattern on the rails of a receive or probe in a communicator of the device.

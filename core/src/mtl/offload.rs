@@ -87,6 +87,8 @@ impl<R: Rails> Mtl<'_, R> {
             return Err(Refusal::Invalid);
         }
         if self.fallback.sends_by_rails() {
+            // Receives may still be with the device of the receiver, so a ready send would fail although its receive is posted.
+            let mode = if mode == Mode::Ready { Mode::Synchronous } else { mode };
             // SAFETY: passed on from the caller.
             return unsafe { self.pml.isend(peer, offloaded.context, tag, mode, data) };
         }
@@ -242,6 +244,12 @@ impl<R: Rails> Mtl<'_, R> {
         match unsafe { device.imrecv(found, request, sink) } {
             Ok(()) => {
                 self.pml.receive_offloaded(request, sink);
+                Ok(request)
+            }
+            // The message is gone, and its receive ends with the reason.
+            Err(Refusal::DeviceFailed) => {
+                self.pml.receive_offloaded(request, sink);
+                self.pml.end_offloaded(&Ended { request, outcome: Err(DeviceFailure::Device) });
                 Ok(request)
             }
             Err(refusal) => Err((refusal, message)),

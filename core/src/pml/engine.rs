@@ -7,6 +7,7 @@ use crate::pml::counters::Counters;
 use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
 use crate::pml::matching::{HeldTable, Matcher};
+use crate::pml::peers::arrivals::Arrivals;
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
@@ -86,6 +87,8 @@ pub struct Pml<'m, R> {
     pub(super) rdma: Rdma<'m>,
     /// The turn that chooses which of a peer's links carries the next one-sided operations. It wraps.
     pub(super) rma_turn: u32,
+    /// The messages of each peer that have arrived. Empty unless they are counted.
+    pub(super) arrivals: &'m mut [Arrivals],
     pub(super) counters: Counters,
     pub(super) config: Config,
 }

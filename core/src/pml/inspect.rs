@@ -2,7 +2,7 @@
 //! listing is a walk over a pool of bounded size, and changes nothing. None of this is on the path of a message.
 
 use crate::pml::engine::Pml;
-use crate::pml::matching::{ANY, INTERNAL_TAGS};
+use crate::pml::matching::{ANY, INTERNAL_TAGS, Pattern};
 use crate::pml::rails::Rails;
 use crate::pml::requests::request::Request;
 use crate::pml::requests::state::{Phase, RECEIVE, RequestState, SYNCHRONOUS};
@@ -95,11 +95,10 @@ impl<R: Rails> Pml<'_, R> {
         (0..self.envelopes.touched()).filter_map(|slot| unreceived(self.envelopes.at(slot)?))
     }
 
-    /// The number of messages from a peer that have arrived since it was added, modulo 2^32. A message that arrives before an earlier
-    /// one is counted with that one.
-    pub fn arrived(&self, from: Peer) -> u32 {
-        let first = self.peers.get(from.0 as usize).map(|peer| (peer.next_in, peer.first_in));
-        first.map_or(0, |(next, first)| next.wrapping_sub(first))
+    /// Whether a message that `pattern` accepts has arrived. Unlike [`iprobe`](Self::iprobe), it does not ask senders that hold
+    /// messages back.
+    pub fn has_unexpected(&self, pattern: &Pattern) -> bool {
+        self.matcher.unexpected_len() != 0 && self.matcher.find_unexpected(pattern).is_some()
     }
 
     /// Whether a message was sent to a peer since it was added, or is about to be.

@@ -84,6 +84,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             rma: Rma::new(config.rma, arena, config.peers)?,
             rdma: Rdma::new(config.rdma, arena)?,
             rma_turn: 0,
+            arrivals: &mut [],
             counters: Counters::default(),
             config,
             rails,

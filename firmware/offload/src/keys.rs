@@ -1,4 +1,4 @@
-//! The key of registered memory: the handle of the engine, and a sum of the card of the device that has the memory.
+//! The key of registered memory: the handle of the engine, and a sum of the handle and of the card of the device that has the memory.
 //!
 //! A handle names a slot of the engine that has given it out. Another engine, and the same one after its next start, may have other
 //! memory in that slot. So the device of the initiator compares the sum with that of the card by which it has added the peer.
@@ -41,7 +41,7 @@ impl Sum {
 pub fn write(memory: RemoteMemory, card: Sum) -> [u8; KEY] {
     let mut key = [0; KEY];
     let bytes = memory.to_bytes();
-    let all = bytes.iter().copied().chain(card.0.to_le_bytes());
+    let all = bytes.iter().copied().chain(card.with(&bytes).0.to_le_bytes());
     key.iter_mut().zip(all).for_each(|(to, byte)| *to = byte);
     key
 }
@@ -49,7 +49,7 @@ pub fn write(memory: RemoteMemory, card: Sum) -> [u8; KEY] {
 /// The handle in a key of the device with this card. `None` if it is no key, or that of another device or start.
 pub fn read(key: &[u8; KEY], card: Sum) -> Option<RemoteMemory> {
     let (memory, sum) = key.split_first_chunk::<HANDLE_BYTES>()?;
-    if sum != card.0.to_le_bytes() {
+    if sum != card.with(memory).0.to_le_bytes() {
         return None;
     }
     RemoteMemory::from_bytes(memory)

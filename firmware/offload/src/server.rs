@@ -7,7 +7,7 @@ use core::fmt;
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::Span;
 use towline_core::mtl::{Comm, Group, Mtl, Source, Tag};
-use towline_core::pml::{self, Config, Envelope, PARAMS, Rails, Refusal, Request, Sending, Unreceived};
+use towline_core::pml::{self, Config, Envelope, PARAMS, Pml, Rails, Refusal, Request, Sending, Unreceived};
 use towline_core::rail::{Attributes, Liveness, Lost, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
 use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
@@ -124,6 +124,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// The memory of a server's tables, in bytes.
     pub const fn bytes(limits: &Limits, rails: &[&Attributes]) -> usize {
         Mtl::<'m, R>::bytes(&limits.engine, limits.communicators, rails)
+            .saturating_add(Pml::<'m, R>::arrivals_bytes(limits.engine.peers))
             .saturating_add(Operations::bytes(limits.engine.requests))
             .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
             .saturating_add(Messages::bytes(limits.messages))
@@ -162,8 +163,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     }
 
     fn tables(limits: &Limits, arena: &mut Arena<'m>, rails: R) -> Result<Tables<'m, R>, SetUpError> {
+        let mut mtl = Mtl::new(limits.engine, limits.communicators, arena, rails)?;
+        mtl.pml().count_arrivals(arena)?;
         Ok(Tables {
-            mtl: Mtl::new(limits.engine, limits.communicators, arena, rails)?,
+            mtl,
             operations: Operations::new(arena, limits.engine.requests)?,
             communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
             messages: Messages::new(arena, limits.messages)?,

@@ -38,7 +38,11 @@ impl<R: Rails> Pml<'_, R> {
                 {
                     peer.asks.cursor = 0; // another receive took it: ask again for the receive that it was meant for
                 }
-                return self.match_first(rail, frame, first);
+                let matched = self.match_first(rail, frame, first);
+                if matched {
+                    self.took_answer(from);
+                }
+                return matched;
             }
             if posted.is_some()
                 && let Some(peer) = self.peers.get_mut(from as usize)
@@ -122,6 +126,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.matcher.remove_unexpected(handle.slot());
         self.give_back(handle, true);
+        self.took_answer(from);
         Ok(Some(request))
     }
 

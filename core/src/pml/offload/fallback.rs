@@ -4,6 +4,9 @@ use crate::convertor::Span;
 use crate::pml::requests::request::{Mode, Request};
 use crate::rail::Peer;
 
+/// The tag of announcements. No user may use it.
+pub(crate) const ANNOUNCEMENT_TAG: u32 = u32::MAX - 1;
+
 /// Bytes of an announcement.
 pub const ANNOUNCEMENT: usize = 16;
 
@@ -11,7 +14,7 @@ pub const ANNOUNCEMENT: usize = 16;
 ///
 /// Each process tells each other one how many messages it has given to its device for it: its *announcement* (WIRE.md). When all of
 /// these messages have arrived at the device, or are known to be lost, the rest of the messages comes by the rails. So the order of
-/// messages stays. The calls are made in the order of this list.
+/// messages stays. An announcement of another process may come at any time.
 pub trait Fallback {
     /// Whether this device, or the way from it to the device of a peer, has failed.
     fn has_failed(&self) -> bool;
@@ -53,6 +56,7 @@ pub trait Fallback {
 
 /// A send that a device was not given.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Held {
     /// The engine's request.
     pub request: Request,

@@ -2,11 +2,12 @@
 //! itself, and keeps a request for each operation.
 //!
 //! All traffic of a communicator goes through the device or none of it, so that receives from any source have one owner. The
-//! device is beside the rails: the engine never mixes its messages with theirs.
+//! device is beside the rails: the engine never mixes its messages with theirs, unless a device fails ([`Fallback`]).
 
 pub(crate) mod device;
 mod fallback;
 mod requests;
 
 pub use device::{Delivered, DeviceFailure, Ended, Found, Offload, Operation};
+pub(crate) use fallback::ANNOUNCEMENT_TAG;
 pub use fallback::{ANNOUNCEMENT, Fallback, Held};

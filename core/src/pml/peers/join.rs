@@ -84,13 +84,13 @@ impl<R: Rails> Pml<'_, R> {
             in_order: true,
             credit: SendCredit::whole(self.config.first_sequence as u32, params.envelopes, params.units),
             next_in: params.first_sequence as u32,
-            first_in: params.first_sequence as u32,
             seen_in: params.first_sequence as u8,
             ..state.reset()
         };
         if linked {
             state.set(LINKED);
         }
+        self.begin_arrivals(peer.0);
         self.sort_links(peer.0);
         debug!("peer {}: {} links, credit {} envelopes", peer.0, links, params.envelopes);
         Ok(())

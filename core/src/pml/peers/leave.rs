@@ -57,6 +57,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends the requests with a peer and drops its messages. To be called when its rails do not access memory for it any more.
     /// Messages that are complete stay, unless `all`. `outcome`: that of the requests.
     pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool, outcome: Outcome) {
+        self.end_arrivals(index);
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         let next_in = peer.next_in;
         *peer = peer.reset();

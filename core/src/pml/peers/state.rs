@@ -76,8 +76,6 @@ pub(crate) struct PeerState {
     pub asked: PeerAsk,
     /// The next peer in the work list.
     pub work_next: OptSlot,
-    /// Number of the first message from the peer.
-    pub first_in: u32,
     /// The sender's handle of an answer that is to be sent back.
     pub reject: u64,
 }
@@ -86,17 +84,10 @@ pub(crate) struct PeerState {
 const _: () = assert!(core::mem::offset_of!(PeerState, asks) <= 64);
 
 impl PeerState {
-    /// The state of an unknown peer, with the old place in the work list, the old counts of the credit that is in use, and the count of
-    /// messages that have arrived.
+    /// The state of an unknown peer, with the old place in the work list, and the old counts of the credit that is in use.
     pub fn reset(&self) -> Self {
-        Self {
-            flags: self.flags & QUEUED,
-            work_next: self.work_next,
-            granted: Granted { owed: 0, ..self.granted },
-            next_in: self.next_in,
-            first_in: self.first_in,
-            ..Self::new_zeroed()
-        }
+        let granted = Granted { owed: 0, ..self.granted };
+        Self { flags: self.flags & QUEUED, work_next: self.work_next, granted, ..Self::new_zeroed() }
     }
 
     /// Updates `open_until`. To be called when the list of held-back sends has changed.

@@ -1,6 +1,7 @@
 //! Posting and cancelling receives, and the end of a context.
 
 use crate::convertor::Span;
+use crate::pml::offload::ANNOUNCEMENT_TAG;
 use crate::pml::engine::Pml;
 use crate::pml::matching::Pattern;
 use crate::pml::peers::state::PeerStatus;
@@ -109,7 +110,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Whether a message with this tag is refused if no receive is posted for it.
     #[inline]
     pub(in crate::pml) fn refuses(&self, tag: u32) -> bool {
-        !self.kept_tags.contains(&tag)
+        !self.kept_tags.contains(&tag) && tag != ANNOUNCEMENT_TAG
     }
 
     /// Drops all messages of a context that no receive has taken, and tells the senders that wait for their match. Posted

@@ -12,6 +12,10 @@ impl<R: Rails> Pml<'_, R> {
     /// Gives a kept message to a receive. Neither is in a queue any more.
     pub(in crate::pml) fn claim(&mut self, slot: u32, request: u32) {
         self.forget_posting(request);
+        if let Some(envelope) = self.envelopes.at(slot).filter(|envelope| envelope.flags & wire::FLAG_ANSWER != 0) {
+            let from = envelope.peer;
+            self.took_answer(from);
+        }
         let Some(handle) = self.envelopes.handle(slot) else { return };
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         let Some(state) = self.requests.at_mut(request) else { return };

@@ -9,7 +9,7 @@ use towline_window::command::{ANY, Body, Command, KEY, KeyPlace, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 
 use super::Server;
-use crate::failures::{of_begin, of_one_sided};
+use crate::failures::{of_begin, of_lost, of_one_sided};
 use crate::keys::{self, Sum};
 use crate::one_sided_tables::Access;
 
@@ -35,7 +35,8 @@ impl<R: Rails> Server<'_, '_, R> {
         self.memory_of(key)?;
         let only = match only {
             ANY => None,
-            peer if self.knows(peer) => Some(Peer(peer)),
+            peer if self.knows(peer) && self.mtl.why_lost(Peer(peer)).is_none() => Some(Peer(peer)),
+            peer if self.knows(peer) => return Err(of_lost(self.mtl.why_lost(Peer(peer)))),
             _ => return Err(Failure::NoSuchThing),
         };
         if bytes == 0 {
@@ -110,8 +111,8 @@ impl<R: Rails> Server<'_, '_, R> {
     fn access(&mut self, cookie: u64, remote: Remote, what: Transfer) -> Result<Option<Done>, Failure> {
         let memory = self.remote_memory(&remote)?;
         let peer = Peer(remote.peer);
-        // SAFETY: local memory is in the window, which outlives the engine. A host that changes it meanwhile, against the
-        // specification, harms its own operation only.
+        // SAFETY: local memory is in the window, which outlives the engine. A host that changes it meanwhile, or that lets peers change it,
+        // against the specification, harms its own operation only.
         let begun = unsafe { self.mtl.pml().begin(peer, what, &memory, remote.offset) };
         let operation = begun.map_err(|why| of_begin(why, self.mtl.why_lost(peer)))?;
         self.accesses.add(Access { operation, cookie, peer });
