@@ -201,3 +201,29 @@ fn a_process_learns_of_the_failure_without_an_operation_with_the_failed_device()
     world.finish_send(1, sending).expect("it is received");
     assert!(room == bytes);
 }
+
+/// A device asks for a message that is held back behind others. Such a message has no place in the sender's order.
+#[test]
+fn a_message_that_overtook_others_has_arrived() {
+    let (mut world, devices) = world(3);
+    let bytes = patterned(1, 100);
+    let sends: Vec<Sending> = (0..40).map(|_| world.isend(1, 2, 1, Mode::Standard, &bytes)).collect();
+    let last = world.isend(1, 2, 2, Mode::Standard, &bytes);
+    let mut room = vec![0; 100];
+    let receive = world.irecv(2, Source::Rank(1), Tag::Is(2), &mut room);
+    world.finish(2, receive).expect("it overtakes the others");
+    stop(&devices, 0);
+    let mut word = [0; 8];
+    let receive = world.irecv(0, Source::Rank(1), Tag::Is(1), &mut word);
+    assert_eq!(world.finish(0, receive), Err(Failure::DeviceFailed));
+    for _ in 0..40 {
+        let receive = world.irecv(2, Source::Any, Tag::Is(1), &mut room);
+        world.finish(2, receive).expect("it is received");
+    }
+    for send in sends.into_iter().chain([last]) {
+        world.finish_send(1, send).expect("it is sent");
+    }
+    // So node 2 receives by its rails.
+    world.exchange(1, 2, 3, &bytes);
+    world.exchange(0, 2, 3, &bytes);
+}

@@ -5,7 +5,7 @@ mod common;
 use common::{ENGINE, WINDOW, start};
 use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
-use towline_core::pml::offload::{DeviceFailure, Ended, Offload, Operation};
+use towline_core::pml::offload::{DeviceFailure, Ended, Fallback as _, Offload, Operation};
 use towline_core::pml::{Mode, Refusal, Request, Sending};
 use towline_core::rail::Peer;
 use towline_dpu::Matching;
@@ -308,27 +308,36 @@ fn a_message_that_no_device_has_room_for_is_refused() {
 }
 
 #[test]
-fn operations_that_wait_in_the_host_end_with_their_device() {
+fn operations_that_wait_in_the_host_outlive_their_device() {
     let mut devices = start();
     let ([mut sender, host], comms) = pair(&devices);
     let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
-    for tag in 0..2 * ENGINE.requests {
-        receiver.post(0, tag, 100);
+    let (posted, sent) = (2 * ENGINE.requests as usize, 3 * ENGINE.requests as usize);
+    for tag in 0..posted {
+        receiver.post(0, tag as u32, 100);
     }
     assert!(receiver.host.has_taken_over());
-    for number in 0..3 * ENGINE.requests as usize {
+    for number in 0..sent {
         send(&mut sender, comms[0], number, 1000, &[0; 2000]);
     }
     devices.stop();
-    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+    while !receiver.host.has_failed() {
         receiver.progress();
     }
-    let failed = |receive: &Receive| receive.ended.unwrap().outcome == Err(DeviceFailure::Device);
-    assert!(receiver.receives.iter().all(failed));
-    let mut ended = 0;
-    while ended < 3 * ENGINE.requests {
-        ended += u32::from(sender.next_ended().is_some_and(|ended| ended.outcome == Err(DeviceFailure::Device)));
+    receiver.host.leave();
+    let unmatched: Vec<_> = std::iter::from_fn(|| receiver.host.next_unmatched()).collect();
+    assert_eq!(unmatched, (0..posted).map(request).collect::<Vec<_>>(), "the device had none of them");
+    // The device had some of the sends, and these end.
+    let mut ended = Vec::new();
+    while !sender.has_failed() {
+        ended.extend(sender.next_ended());
     }
+    ended.extend(std::iter::from_fn(|| sender.next_ended()));
+    assert!(ended.iter().all(|ended| ended.outcome == Err(DeviceFailure::Device)));
+    sender.leave();
+    let held: Vec<_> = std::iter::from_fn(|| sender.next_held()).map(|held| held.request).collect();
+    assert_eq!(held, (ended.len()..sent).map(request).collect::<Vec<_>>(), "the others, in their order");
+    assert!(!ended.is_empty() && !held.is_empty());
     let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
     // SAFETY: nothing is begun.
     let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(b"more")) };

@@ -140,7 +140,8 @@ impl<R: Rails> Mtl<'_, R> {
             self.pml.end_offloaded(&Ended { request, outcome: Err(DeviceFailure::MessagesLost(peer.0)) });
             return Ok(request);
         }
-        let found = self.take_from_device(number, rank, pattern.tag).inspect_err(|_| self.pml.forget_offloaded(request))?;
+        let found =
+            self.take_from_device(number, rank, pattern.tag).inspect_err(|_| self.pml.forget_offloaded(request))?;
         if let Some(found) = found {
             let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
             // SAFETY: passed on from the caller.

@@ -7,7 +7,7 @@ use crate::pml::counters::Counters;
 use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
 use crate::pml::matching::{HeldTable, Matcher};
-use crate::pml::peers::arrivals::Arrivals;
+use crate::pml::peers::arrivals_state::Arrivals;
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;

@@ -127,7 +127,8 @@ impl Dpus {
 
     /// Has an emulated processor execute the instruction at address 0, where no code is. It does so by the emulator's debugger stub.
     pub fn crash(&self, number: usize) {
-        let mut stub = wait("the debugger stub listens", || UnixStream::connect(self.folder.join(debugger(number))).ok());
+        let mut stub =
+            wait("the debugger stub listens", || UnixStream::connect(self.folder.join(debugger(number))).ok());
         // Register 32 is the program counter, on both processors.
         for command in ["?", "P20=0000000000000000", "D"] {
             let sum = command.bytes().fold(0, u8::wrapping_add);

@@ -1,24 +1,11 @@
 //! Counts of the messages of each peer that have arrived, for engines whose users ask for them.
 
-use zerocopy::FromZeros;
-
 use crate::arena::{Arena, OutOfMemory};
 use crate::pml::engine::Pml;
+use crate::pml::peers::arrivals_state::Arrivals;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::rail::Peer;
-
-/// The messages of a peer. All numbers wrap.
-#[derive(Clone, Copy, Debug, FromZeros)]
-#[repr(C)]
-pub(crate) struct Arrivals {
-    /// Number of its first message.
-    first: u32,
-    /// Messages that have come as answers, outside of the numbers.
-    answers: u32,
-    /// All messages that had arrived when the peer was lost.
-    last: u32,
-}
 
 impl<'m, R: Rails> Pml<'m, R> {
     /// Bytes of the counts of [`count_arrivals`](Self::count_arrivals).

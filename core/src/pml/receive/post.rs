@@ -1,9 +1,9 @@
 //! Posting and cancelling receives, and the end of a context.
 
 use crate::convertor::Span;
-use crate::pml::offload::ANNOUNCEMENT_TAG;
 use crate::pml::engine::Pml;
 use crate::pml::matching::Pattern;
+use crate::pml::offload::ANNOUNCEMENT_TAG;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
