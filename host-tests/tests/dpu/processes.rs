@@ -129,19 +129,11 @@ impl Dpus {
     pub fn crash(&self, number: usize) {
         let mut stub =
             wait("the debugger stub listens", || UnixStream::connect(self.folder.join(debugger(number))).ok());
-        // Register 32 is the program counter, on both processors.
-        for command in ["?", "P20=0000000000000000", "D"] {
-            let sum = command.bytes().fold(0, u8::wrapping_add);
-            stub.write_all(format!("${command}#{sum:02x}").as_bytes()).unwrap();
-            // The answer has the same form, after a plus sign.
-            let (mut answer, mut byte) = (Vec::new(), [0]);
-            while answer.iter().rev().nth(2) != Some(&b'#') {
-                stub.read_exact(&mut byte).unwrap();
-                answer.push(byte[0]);
-            }
-            stub.write_all(b"+").unwrap();
-            assert!(command == "?" || answer == b"+$OK#9a", "{command}: {}", String::from_utf8_lossy(&answer));
-        }
+        let registers = ask(&mut stub, "g");
+        // Register 32 of 64 bits is the program counter, on both processors. Each byte has two digits.
+        let (before, after) = (&registers[..32 * 16], &registers[33 * 16..]);
+        assert_eq!(ask(&mut stub, &format!("G{before}{:016}{after}", 0)), "OK");
+        assert_eq!(ask(&mut stub, "D"), "OK");
     }
 
     /// Begins a session as the host of a DPU.
@@ -158,6 +150,27 @@ impl Drop for Dpus {
             let _ = process.wait();
         }
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Sends a packet to a debugger stub, and returns its answer. Packets are `$TEXT#SUM`, with a plus sign after those that were understood.
+fn ask(stub: &mut UnixStream, command: &str) -> String {
+    let sum = command.bytes().fold(0, u8::wrapping_add);
+    stub.write_all(format!("${command}#{sum:02x}").as_bytes()).unwrap();
+    loop {
+        let (mut packet, mut byte) = (Vec::new(), [0]);
+        while packet.iter().rev().nth(2) != Some(&b'#') {
+            stub.read_exact(&mut byte).unwrap();
+            packet.push(byte[0]);
+        }
+        let packet = String::from_utf8(packet).unwrap();
+        let (_, text) = packet.split_once('$').unwrap();
+        let text = &text[..text.len() - 3];
+        // When it is asked first, it also tells that the processor has stopped.
+        if !text.starts_with('T') {
+            stub.write_all(b"+").unwrap();
+            return text.into();
+        }
     }
 }
 

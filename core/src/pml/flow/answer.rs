@@ -125,8 +125,8 @@ impl<R: Rails> Pml<'_, R> {
             return Ok(None);
         }
         self.matcher.remove_unexpected(handle.slot());
-        self.give_back(handle, true);
         self.took_answer(from);
+        self.give_back(handle, true);
         Ok(Some(request))
     }
 
