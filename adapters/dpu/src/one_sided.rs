@@ -131,6 +131,7 @@ impl Transport {
     ///
     /// # Errors
     /// [`Refusal`], and the memory. If the device has failed, its registrations have ended.
+    #[expect(clippy::result_large_err, reason = "the memory goes back to the caller, who calls this seldom")]
     pub fn deregister(&mut self, memory: Registered) -> Result<Buffer, (Refusal, Registered)> {
         if self.body_of_buffer(&memory.buffer).is_err() {
             return Err((Refusal::Invalid, memory));
