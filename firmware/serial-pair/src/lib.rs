@@ -19,7 +19,7 @@ pub use error::Failed;
 use exchange::Exchange;
 
 /// Bytes of static memory for all tables: those of the engine, the link, the rail and the line.
-const TABLES: usize = 9_440;
+const TABLES: usize = 9_472;
 
 static MEMORY: Block<{ TABLES / 8 }> = Block::new();
 static MESSAGES: Block<{ exchange::BYTES.div_ceil(8) }> = Block::new();
