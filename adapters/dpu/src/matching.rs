@@ -96,7 +96,7 @@ pub struct Matching {
     pub(crate) is_cut_off: bool,
     /// The device had no message for the receives that the host has taken over, when it was asked last.
     pub(crate) is_matched: bool,
-    /// What waited in the host has ended with the device.
+    /// The failure of the device was handled: receives whose messages it had have ended.
     has_ended: bool,
     /// The device may have no message any more.
     pub(crate) may_be_drained: bool,

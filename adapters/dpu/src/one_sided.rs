@@ -185,6 +185,12 @@ impl Transport {
         self.access(remote, offset, accessed, |to| Command::Put { to, body })
     }
 
+    /// Where the first `bytes` bytes of a buffer are.
+    fn body_of_first(&self, buffer: &Buffer, bytes: u64) -> Result<Body, Refusal> {
+        let body = self.body_of_buffer(buffer)?;
+        Ok(Body { bytes: bytes.min(body.bytes), ..body })
+    }
+
     /// Begins to write the first `bytes` bytes of a buffer to memory of a peer, from a byte on. The buffer must not be filled or
     /// returned before the outcome was taken.
     ///
@@ -197,8 +203,7 @@ impl Transport {
         buffer: &Buffer,
         bytes: u64,
     ) -> Result<Accessing, Refusal> {
-        let body = self.body_of_buffer(buffer)?;
-        let body = Body { bytes: bytes.min(body.bytes), ..body };
+        let body = self.body_of_first(buffer, bytes)?;
         self.access(remote, offset, Accessed::new(remote.peer, remote.place), |to| Command::Put { to, body })
     }
 
@@ -230,8 +235,7 @@ impl Transport {
         buffer: &Buffer,
         bytes: u64,
     ) -> Result<Accessing, Refusal> {
-        let body = self.body_of_buffer(buffer)?;
-        let body = Body { bytes: bytes.min(body.bytes), ..body };
+        let body = self.body_of_first(buffer, bytes)?;
         self.access(remote, offset, Accessed::new(remote.peer, remote.place), |from| Command::Get { from, body })
     }
 

@@ -5,6 +5,7 @@ use std::vec::Vec;
 use super::basic::{Engine, WIDE, bytes, engines, finish, from, pending, recv, send, settle};
 use crate::convertor::Span;
 use crate::pml::matching::{ANY, Pattern};
+use crate::pml::offload::ANNOUNCEMENT_TAG;
 use crate::pml::requests::state::Outcome;
 use crate::pml::*;
 use crate::rail::Peer;
@@ -512,6 +513,24 @@ fn p27_units_are_for_messages_with_payload() {
     }
     finish(&mut engines, 0, without_unit).unwrap();
     assert_eq!((engines[0].used(), engines[1].used()), ([0; 3], [0; 3]));
+}
+
+/// A process that ends still learns that the device of another one has failed.
+#[test]
+fn an_engine_that_takes_no_further_messages_takes_announcements() {
+    let mut engines = engines(2, WIDE, 4, 512);
+    let announced = |engine: &mut Engine| engine.iprobe(from(0, ANNOUNCEMENT_TAG)).is_some();
+    let _ = send(&mut engines[0], 1, ANNOUNCEMENT_TAG, Mode::Standard, &[1; 16]);
+    settle(&mut engines);
+    engines[1].refuse_unexpected(100..200);
+    assert!(announced(&mut engines[1]), "one that has arrived before");
+    let (message, _) = engines[1].improbe(from(0, ANNOUNCEMENT_TAG)).unwrap().unwrap();
+    let mut into = [0; 16];
+    let receive = recv_taken(&mut engines[1], message, &mut into).unwrap();
+    finish(&mut engines, 1, receive).unwrap();
+    let _ = send(&mut engines[0], 1, ANNOUNCEMENT_TAG, Mode::Standard, &[2; 16]);
+    settle(&mut engines);
+    assert!(announced(&mut engines[1]), "one that arrives later");
 }
 
 /// A receiver that takes no further messages refuses those that nobody has received, and those that come: their senders learn
