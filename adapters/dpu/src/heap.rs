@@ -6,6 +6,11 @@ use towline_window::command::Body;
 /// Bytes of a unit. Parts are multiples of it, so that no two messages share a line.
 const UNIT: u64 = 64;
 
+/// Units of the longest part that is kept when it is returned, for the next one of the same length.
+const KEPT_UNITS: usize = 16;
+/// The most parts of each length that are kept.
+const KEPT: usize = 32;
+
 /// A part of the buffers.
 #[derive(Clone, Copy)]
 pub struct Part {
@@ -26,6 +31,9 @@ pub struct Heap {
     /// The longest part that the allocator gives, which is up to an eighth shorter than the buffers.
     longest: u64,
     units: Allocator,
+    /// Returned parts by their units, less one, which the allocator still has as taken. Short messages come often, and the allocator
+    /// takes several hundred instructions for each.
+    kept: [Vec<Part>; KEPT_UNITS],
 }
 
 impl std::fmt::Debug for Heap {
@@ -55,7 +63,7 @@ impl Heap {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
         let units = Allocator::new(units);
         let longest = u64::from(units.storage_report().largest_free_region) * UNIT;
-        Self { begin, longest, units }
+        Self { begin, longest, units, kept: Default::default() }
     }
 
     /// Takes a part of that many bytes.
@@ -66,10 +74,25 @@ impl Heap {
         if bytes > self.longest {
             return Err(NoRoom::Ever);
         }
-        let units = u32::try_from(bytes.div_ceil(UNIT).max(1)).map_err(|_| NoRoom::Ever)?;
-        let allocation = self.units.allocate(units).ok_or(NoRoom::Now)?;
+        if let Some(part) = self.kept_of(bytes).and_then(Vec::pop) {
+            return Ok(Part { body: Body { bytes, ..part.body }, ..part });
+        }
+        let units = u32::try_from(taken(bytes) / UNIT).map_err(|_| NoRoom::Ever)?;
+        let mut allocation = self.units.allocate(units);
+        if allocation.is_none() {
+            for part in self.kept.iter_mut().flat_map(|parts| parts.drain(..)) {
+                self.units.free(part.allocation);
+            }
+            allocation = self.units.allocate(units);
+        }
+        let allocation = allocation.ok_or(NoRoom::Now)?;
         let at = self.begin + u64::from(allocation.offset) * UNIT;
         Ok(Part { allocation, body: Body { region: 0, at, bytes } })
+    }
+
+    /// The parts that are kept for the next part of that many bytes.
+    fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Part>> {
+        self.kept.get_mut((bytes.div_ceil(UNIT).max(1) - 1) as usize)
     }
 
     /// The bytes of the longest part.
@@ -79,6 +102,9 @@ impl Heap {
 
     /// Returns a part.
     pub fn free(&mut self, part: Part) {
-        self.units.free(part.allocation);
+        match self.kept_of(part.body.bytes) {
+            Some(parts) if parts.len() < KEPT => parts.push(part),
+            _ => self.units.free(part.allocation),
+        }
     }
 }

@@ -57,6 +57,7 @@ pub mod mapping;
 pub mod matching;
 pub mod one_sided;
 pub mod operations;
+mod owners;
 mod peers;
 pub mod remotes;
 pub mod settings;

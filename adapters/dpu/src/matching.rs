@@ -7,8 +7,9 @@
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
 //! finds room.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
 use towline_core::pml::offload::{Delivered, DeviceFailure, Ended, Found, Offload, Operation};
@@ -18,6 +19,7 @@ use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
+use crate::owners::{Owner, Owners};
 use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
@@ -30,29 +32,6 @@ const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
 /// Bytes of the longest standard send that is complete when it was copied. Whether the receiver takes a longer one is of interest to
 /// its sender.
 const SHORT: u64 = 1024;
-
-/// What the engine waits for.
-#[derive(Clone, Copy, Debug)]
-enum Owner {
-    /// A send that was complete for its caller when it was copied.
-    Nobody {
-        /// The receiver.
-        peer: u32,
-    },
-    /// A message that is too long for this device. It is received into no memory, so that its sender learns of the receive.
-    Dropped,
-    /// A send.
-    Send {
-        /// The engine's request.
-        request: EngineRequest,
-        /// The receiver.
-        peer: u32,
-    },
-    /// A receive.
-    Receive(Posted),
-    /// A receive of a message that was taken out.
-    ReceiveTaken(Posted),
-}
 
 /// A send that waits for room.
 #[derive(Debug)]
@@ -70,9 +49,9 @@ pub struct Matching {
     /// The peers that the device knows.
     pub(crate) peers: Peers,
     /// The peer of each rank, for each communicator of the device.
-    pub(crate) members: HashMap<u32, Box<[u32]>>,
+    pub(crate) members: FxHashMap<u32, Box<[u32]>>,
     /// The operations that the device has.
-    owners: HashMap<Request, Owner>,
+    owners: Owners,
     /// Bytes of the device's memory that sends have.
     send_bytes: u64,
     /// Sends that the device has.
@@ -111,8 +90,8 @@ impl Matching {
         Self {
             transport,
             peers: Peers::default(),
-            members: HashMap::new(),
-            owners: HashMap::new(),
+            members: FxHashMap::default(),
+            owners: Owners::default(),
             send_bytes: 0,
             sends: 0,
             held: VecDeque::new(),
@@ -238,10 +217,10 @@ impl Matching {
             peer.given = peer.given.wrapping_add(1);
         }
         if is_copy {
-            self.owners.insert(request, Owner::Nobody { peer });
+            self.owners.add(request, Owner::Nobody { peer });
             return Ok(Some(Sending::Complete));
         }
-        self.owners.insert(request, Owner::Send { request: operation.request, peer });
+        self.owners.add(request, Owner::Send { request: operation.request, peer });
         Ok(Some(Sending::Pending(operation.request)))
     }
 
@@ -273,7 +252,7 @@ impl Matching {
         let comm = Comm(posted.comm);
         // SAFETY: passed on from the caller.
         let request = unsafe { self.transport.irecv(comm, posted.source(), posted.tag(), posted.sink) }?;
-        self.owners.insert(request, Owner::Receive(posted));
+        self.owners.add(request, Owner::Receive(posted));
         Ok(())
     }
 
@@ -282,16 +261,16 @@ impl Matching {
     /// earlier one is with the host already.
     pub(crate) fn take_over(&mut self) {
         let mut receives: Vec<(Request, Posted)> = Vec::new();
-        for (request, owner) in &self.owners {
+        for (request, owner) in self.owners.iter() {
             if let Owner::Receive(posted) = owner {
-                receives.push((*request, *posted));
+                receives.push((request, *posted));
             }
         }
         receives.sort_unstable_by_key(|(_, posted)| std::cmp::Reverse(posted.number));
         let mut taken = Vec::new();
         for (request, posted) in receives {
             if self.transport.cancel(request) == Ok(true) {
-                self.owners.remove(&request);
+                self.owners.remove(request);
                 self.transport.forget(request);
                 taken.push(posted);
             }
@@ -346,7 +325,7 @@ impl Matching {
         // SAFETY: the caller of the receive vouches for its memory until its end.
         match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
             Ok(request) => {
-                self.owners.insert(request, owner);
+                self.owners.add(request, owner);
                 if !fits {
                     self.fail(posted.request, DeviceFailure::TooLong);
                 }
@@ -420,7 +399,7 @@ impl Matching {
     pub(crate) fn take_ended(&mut self) {
         while let Some(request) = self.transport.next_ended() {
             let Taken { bytes, failed, outcome } = self.transport.take(request);
-            let Some(owner) = self.owners.remove(&request) else { continue };
+            let Some(owner) = self.owners.remove(request) else { continue };
             let (request, outcome) = match owner {
                 Owner::Dropped => continue,
                 Owner::Nobody { peer } | Owner::Send { peer, .. } => {
@@ -638,7 +617,7 @@ impl Offload for Matching {
             Owner::Send { request: other, .. } => *other == request,
             Owner::Receive(posted) | Owner::ReceiveTaken(posted) => posted.request == request,
         };
-        let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(request, _)| *request);
+        let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(request, _)| request);
         let cancelled = found.filter(|request| self.transport.cancel(*request) == Ok(true));
         cancelled.inspect(|request| self.transport.settle(*request)).is_some()
     }

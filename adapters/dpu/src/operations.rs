@@ -87,7 +87,8 @@ pub struct Operations {
     ended: Option<VecDeque<u64>>,
 }
 
-fn place(cookie: u64) -> usize {
+/// The place of a cookie's operation.
+pub fn place(cookie: u64) -> usize {
     (cookie & u64::from(u32::MAX)) as usize
 }
 

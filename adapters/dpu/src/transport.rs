@@ -14,7 +14,7 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::operations::{Accessed, Kind, Operation, Operations, Sink};
+use crate::operations::{self, Accessed, Kind, Operation, Operations, Sink};
 use crate::remotes::Remotes;
 
 /// Polls between two looks at the device's state.
@@ -44,6 +44,13 @@ pub struct Comm(pub(crate) u32);
 /// A send or receive in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request(u64);
+
+impl Request {
+    /// The place of the operation among those in progress, which is small.
+    pub(crate) fn place(self) -> usize {
+        operations::place(self.0)
+    }
+}
 
 /// A message that a matched probe took out. Only [`Transport::imrecv`] receives it.
 #[derive(PartialEq, Eq, Debug)]
@@ -701,8 +708,11 @@ impl Transport {
 
     /// Writes a command, and waits for a free slot if there is none: the device takes all commands at once.
     fn write_in_time(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
-        let start = Instant::now();
         let mut written = self.write(cookie, command);
+        if written == Ok(()) {
+            return written; // without a look at the clock
+        }
+        let start = Instant::now();
         while written == Err(Refusal::Busy) && self.lost.is_none() {
             self.pause(start);
             written = self.write(cookie, command);
