@@ -34,9 +34,9 @@ impl Slots for Ring<'_> {
         self.slots
     }
 
-    fn word(&self, position: u32, word: usize) -> Option<&AtomicU32> {
+    fn slot(&self, position: u32) -> Option<&[AtomicU32]> {
         let slot = position & self.slots.wrapping_sub(1);
-        self.words.get((slot as usize).wrapping_mul(SLOT / 4).wrapping_add(word))
+        self.words.get((slot as usize).wrapping_mul(SLOT / 4)..)?.get(..SLOT / 4)
     }
 
     fn taken(&self) -> &AtomicU32 {

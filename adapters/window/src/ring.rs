@@ -28,8 +28,8 @@ pub type Entry = [u32; WORDS];
 pub trait Slots {
     /// The number of slots, a power of two.
     fn slots(&self) -> u32;
-    /// A word of the slot of a position. Returns `None` if there is no word of that number.
-    fn word(&self, position: u32, word: usize) -> Option<&AtomicU32>;
+    /// The words of the slot of a position: the sequence number, and then those of the entry.
+    fn slot(&self, position: u32) -> Option<&[AtomicU32]>;
     /// The word in which the reader stores its position.
     fn taken(&self) -> &AtomicU32;
 }
@@ -109,13 +109,11 @@ impl Writer {
         if self.room(ring)? == 0 {
             return Ok(Pushed::Full);
         }
-        for (value, number) in entry.iter().take(WORDS).zip(1..) {
-            if let Some(word) = ring.word(self.next, number) {
+        if let Some((number, words)) = ring.slot(self.next).and_then(<[_]>::split_first) {
+            for (word, value) in words.iter().zip(entry) {
                 word.store(value.to_le(), Ordering::Relaxed);
             }
-        }
-        if let Some(word) = ring.word(self.next, 0) {
-            word.store(sequence(self.next).to_le(), Ordering::Release);
+            number.store(sequence(self.next).to_le(), Ordering::Release);
         }
         self.next = self.next.wrapping_add(1);
         Ok(Pushed::Done)
@@ -143,12 +141,13 @@ impl Reader {
 
     /// Takes the next entry. Returns `None` if there is none. Words that the writer has not written have any value.
     pub fn pop(&mut self, ring: &impl Slots) -> Option<Entry> {
-        if ring.word(self.next, 0)?.load(Ordering::Acquire) != sequence(self.next).to_le() {
+        let (number, words) = ring.slot(self.next)?.split_first()?;
+        if number.load(Ordering::Acquire) != sequence(self.next).to_le() {
             return None;
         }
         let mut entry = [0; WORDS];
-        for (value, number) in entry.iter_mut().zip(1..) {
-            *value = u32::from_le(ring.word(self.next, number)?.load(Ordering::Relaxed));
+        for (value, word) in entry.iter_mut().zip(words) {
+            *value = u32::from_le(word.load(Ordering::Relaxed));
         }
         self.next = self.next.wrapping_add(1);
         if self.next & (ring.slots() / 4).max(1).wrapping_sub(1) == 0 {
@@ -161,7 +160,7 @@ impl Reader {
 /// Empties a ring: clears the sequence numbers, and sets the reader's position to the start. Neither end may use it meanwhile.
 pub fn clear(ring: &impl Slots) {
     for slot in 0..ring.slots() {
-        if let Some(word) = ring.word(slot, 0) {
+        if let Some(word) = ring.slot(slot).and_then(<[_]>::first) {
             word.store(0, Ordering::Relaxed);
         }
     }

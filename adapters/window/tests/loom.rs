@@ -31,8 +31,8 @@ impl Slots for Ring {
         SLOTS
     }
 
-    fn word(&self, position: u32, word: usize) -> Option<&AtomicU32> {
-        self.words[(position % SLOTS) as usize].get(word % WORDS)
+    fn slot(&self, position: u32) -> Option<&[AtomicU32]> {
+        self.words.get((position % SLOTS) as usize).map(|words| &words[..])
     }
 
     fn taken(&self) -> &AtomicU32 {
