@@ -1,8 +1,8 @@
 //! The kits over devices that carry frames: the rail itself, and the engine of the hosts over it.
 
-mod common;
+#[path = "common/wired.rs"]
+mod wired;
 
-use common::{Devices, ENGINE, start_many};
 use offload::Limits;
 use towline_core::pml::Config as Engine;
 use towline_core::time::Instant;
@@ -10,11 +10,12 @@ use towline_dpu::frames::{Config, Frames};
 use towline_dpu::{Options, Transport};
 use towline_host_tests::kit::mesh::Setup;
 use towline_host_tests::{matching_suite, rail_suite};
+use wired::Wired;
 
 /// Rails over devices, which a thread runs.
 struct Carried {
     config: Config,
-    devices: Vec<Devices>,
+    devices: Vec<Wired>,
 }
 
 impl Carried {
@@ -27,8 +28,9 @@ impl Setup for Carried {
     type Rail = Frames;
 
     fn rails(&mut self, count: usize) -> Vec<Frames> {
-        let engine = Engine { peers: count as u32 + 1, requests: 256, unexpected: 64, units: 64, ..ENGINE };
-        let devices = start_many(count as u32, Limits { engine, communicators: 1, messages: 1 });
+        let engine =
+            Engine { peers: 16, requests: 256, unexpected: 64, units: 64, unit_bytes: 512, ..Engine::SMALLEST };
+        let devices = Wired::start(count, Limits { engine, communicators: 1, messages: 1 });
         let open = |file| Frames::new(Transport::open(file, Options::default()).unwrap(), self.config).unwrap();
         let rails = devices.files.iter().map(|file| open(file)).collect();
         self.devices.push(devices);

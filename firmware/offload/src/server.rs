@@ -109,6 +109,8 @@ pub struct Server<'m, 'w, R> {
     one_sided: u32,
     /// A completion for which there was no room yet.
     waiting: Option<Completion>,
+    /// The command that has deleted a peer. It completes after the operations with the peer.
+    deleting: Option<u64>,
 }
 
 /// The parts of a server in memory from an arena.
@@ -162,6 +164,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 accesses: tables.accesses,
                 one_sided: limits.engine.rma.operations,
                 waiting: None,
+                deleting: None,
             }),
             Err(why) => Err((why, device)),
         }
@@ -256,6 +259,13 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 }
             }
         }
+        if let Some(cookie) = self.deleting.take() {
+            events = events.saturating_add(1);
+            self.waiting = Some(Completion::new(cookie, Ok(Done::default())));
+            if !self.flush()? {
+                return Some(events);
+            }
+        }
         for _ in 0..COMMANDS {
             let Some((cookie, command)) = self.device.take() else { break };
             events = events.saturating_add(1);
@@ -266,7 +276,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 Err(BadCommand::Unknown(_)) => Some(Err(Failure::Unknown)),
             };
             self.waiting = result.map(|result| Completion { cookie, result, failed });
-            if !self.flush()? {
+            if !self.flush()? || self.deleting.is_some() {
                 break;
             }
         }
@@ -324,7 +334,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Command::AddPeer { peer, card } => self.add_peer(peer, card).map(Some),
             Command::DeletePeer { peer } => {
                 self.del_peer(peer);
-                Ok(Some(Done::default()))
+                self.deleting = Some(cookie);
+                Ok(None)
             }
             Command::AddCommunicator { context, rank, size, peers } => {
                 self.add_communicator(context, rank, size, peers).map(Some)
@@ -626,7 +637,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }
-        self.waiting = None;
+        (self.waiting, self.deleting) = (None, None);
         // The window has a header, so its words can be written.
         let _ = self.device.serve(session);
     }
