@@ -278,7 +278,9 @@ fn commands_that_are_unknown_or_malformed_keep_their_cookie() {
     entry[0] = 7 | 1 << 31;
     assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)));
     // No right, a right that no peer has, an operation that no atomic has, and flags where there are none.
-    for head in [19 | 1 << 8, 20 | 1 << 8, 13, 13 | 1 << 8, 13 | 0x1e << 8, 14 | 1 << 8, 15 | 1 << 8, 16 | 1 << 8, 17 | 2 << 8] {
+    for head in
+        [19 | 1 << 8, 20 | 1 << 8, 13, 13 | 1 << 8, 13 | 0x1e << 8, 14 | 1 << 8, 15 | 1 << 8, 16 | 1 << 8, 17 | 2 << 8]
+    {
         entry[0] = head;
         assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)), "{head:#x}");
     }

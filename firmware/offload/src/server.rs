@@ -589,7 +589,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     fn add_communicator(&mut self, context: u32, rank: u32, size: u32, peers: Body) -> Result<Done, Failure> {
         self.memory_of(peers)?;
-        if context == frames::CONTEXT || rank >= size || size > self.peers || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4) {
+        if context == frames::CONTEXT
+            || rank >= size
+            || size > self.peers
+            || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4)
+        {
             return Err(Failure::Malformed);
         }
         let (mtl, memory) = (&mut self.mtl, self.device.memory());

@@ -64,11 +64,7 @@ impl<'m> Operations<'m> {
     }
 
     /// A receive of a frame, in the present session, for which `is_it` holds. A search through the table.
-    pub fn frame_buffer(
-        &mut self,
-        session: u32,
-        mut is_it: impl FnMut(&Operation) -> bool,
-    ) -> Option<&mut Operation> {
+    pub fn frame_buffer(&mut self, session: u32, mut is_it: impl FnMut(&Operation) -> bool) -> Option<&mut Operation> {
         let is_buffer = |operation: &Operation| {
             operation.comm.is_none() && !operation.is_send && operation.lost.is_none() && operation.session == session
         };

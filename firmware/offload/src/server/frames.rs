@@ -55,13 +55,7 @@ impl<'m> Losses<'m> {
 }
 
 impl<R: Rails> Server<'_, '_, R> {
-    pub(super) fn send_frame(
-        &mut self,
-        cookie: u64,
-        peer: u32,
-        tag: u32,
-        body: Body,
-    ) -> Result<Option<Done>, Failure> {
+    pub(super) fn send_frame(&mut self, cookie: u64, peer: u32, tag: u32, body: Body) -> Result<Option<Done>, Failure> {
         if !self.knows(peer) {
             return Err(Failure::NoSuchThing);
         }
