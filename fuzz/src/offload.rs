@@ -127,13 +127,57 @@ pub fn run(data: &[u8]) {
         if begun % 4 == 0 {
             exchange(&mut nodes, comms, begun);
         }
+        if begun % 4 == 1 {
+            pass_frame(&mut nodes, begun);
+        }
         if begun % 4 == 2 {
             access(&mut nodes, begun);
         }
         begun += 1;
     }
     exchange(&mut nodes, comms, begun);
+    pass_frame(&mut nodes, begun);
     access(&mut nodes, begun);
+}
+
+/// A frame from device 0 to device 1. The hostile host sends frames, too, which may take the buffer: then it is given again.
+fn pass_frame(nodes: &mut [Node<'_, '_>; 3], number: u32) {
+    let place = body(&nodes[0], 0, u64::from(number % 64));
+    let bytes: Vec<u8> = (0..place.bytes).map(|at| (at as u32 ^ number) as u8).collect();
+    nodes[0].memory.write(place.at, &bytes).unwrap();
+    nodes[1].host.command(7, &Command::ReceiveFrame { body: place }).unwrap();
+    nodes[0].host.command(8, &Command::SendFrame { peer: 1, tag: number, body: place }).unwrap();
+    let (mut is_sent, mut is_received) = (false, false);
+    for _ in 0..100_000 {
+        nodes.iter_mut().for_each(|node| _ = node.server.poll(Instant::from_nanos(0)));
+        if let Some(completion) = nodes[0].host.take().unwrap() {
+            assert_eq!(completion, Completion::new(8, Ok(Done::default())));
+            is_sent = true;
+        }
+        if let Some(completion) = nodes[1].host.take().unwrap() {
+            assert_eq!(completion.cookie, 7);
+            match completion.result {
+                Ok(done) if done.rank == 0 => {
+                    let length = place.bytes;
+                    let whole = Done { tag: number, received: length, delivered: length, ..Done::default() };
+                    assert_eq!(done, whole);
+                    let mut into = vec![0; bytes.len()];
+                    nodes[1].memory.read(place.at, &mut into).unwrap();
+                    assert_eq!(into, bytes);
+                    is_received = true;
+                }
+                // A frame of the hostile host, or its loss.
+                other => {
+                    assert!(matches!(other, Ok(done) if done.rank == 2) || completion.failed == 2, "{completion:?}");
+                    nodes[1].host.command(7, &Command::ReceiveFrame { body: place }).unwrap();
+                }
+            }
+        }
+        if is_sent && is_received {
+            return;
+        }
+    }
+    panic!("frame {number} does not arrive");
 }
 
 fn body(node: &Node<'_, '_>, at: u64, bytes: u64) -> Body {

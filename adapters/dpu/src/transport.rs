@@ -682,6 +682,18 @@ impl Transport {
         }
     }
 
+    /// Begins to send the first bytes of a buffer to a peer, as a frame.
+    pub(crate) fn send_frame(&mut self, peer: u32, tag: u32, buffer: &Buffer, bytes: u64) -> Result<Request, Refusal> {
+        let body = Body { bytes: bytes.min(buffer.len()), ..buffer.part.body };
+        self.begin_message(Kind::Send(None), &Command::SendFrame { peer, tag, body })
+    }
+
+    /// Gives the device a buffer for a frame.
+    pub(crate) fn receive_frame(&mut self, buffer: &Buffer) -> Result<Request, Refusal> {
+        let body = buffer.part.body;
+        self.begin_message(Kind::Receive(Sink { bytes: body.bytes, copy: None }), &Command::ReceiveFrame { body })
+    }
+
     /// Writes the command of a send or receive.
     fn begin_message(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
         self.begin(kind, command).map(Request)

@@ -203,6 +203,20 @@ pub enum Command {
         /// Its number.
         peer: u32,
     },
+    /// Sends a frame to a peer. It is complete when the device needs no further work for it.
+    SendFrame {
+        /// The peer.
+        peer: u32,
+        /// A number of the hosts' choice, below 2^31.
+        tag: u32,
+        /// The frame. It does not change until the completion.
+        body: Body,
+    },
+    /// Gives the device a buffer for the next frame of any peer.
+    ReceiveFrame {
+        /// Where the frame goes. Nothing else accesses it until the completion.
+        body: Body,
+    },
 }
 
 /// A command cannot be understood.
@@ -304,6 +318,8 @@ impl Command {
                 (17, flags, arguments_of(&at), operands, at.key)
             }
             Self::Count { peer } => (18, 0, [peer, 0, 0], none, nowhere),
+            Self::SendFrame { peer, tag, body } => (19, 0, [peer, tag, 0], body, nowhere),
+            Self::ReceiveFrame { body } => (20, 0, [0; 3], body, nowhere),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
@@ -392,7 +408,9 @@ impl Command {
                 None => Err(BadCommand::Malformed),
             },
             (18, 0) => Ok(Self::Count { peer: a }),
-            (1..=18, _) => Err(BadCommand::Malformed),
+            (19, 0) => Ok(Self::SendFrame { peer: a, tag: b, body }),
+            (20, 0) => Ok(Self::ReceiveFrame { body }),
+            (1..=20, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

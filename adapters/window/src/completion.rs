@@ -13,7 +13,7 @@ pub struct Completion {
     pub cookie: u64,
     /// Its result.
     pub result: Result<Done, Failure>,
-    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`]. Of a put, get or atomic: the peer.
+    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`]. Of a put, get, atomic or frame: the peer.
     pub failed: u32,
 }
 
@@ -28,7 +28,7 @@ impl Completion {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Done {
-    /// Receive, probe: the rank of the sender.
+    /// Receive, probe: the rank of the sender. Of a frame: the peer that has sent it.
     pub rank: u32,
     /// Receive, probe: the tag.
     pub tag: u32,

@@ -117,7 +117,7 @@ fn a_device_that_is_not_ready_is_refused_with_the_reason() {
     memory.write(at::VERSION, &(2_u32 << 16 | 1).to_le_bytes()).unwrap();
     let refused = Card::read(&memory).unwrap_err();
     assert_eq!(refused, AttachError::Version(2 << 16 | 1));
-    assert!(refused.to_string().contains("version 2.1, and this host knows 1.1"));
+    assert!(refused.to_string().contains("version 2.1, and this host knows 1.2"));
     memory.write(at::VERSION, &(1_u32 << 16 | 9).to_le_bytes()).unwrap();
     assert!(Card::read(&memory).is_ok(), "a minor version may differ");
     memory.write(at::COMPLETIONS, &(HEADER as u64).to_le_bytes()).unwrap();
@@ -278,7 +278,9 @@ fn commands_that_are_unknown_or_malformed_keep_their_cookie() {
     entry[0] = 7 | 1 << 31;
     assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)));
     // No right, a right that no peer has, an operation that no atomic has, and flags where there are none.
-    for head in [13, 13 | 1 << 8, 13 | 0x1e << 8, 14 | 1 << 8, 15 | 1 << 8, 16 | 1 << 8, 17 | 2 << 8] {
+    for head in
+        [19 | 1 << 8, 20 | 1 << 8, 13, 13 | 1 << 8, 13 | 0x1e << 8, 14 | 1 << 8, 15 | 1 << 8, 16 | 1 << 8, 17 | 2 << 8]
+    {
         entry[0] = head;
         assert_eq!(Command::decode(&entry), (9, Err(BadCommand::Malformed)), "{head:#x}");
     }
@@ -397,6 +399,8 @@ fn command() -> impl Strategy<Value = Command> {
         any::<u32>().prop_map(|registration| Command::Deregister { registration }),
         (remote(), body()).prop_map(|(to, body)| Command::Put { to, body }),
         (remote(), body()).prop_map(|(from, body)| Command::Get { from, body }),
+        (any::<(u32, u32)>(), body()).prop_map(|((peer, tag), body)| Command::SendFrame { peer, tag, body }),
+        body().prop_map(|body| Command::ReceiveFrame { body }),
         (remote(), atomic(), 0_u32..4).prop_map(|(at, atomic, flags)| Command::Atomic {
             at,
             atomic,

@@ -91,6 +91,11 @@ fn commands_have_the_bytes_of_the_specification() {
             ),
         ),
         (Command::Count { peer: 5 }, "12000000 0df0adba fecaefbe 05000000".into()),
+        (
+            Command::SendFrame { peer: 5, tag: 0x80, body },
+            format!("13000000 0df0adba fecaefbe 05000000 80000000 00000000 {long}"),
+        ),
+        (Command::ReceiveFrame { body }, format!("14000000 0df0adba fecaefbe 00000000 00000000 00000000 {long}")),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
     }
@@ -154,7 +159,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let mut expected = [0; 1024];
     let mut put = |at: usize, bytes: &[u8]| expected[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"TOWLINEW");
-    put(8, &[1, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
+    put(8, &[2, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
     put(24, &[0, 2]); // commands at 512
     put(32, &[0x80, 2]); // completions at 640
     put(40, &[0x80, 3]); // buffers at 896

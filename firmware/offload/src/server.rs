@@ -1,5 +1,6 @@
 //! A server: it takes the commands of one host, and answers with completions.
 
+mod frames;
 mod one_sided;
 
 use core::fmt;
@@ -101,12 +102,15 @@ pub struct Server<'m, 'w, R> {
     peers: u32,
     /// The sum of the card by which each peer was added.
     added: &'m mut [Option<Sum>],
+    losses: frames::Losses<'m>,
     registrations: Registrations<'m>,
     accesses: Accesses<'m>,
     /// The most puts, gets and atomics in progress.
     one_sided: u32,
     /// A completion for which there was no room yet.
     waiting: Option<Completion>,
+    /// The command that has deleted a peer. It completes after the operations with the peer.
+    deleting: Option<u64>,
 }
 
 /// The parts of a server in memory from an arena.
@@ -116,6 +120,7 @@ struct Tables<'m, R> {
     communicators: Communicators<'m>,
     messages: Messages<'m>,
     added: &'m mut [Option<Sum>],
+    losses: frames::Losses<'m>,
     registrations: Registrations<'m>,
     accesses: Accesses<'m>,
 }
@@ -129,6 +134,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
             .saturating_add(Messages::bytes(limits.messages))
             .saturating_add(Arena::cost::<Option<Sum>>(limits.engine.peers as usize))
+            .saturating_add(frames::Losses::bytes(limits.engine.peers))
             .saturating_add(Registrations::bytes(limits.engine.rma.regions))
             .saturating_add(Accesses::bytes(limits.engine.rma.operations))
     }
@@ -153,10 +159,12 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 messages: tables.messages,
                 peers: limits.engine.peers,
                 added: tables.added,
+                losses: tables.losses,
                 registrations: tables.registrations,
                 accesses: tables.accesses,
                 one_sided: limits.engine.rma.operations,
                 waiting: None,
+                deleting: None,
             }),
             Err(why) => Err((why, device)),
         }
@@ -171,6 +179,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
             messages: Messages::new(arena, limits.messages)?,
             added: arena.filled(limits.engine.peers as usize, None)?,
+            losses: frames::Losses::new(arena, limits.engine.peers)?,
             registrations: Registrations::new(arena, limits.engine.rma.regions)?,
             accesses: Accesses::new(arena, limits.engine.rma.operations)?,
         })
@@ -210,6 +219,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             self.end_session(session);
         }
         let mut events = self.mtl.progress(now);
+        self.tell_losses();
         match self.serve() {
             Some(served) => events = events.saturating_add(served),
             None => self.end_session(0),
@@ -249,6 +259,13 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 }
             }
         }
+        if let Some(cookie) = self.deleting.take() {
+            events = events.saturating_add(1);
+            self.waiting = Some(Completion::new(cookie, Ok(Done::default())));
+            if !self.flush()? {
+                return Some(events);
+            }
+        }
         for _ in 0..COMMANDS {
             let Some((cookie, command)) = self.device.take() else { break };
             events = events.saturating_add(1);
@@ -259,7 +276,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 Err(BadCommand::Unknown(_)) => Some(Err(Failure::Unknown)),
             };
             self.waiting = result.map(|result| Completion { cookie, result, failed });
-            if !self.flush()? {
+            if !self.flush()? || self.deleting.is_some() {
                 break;
             }
         }
@@ -285,17 +302,21 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if operation.session != self.device.session() {
             return;
         }
+        let Some(comm) = operation.comm else {
+            self.waiting = Some(self.frame_ended(&operation, outcome));
+            return;
+        };
         let failed = match &outcome {
             Err(
                 pml::Failure::PeerFailed(peer) | pml::Failure::Restarted(peer) | pml::Failure::PeerClosed { peer, .. },
-            ) => self.mtl.rank_of(operation.comm, *peer),
+            ) => self.mtl.rank_of(comm, *peer),
             _ => None,
         };
         let lost = match &outcome {
             Err(pml::Failure::PeerFailed(peer)) => self.mtl.why_lost(*peer),
             _ => None,
         };
-        let mut result = result_of(outcome, lost, |status| self.mtl.rank_of(operation.comm, status.peer));
+        let mut result = result_of(outcome, lost, |status| self.mtl.rank_of(comm, status.peer));
         if let (true, Ok(done)) = (operation.is_send, &mut result) {
             *done = Done::default();
         }
@@ -313,7 +334,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Command::AddPeer { peer, card } => self.add_peer(peer, card).map(Some),
             Command::DeletePeer { peer } => {
                 self.del_peer(peer);
-                Ok(Some(Done::default()))
+                self.deleting = Some(cookie);
+                Ok(None)
             }
             Command::AddCommunicator { context, rank, size, peers } => {
                 self.add_communicator(context, rank, size, peers).map(Some)
@@ -335,6 +357,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 })
             }
             Command::Count { peer } => self.count(peer).map(Some),
+            Command::SendFrame { peer, tag, body } => self.send_frame(cookie, peer, tag, body),
+            Command::ReceiveFrame { body } => self.receive_frame(cookie, body),
             _ if !self.has_one_sided() => Err(Failure::Unknown),
             Command::Register { access, only, memory, key } => self.register(access, only, memory, key).map(Some),
             Command::Deregister { registration } => self.deregister(cookie, registration),
@@ -388,7 +412,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         match unsafe { self.mtl.isend(comm, dest, tag, mode, span) } {
             Ok(Sending::Complete) => Ok(Some(Done::default())),
             Ok(Sending::Pending(request)) => {
-                self.begin(request, cookie, comm, true);
+                self.begin(request, cookie, Some(comm), true);
                 Ok(None)
             }
             Err(refusal) => Err(self.refused(&refusal)),
@@ -416,7 +440,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         // SAFETY: the memory is in the window, which outlives the transport, and has no Rust references.
         let begun = unsafe { self.mtl.irecv(comm, source_of(source), tag_of(tag), span) };
         let request = begun.map_err(|refusal| of_refusal(&refusal))?;
-        self.begin(request, cookie, comm, false);
+        self.begin(request, cookie, Some(comm), false);
         Ok(None)
     }
 
@@ -426,7 +450,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         // SAFETY: as in `receive`.
         match unsafe { self.mtl.imrecv(message, span) } {
             Ok(request) => {
-                self.begin(request, cookie, comm, false);
+                self.begin(request, cookie, Some(comm), false);
                 Ok(None)
             }
             Err((refusal, message)) => {
@@ -439,10 +463,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         }
     }
 
-    /// Notes an operation in progress.
-    fn begin(&mut self, request: Request, cookie: u64, comm: Comm, is_send: bool) {
+    /// Notes an operation in progress: that of a frame, if there is no communicator.
+    fn begin(&mut self, request: Request, cookie: u64, comm: Option<Comm>, is_send: bool) {
         let session = self.device.session();
-        self.operations.add(Operation { request, cookie, comm, is_send, session });
+        self.operations.add(Operation { request, cookie, comm, is_send, lost: None, session });
         self.mtl.pml().notify(request);
     }
 
@@ -491,6 +515,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if let Some(added) = self.added.get_mut(peer as usize) {
             *added = None;
         }
+        self.losses.forget(peer);
     }
 
     /// Whether a peer was added.
@@ -540,6 +565,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if let Some(added) = self.added.get_mut(peer as usize) {
             *added = Some(sum);
         }
+        self.losses.forget(peer);
         Ok(Done::default())
     }
 
@@ -563,7 +589,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     fn add_communicator(&mut self, context: u32, rank: u32, size: u32, peers: Body) -> Result<Done, Failure> {
         self.memory_of(peers)?;
-        if rank >= size || size > self.peers || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4) {
+        if context == frames::CONTEXT
+            || rank >= size
+            || size > self.peers
+            || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4)
+        {
             return Err(Failure::Malformed);
         }
         let (mtl, memory) = (&mut self.mtl, self.device.memory());
@@ -604,13 +634,14 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             }
             self.del_peer(peer);
         }
+        self.end_frames();
         self.end_one_sided();
         self.mtl.del_comms();
         self.communicators.clear();
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }
-        self.waiting = None;
+        (self.waiting, self.deleting) = (None, None);
         // The window has a header, so its words can be written.
         let _ = self.device.serve(session);
     }

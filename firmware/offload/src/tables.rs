@@ -3,18 +3,21 @@
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::mtl::Comm;
 use towline_core::pml::{Message, Request};
+use towline_core::rail::Peer;
 
-/// A send or receive in progress.
+/// A send or receive in progress, of a message or of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// The request.
     pub request: Request,
     /// The cookie of the command.
     pub cookie: u64,
-    /// The communicator.
-    pub comm: Comm,
+    /// The communicator. `None` for a frame.
+    pub comm: Option<Comm>,
     /// Whether it is a send.
     pub is_send: bool,
+    /// The buffer of a frame ends with the news that this peer is lost.
+    pub lost: Option<Peer>,
     /// The session that began it.
     pub session: u32,
 }
@@ -58,6 +61,14 @@ impl<'m> Operations<'m> {
     pub fn remove(&mut self, request: Request) -> Option<Operation> {
         let entry = self.0.get_mut(slot_of(request))?;
         if entry.is_some_and(|operation| operation.request == request) { entry.take() } else { None }
+    }
+
+    /// A receive of a frame, in the present session, for which `is_it` holds. A search through the table.
+    pub fn frame_buffer(&mut self, session: u32, mut is_it: impl FnMut(&Operation) -> bool) -> Option<&mut Operation> {
+        let is_buffer = |operation: &Operation| {
+            operation.comm.is_none() && !operation.is_send && operation.lost.is_none() && operation.session == session
+        };
+        self.0.iter_mut().flatten().find(|operation| is_buffer(operation) && is_it(operation))
     }
 
     /// The operation with a cookie. A search through the table.

@@ -13,12 +13,13 @@ use crate::failures::{of_begin, of_lost, of_one_sided};
 use crate::keys::{self, Sum};
 use crate::one_sided_tables::Access;
 
-/// The peer on whose memory a command is an operation.
+/// The peer on whose memory a command is an operation, or to which it sends a frame.
 pub(super) const fn peer_of(command: &Command) -> Option<u32> {
     match command {
         Command::Put { to: Remote { peer, .. }, .. }
         | Command::Get { from: Remote { peer, .. }, .. }
-        | Command::Atomic { at: Remote { peer, .. }, .. } => Some(*peer),
+        | Command::Atomic { at: Remote { peer, .. }, .. }
+        | Command::SendFrame { peer, .. } => Some(*peer),
         _ => None,
     }
 }
