@@ -31,7 +31,7 @@ pub fn reach() {
 
 fn frames(rail: &mut Opaque) {
     let header = Match::new(any(0), any(0), any(0));
-    keep(ptl::control(rail, Endpoint(any(0)), &header));
+    keep(ptl::control(rail, Endpoint(any(0)), header.as_bytes()));
     keep(ptl::control(
         rail,
         Endpoint(any(0)),
