@@ -12,19 +12,19 @@ pub(in crate::pml) struct PostingOrder {
 }
 
 impl PostingOrder {
-    pub(in crate::pml) const fn make(&self, _: &Pool<'_, RequestState>) -> u64 {
+    pub(in crate::pml) const fn make(&self, _: &mut Pool<'_, RequestState>) -> u64 {
         0
     }
 
-    pub(in crate::pml) const fn drop_if_idle(&self, _: &Pool<'_, RequestState>) -> bool {
+    pub(in crate::pml) const fn drop_if_idle(&self, _: &mut Pool<'_, RequestState>) -> bool {
         false
     }
 
-    pub(in crate::pml) const fn insert(&self, _: &Pool<'_, RequestState>, _slot: u32) -> u64 {
+    pub(in crate::pml) const fn insert(&self, _: &mut Pool<'_, RequestState>, _slot: u32) -> u64 {
         0
     }
 
-    pub(in crate::pml) const fn remove(&self, _: &Pool<'_, RequestState>, _slot: u32) {}
+    pub(in crate::pml) const fn remove(&self, _: &mut Pool<'_, RequestState>, _slot: u32) {}
 
     /// The first receive from `source` whose number is above `after`, and how many requests the search looked at.
     pub(in crate::pml) fn next(&self, pool: &Pool<'_, RequestState>, source: u32, after: u64) -> (Option<u32>, u64) {
