@@ -53,7 +53,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Reports to the peer which unacknowledged numbers are gaps, and which have migrated. Returns whether the report was sent.
     pub(super) fn send_gaps(&mut self, at: u32) -> bool {
         let sent = MIGRATION
-            && self.send_gap_numbers(at, Kind::Gaps, GAP) && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
+            && self.send_gap_numbers(at, Kind::Gaps, GAP)
+            && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
         if sent && let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.due.gaps = false;
         }

@@ -68,7 +68,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether a device has the send or the receive of a request.
     pub(crate) fn is_offloaded(&self, request: Request, receive: bool) -> bool {
-        let is_it = |state: &RequestState| ENABLED && state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive;
+        let is_it = |state: &RequestState| {
+            ENABLED && state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive
+        };
         self.requests.get(request.0).is_some_and(is_it)
     }
 

@@ -1,9 +1,9 @@
 //! The table of held-back sends, searched by the asks of peers.
 
 use super::hash::Hasher;
-use crate::pml::matching::key::{ANY, INTERNAL_TAGS, Key, Pattern};
 use super::table::Table;
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::matching::key::{ANY, INTERNAL_TAGS, Key, Pattern};
 
 /// Held-back sends, by the slot of their request. The source of a key is the receiver here.
 ///

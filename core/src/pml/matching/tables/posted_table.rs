@@ -1,10 +1,10 @@
 //! The table of posted receives, searched by arriving messages.
 
 use super::hash::Hasher;
-use crate::pml::matching::key::{ANY, INTERNAL_TAGS, Key, Pattern};
-use crate::pml::matching::meter::Meter;
 use super::table::{Place, Table};
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::matching::key::{ANY, INTERNAL_TAGS, Key, Pattern};
+use crate::pml::matching::meter::Meter;
 
 /// Posted receives. A pattern is stored as a key in which [`ANY`] stands for a wildcard. So up to four keys accept a message, and
 /// the oldest of the heads of their queues is the match.

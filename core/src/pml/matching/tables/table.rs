@@ -9,9 +9,9 @@
 use zerocopy::FromZeros;
 
 use super::hash::Hasher;
+use crate::arena::{Arena, OutOfMemory};
 use crate::pml::matching::key::Key;
 use crate::pml::matching::meter::Meter;
-use crate::arena::{Arena, OutOfMemory};
 
 /// One slot's key and links. Two entries fill a cache line. `O` is what orders entries of different keys.
 #[derive(FromZeros, Debug)]

@@ -3,10 +3,10 @@
 use zerocopy::FromZeros;
 
 use super::hash::Hasher;
-use crate::pml::matching::key::{ANY, Key, Pattern};
-use crate::pml::matching::meter::Meter;
 use super::table::{Entry, Table};
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::matching::key::{ANY, Key, Pattern};
+use crate::pml::matching::meter::Meter;
 
 /// Unexpected messages. Receives without wildcards search them by key; others walk one list in order of arrival.
 #[derive(Debug)]
