@@ -4,6 +4,7 @@ fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     println!("cargo:rustc-link-search={folder}");
     println!("cargo:rerun-if-changed=memory.x");
+    println!("cargo:rerun-if-changed=device.x");
     if std::env::var_os("CARGO_FEATURE_FULL").is_some() {
         println!("cargo:rustc-link-arg-bins=-Tdefmt.x");
     }

@@ -4,7 +4,7 @@ use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, TAG, head_check};
+use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, MIGRATION, TAG, head_check};
 use super::numbers::distance;
 use super::path::Path;
 use super::state::Link;
@@ -91,7 +91,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if self.peers.paths.get(at as usize).is_some_and(|path| path.due.hello) && !self.send_hello(at) {
             return false;
         }
-        if self.peers.paths.get(at as usize).is_some_and(|path| path.due.gaps) && !self.send_gaps(at) {
+        if MIGRATION && self.peers.paths.get(at as usize).is_some_and(|path| path.due.gaps) && !self.send_gaps(at) {
             return false;
         }
         let is_ack_due = self.peers.paths.get(at as usize).is_some_and(|path| path.due.is_ack_due());

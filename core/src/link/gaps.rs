@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
 
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind};
+use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind, MIGRATION};
 use super::in_flight::{GAP, MIGRATED_ENTRY};
 use super::numbers::distance;
 use super::path::{ConnState, Path};
@@ -32,6 +32,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// If the peer waits for the number of a gap, schedules a report of the gaps, at most once per delay of an acknowledgement.
     /// To be called after each acknowledgement, which says for which number the peer waits.
     pub(super) fn check_gaps(&mut self, at: u32) {
+        if !MIGRATION {
+            return;
+        }
         let free = |path: &&Path| path.session.state == ConnState::Up && !path.due.gaps;
         let Some(path) = self.peers.paths.get(at as usize).filter(free) else { return };
         let (waits, now) = (path.send.first, self.clock.now);
@@ -49,8 +52,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Reports to the peer which unacknowledged numbers are gaps, and which have migrated. Returns whether the report was sent.
     pub(super) fn send_gaps(&mut self, at: u32) -> bool {
-        let sent =
-            self.send_gap_numbers(at, Kind::Gaps, GAP) && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
+        let sent = MIGRATION
+            && self.send_gap_numbers(at, Kind::Gaps, GAP)
+            && self.send_gap_numbers(at, Kind::Migrated, MIGRATED_ENTRY);
         if sent && let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.due.gaps = false;
         }
@@ -82,6 +86,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// another link, so the numbers are remembered. If a delivery of such a frame is pending here, it goes on, or the link that
     /// brings the frame takes it over.
     pub(super) fn on_gaps(&mut self, at: u32, from: u64, words: &[u64], migrated: bool) {
+        if !MIGRATION {
+            return;
+        }
         let mut any = false;
         for (index, word) in words.iter().enumerate() {
             let mut bits = *word;

@@ -10,6 +10,14 @@ use crate::rail::{HEAD, Origin};
 pub const TAG: u8 = 0x11;
 /// The tag of a frame that migrated from another link.
 pub const MIGRATED: u8 = 0x12;
+/// Whether frames migrate between links: the feature `migration`. Without it, what a peer sends about such frames is malformed, and code
+/// behind this constant is not linked.
+pub const MIGRATION: bool = cfg!(feature = "migration");
+
+/// Whether a frame with this tag has migrated from another link.
+pub const fn is_migrated(tag: u8) -> bool {
+    MIGRATION && tag == MIGRATED
+}
 
 /// The first bytes of each frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -123,8 +131,8 @@ impl Kind {
             4 => Some(Self::Goodbye),
             5 => Some(Self::GivenUp),
             6 => Some(Self::Nack),
-            7 => Some(Self::Gaps),
-            8 => Some(Self::Migrated),
+            7 if MIGRATION => Some(Self::Gaps),
+            8 if MIGRATION => Some(Self::Migrated),
             _ => None,
         }
     }

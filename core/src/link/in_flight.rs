@@ -2,7 +2,7 @@
 
 use zerocopy::FromZeros;
 
-use super::header::{HEADER, MIGRATED, PREFIX};
+use super::header::{HEADER, PREFIX, is_migrated};
 use crate::convertor::Span;
 use crate::list::{Linked, Links};
 use crate::rail::{HEAD, Lane};
@@ -107,6 +107,6 @@ const _: () = assert!(Lane::Control as u8 == 0 && Lane::Eager as u8 == 1 && Lane
 
 /// The part of a frame's body that the rail below does not get as its header.
 pub(super) fn rest(frame: &InFlightFrame) -> Span {
-    let before = HEADER + usize::from(frame.header) + if frame.tag == MIGRATED { PREFIX } else { 0 };
+    let before = HEADER + usize::from(frame.header) + if is_migrated(frame.tag) { PREFIX } else { 0 };
     frame.body.window(HEAD.saturating_sub(before) as u64, u64::MAX)
 }

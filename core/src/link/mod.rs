@@ -69,6 +69,7 @@ mod card;
 mod checksum;
 mod clock;
 mod config;
+#[cfg_attr(not(feature = "congestion"), path = "fixed_window.rs")]
 mod congestion;
 mod control;
 mod counters;

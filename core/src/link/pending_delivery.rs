@@ -4,7 +4,7 @@ use core::cell::Cell;
 
 use zerocopy::FromZeros;
 
-use super::header::{HEADER, PREFIX};
+use super::header::{HEADER, MIGRATION, PREFIX};
 use crate::convertor::Span;
 use crate::rail::{HEAD, Origin};
 
@@ -64,7 +64,7 @@ pub(super) struct PendingDelivery {
 impl PendingDelivery {
     /// Bytes of the link's header, and of the prefix of a migrated frame, before the user's bytes.
     pub fn before(&self) -> usize {
-        if self.migrated { HEADER + PREFIX } else { HEADER }
+        if MIGRATION && self.migrated { HEADER + PREFIX } else { HEADER }
     }
 
     /// Bytes of the frame as the user counts them: header and body, without the link's bytes.

@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, FromZeros};
 
 use super::checksum::Checksum;
-use super::header::{Header, MIGRATED, Prefix, TAG, head_check};
+use super::header::{Header, MIGRATED, MIGRATION, Prefix, TAG, head_check, is_migrated};
 use super::numbers::{distance, widen};
 use super::path::ConnState;
 use super::pending_delivery::{PendingDelivery, Stage, TAIL};
@@ -30,7 +30,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return None;
         };
         let count = (frame.len as usize).min(HEAD);
-        let head = frame.head.get(..count).filter(|_| usize::from(frame.valid) >= count);
+        let known = MIGRATION || frame.tag != MIGRATED;
+        let head = frame.head.get(..count).filter(|_| known && usize::from(frame.valid) >= count);
         let Some((head, (header, rest))) = head.and_then(|head| Some((head, Header::read_from_prefix(head).ok()?)))
         else {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
@@ -45,7 +46,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return None;
         }
         let number = widen(header.number.get(), path.receive.base);
-        let migrated = frame.tag == MIGRATED;
+        let migrated = is_migrated(frame.tag);
         let ack = if migrated { 0 } else { widen(header.ack.get(), path.send.first) };
         let check = head_check(&self.checksum, path.session.seeds[1], frame.tag, frame.len, [number, ack], head);
         if check != header.head_check.get() {
@@ -134,7 +135,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         let from = Peer(self.peers.paths.get(pending.path as usize).map_or(u32::MAX, |path| path.session.peer));
         let frame = Frame { id, from, tag: pending.tag, valid, len: own as u32, head };
-        if pending.migrated { Event::Migrated(pending.origin(), frame) } else { Event::Frame(frame) }
+        if MIGRATION && pending.migrated { Event::Migrated(pending.origin(), frame) } else { Event::Frame(frame) }
     }
 
     /// A frame whose delivery is pending has arrived again.
@@ -167,7 +168,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn mark_received(&mut self, at: u32, number: u64, long: bool) {
         self.counters.received = self.counters.received.wrapping_add(1);
         let any_migrated = self.peers.paths.get(at as usize).is_some_and(|path| path.receive.migrated != 0);
-        if any_migrated && self.is_received(at, number) {
+        if MIGRATION && any_migrated && self.is_received(at, number) {
             self.forget_migrated(at, number);
         }
         let news = self.mark(at, number);
@@ -225,7 +226,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
 /// The record of a frame. `None`: it is a migrated frame, and too short for one.
 fn parse_frame(at: u32, number: u64, header: &Header, frame: &Frame, rest: &[u8]) -> Option<PendingDelivery> {
-    let migrated = frame.tag == MIGRATED;
+    let migrated = is_migrated(frame.tag);
     let mut pending = PendingDelivery {
         number,
         raw: frame.id.0,

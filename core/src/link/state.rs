@@ -7,7 +7,7 @@ use super::checksum::Checksum;
 use super::clock::Clock;
 use super::config::Config;
 use super::counters::Counters;
-use super::header::{HEADER, PREFIX};
+use super::header::{HEADER, MIGRATION, PREFIX};
 use super::in_flight::InFlightFrame;
 use super::memory::Memory;
 use super::numbers::Bits;
@@ -278,7 +278,8 @@ impl<'m> Work<'m> {
 /// The attributes of a link over a rail: the limits leave room for the link's header, and for the prefix of a migrated frame.
 fn attributes(below: &Attributes) -> Attributes {
     let mut capabilities = below.capabilities & Capabilities::SEND;
-    capabilities |= Capabilities::SEND_INPLACE | Capabilities::FAILOVER_SUPPORT;
+    capabilities |= Capabilities::SEND_INPLACE;
+    capabilities.set(Capabilities::FAILOVER_SUPPORT, MIGRATION);
     capabilities |= below.capabilities & (Capabilities::PROGRESS_THREAD | Capabilities::SINGLE_ADD_PROCS);
     capabilities |= below.capabilities & Capabilities::NATIVE;
     let own = (HEADER + PREFIX) as u32;

@@ -2,7 +2,7 @@
 
 use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
-use super::header::{Header, MIGRATED, head_check};
+use super::header::{Header, head_check, is_migrated};
 use super::in_flight::{IN_FLIGHT, InFlightFrame, QUEUED, READING, RETRANSMITTED, SENT, Transmit, lane_of, rest};
 use super::path::{ConnState, Path};
 use super::state::Link;
@@ -58,7 +58,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     fn account_transmission(&mut self, slot: u32, sent: Sent) {
         let now = self.clock.now;
         let Some(frame) = self.send.frames.at_mut(slot) else { return };
-        let (at, migrated) = (frame.path, frame.tag == MIGRATED);
+        let (at, migrated) = (frame.path, is_migrated(frame.tag));
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         if sent == Sent::InPlace {
             frame.flags |= READING;
@@ -226,7 +226,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 fn encode_header<C: Checksum>(checksum: &C, frame: &InFlightFrame, path: &Path, head: *mut u8) {
     let count = (frame.len as usize).min(HEAD);
     // A migrated frame acknowledges nothing: that field has its number on the link that it was given to first.
-    let migrated = frame.tag == MIGRATED;
+    let migrated = is_migrated(frame.tag);
     let ack = if migrated { 0 } else { path.receive.base };
     let told = if migrated { (frame.origin_number >> 16) as u16 } else { ack as u16 };
     let mut header = Header {

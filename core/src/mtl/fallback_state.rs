@@ -1,6 +1,7 @@
 //! How far the fallback from a device to the rails is.
 
 use crate::pml::Request;
+use crate::pml::offload::ENABLED;
 use crate::rail::Peer;
 
 /// How far the fallback is.
@@ -30,16 +31,16 @@ impl FallbackState {
 
     /// Whether messages go by the rails.
     pub fn sends_by_rails(&self) -> bool {
-        self.stage != Stage::Device
+        ENABLED && self.stage != Stage::Device
     }
 
     /// Whether receives and probes that find no message on the device go to the rails.
     pub fn receives_by_rails(&self) -> bool {
-        matches!(self.stage, Stage::Draining | Stage::Rails)
+        ENABLED && matches!(self.stage, Stage::Draining | Stage::Rails)
     }
 
     /// Whether the device has nothing of this process any more.
     pub fn is_over(&self) -> bool {
-        self.stage == Stage::Rails
+        ENABLED && self.stage == Stage::Rails
     }
 }

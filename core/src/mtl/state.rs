@@ -7,6 +7,7 @@ use zerocopy::FromZeros;
 use super::communicator::Group;
 use super::errors::CommError;
 use crate::list::OptSlot;
+use crate::pml::offload::ENABLED;
 use crate::rail::Peer;
 
 /// The state of a communicator.
@@ -82,7 +83,7 @@ impl<'m> CommState<'m> {
     /// The device's number of it, if a device matches its messages.
     #[inline]
     pub const fn offloaded(&self) -> Option<u32> {
-        if self.is_offloaded { Some(self.offloaded) } else { None }
+        if ENABLED && self.is_offloaded { Some(self.offloaded) } else { None }
     }
 
     /// The device matches its messages no more.
@@ -92,7 +93,7 @@ impl<'m> CommState<'m> {
 
     /// The device's number of it, if it was made there.
     pub const fn on_device(&self) -> Option<u32> {
-        if self.is_offloaded || self.has_left { Some(self.offloaded) } else { None }
+        if ENABLED && (self.is_offloaded || self.has_left) { Some(self.offloaded) } else { None }
     }
 
     /// Whether a member may have been replaced. `rejoined`: how many peers have rejoined so far.

@@ -9,7 +9,7 @@ use crate::pml::limits::config::Config;
 use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
 use crate::pml::matching::{HeldTable, Matcher};
-use crate::pml::offload::device::Offload;
+use crate::pml::offload::{self, device::Offload};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::Rdma;
@@ -123,7 +123,7 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// The device that matches the messages of some communicators, if there is one.
     #[inline]
     pub fn offload(&mut self) -> Option<&mut dyn Offload> {
-        self.rails.offload()
+        if offload::ENABLED { self.rails.offload() } else { None }
     }
 
     /// Counts of events since set-up.

@@ -75,16 +75,12 @@ pub unsafe fn fragment<R: FullRail, H: IntoBytes + Immutable>(
 /// # Errors
 /// As [`Rail::reserve`](crate::rail::Rail::reserve).
 #[inline]
-pub fn control<R: FullRail, H: IntoBytes + Immutable>(
-    rail: &mut R,
-    to: Endpoint,
-    header: &H,
-) -> Result<Sent, SendError> {
+pub fn control<R: FullRail>(rail: &mut R, to: Endpoint, header: &[u8]) -> Result<Sent, SendError> {
     // No header over links is longer. Frames as short as this come whole.
-    let header_len = size_of::<H>().min(LINKED_HEAD);
-    let shape = Shape { tag: TAG, lane: Lane::Control, header: header_len as u8, len: size_of::<H>() as u32 };
+    let header_len = header.len().min(LINKED_HEAD);
+    let shape = Shape { tag: TAG, lane: Lane::Control, header: header_len as u8, len: header.len() as u32 };
     let mut grant = rail.reserve(to, shape)?;
-    grant.write(0, header.as_bytes());
+    grant.write(0, header);
     let ticket = grant.finish();
     Ok(rail.commit(ticket))
 }

@@ -150,7 +150,7 @@ macro_rules! header {
 }
 
 /// A header of any kind.
-pub trait Header: IntoBytes + Immutable {
+pub trait Header: FromBytes + IntoBytes + Immutable {
     /// The common fields, with which the header begins.
     fn common_mut(&mut self) -> &mut Common;
 }

@@ -12,6 +12,7 @@
 #![no_std]
 
 mod fault;
+mod interrupts;
 mod protection;
 #[cfg(feature = "smallest")]
 mod smallest;

@@ -14,6 +14,7 @@ use towline_core::wire::{Ack, Kind, Match, Reason, kind};
 
 use towline_core::ptl::{self, Cache};
 use towline_core::rail::Cookie;
+use zerocopy::IntoBytes;
 
 use crate::opaque::Opaque;
 use crate::{any, bytes, format, keep};
@@ -31,11 +32,11 @@ pub fn reach() {
 
 fn frames(rail: &mut Opaque) {
     let header = Match::new(any(0), any(0), any(0));
-    keep(ptl::control(rail, Endpoint(any(0)), &header));
+    keep(ptl::control(rail, Endpoint(any(0)), header.as_bytes()));
     keep(ptl::control(
         rail,
         Endpoint(any(0)),
-        &Ack::new(any(0), any(Handle::NONE), any(0)).with_device(any(0), any(0)),
+        Ack::new(any(0), any(Handle::NONE), any(0)).with_device(any(0), any(0)).as_bytes(),
     ));
     // SAFETY: never run; for the linker only.
     unsafe {

@@ -1,11 +1,13 @@
 //! Sending control frames.
 
+use zerocopy::FromBytes;
+
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::ptl;
 use crate::rail::{Endpoint, SendError};
-use crate::wire::Header;
+use crate::wire::{Common, Header};
 
 impl<R: Rails> Pml<'_, R> {
     /// Sends a control frame on the first of the peer's links that has room.
@@ -17,18 +19,23 @@ impl<R: Rails> Pml<'_, R> {
     /// # Errors
     /// [`SendError::Unreachable`] if the peer is lost or unknown: it is of no use to wait. [`SendError::Busy`] for any other
     /// error of a link, since another link may carry the frame later.
-    pub(in crate::pml) fn control<H: Header + Copy>(&mut self, to: u32, header: H) -> Result<(), SendError> {
+    pub(in crate::pml) fn control<H: Header>(&mut self, to: u32, mut header: H) -> Result<(), SendError> {
+        self.control_frame(to, header.as_mut_bytes())
+    }
+
+    /// As [`control`](Self::control), for all types of headers at once.
+    fn control_frame(&mut self, to: u32, header: &mut [u8]) -> Result<(), SendError> {
         let crowd = |peer: &PeerState| (if peer.is_out_of_room() { peer.route.firsts } else { 0 }, peer.route.links);
         let (from, links) = self.peers.get(to as usize).map_or((0, 0), crowd);
         if from != 0 && from >= links {
             return Err(SendError::Busy);
         }
-        let mut sent = self.control_by(to, from.into(), header);
+        let mut sent = self.control_frame_by(to, from.into(), header);
         for place in usize::from(from).saturating_add(1)..usize::from(links) {
             if sent != Err(SendError::Busy) {
                 break;
             }
-            sent = self.control_by(to, place, header); // the link before may not be connected, possibly for long
+            sent = self.control_frame_by(to, place, header); // the link before may not be connected, possibly for long
         }
         sent
     }
@@ -40,6 +47,10 @@ impl<R: Rails> Pml<'_, R> {
         place: usize,
         mut header: H,
     ) -> Result<(), SendError> {
+        self.control_frame_by(to, place, header.as_mut_bytes())
+    }
+
+    fn control_frame_by(&mut self, to: u32, place: usize, header: &mut [u8]) -> Result<(), SendError> {
         let link = *self.link(to, place).ok_or(SendError::Unreachable)?;
         let peer = self.peers.get_mut(to as usize).ok_or(SendError::Unreachable)?;
         if peer.status != PeerStatus::Up {
@@ -49,8 +60,10 @@ impl<R: Rails> Pml<'_, R> {
             return Err(SendError::Busy);
         }
         let rail = self.rails.rail_mut(link.rail as usize).ok_or(SendError::Unreachable)?;
-        peer.stamp(header.common_mut());
-        match ptl::control(rail, Endpoint(link.endpoint), &header) {
+        if let Ok((common, _)) = Common::mut_from_prefix(header) {
+            peer.stamp(common);
+        }
+        match ptl::control(rail, Endpoint(link.endpoint), header) {
             Ok(_) => {
                 peer.sent();
                 Ok(())

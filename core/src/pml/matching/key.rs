@@ -22,15 +22,6 @@ pub struct Key {
     pub tag: u32,
 }
 
-impl Key {
-    /// Context and source as one word, which tables store and compare. It is made from both parts in registers: if the parts were
-    /// stored one by one and then loaded together, the load would wait until the stores are done.
-    #[inline]
-    pub(super) const fn origin(&self) -> u64 {
-        (self.context as u64) << 32 | self.source as u64
-    }
-}
-
 /// The messages that a receive accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]

@@ -1,10 +1,8 @@
 //! The matcher: posted receives and unexpected messages.
 
-use super::hash::Hasher;
 use super::key::{ANY, Key, Pattern};
 use super::meter::{Counters, Meter};
-use super::posted_table::PostedTable;
-use super::unexpected_table::UnexpectedTable;
+use super::tables::{Hasher, PostedTable, UnexpectedTable};
 use crate::arena::{Arena, OutOfMemory};
 
 /// In [`Matcher::only`]: there is neither a receive nor a message.

@@ -8,6 +8,8 @@
 //! keys queue behind one head. There is one exception: a receive with a wildcard walks the unexpected messages in order of
 //! arrival. The hash is keyed, so a peer cannot choose tags that make the searches long.
 //!
+//! Without the feature `indexes`, both searches walk a list: for devices with few receives and messages.
+//!
 //! The matcher knows only slot numbers: those of the pool of requests, and those of the pool of unexpected messages. It is used
 //! by one thread at a time. Its tables are in memory from the [`Arena`](crate::arena::Arena).
 //!
@@ -27,18 +29,15 @@
 //! assert!(matcher.remove_unexpected(0));
 //! ```
 
-mod hash;
-mod held_table;
 mod key;
 mod matcher;
 mod meter;
-mod posted_table;
-mod table;
-#[cfg(test)]
+#[cfg_attr(not(feature = "indexes"), path = "lists.rs")]
+mod tables;
+#[cfg(all(test, feature = "indexes"))]
 mod tests;
-mod unexpected_table;
 
-pub(super) use held_table::HeldTable;
 pub use key::{ANY, INTERNAL_TAGS, Key, Pattern};
 pub use matcher::Matcher;
 pub use meter::Counters;
+pub(super) use tables::HeldTable;

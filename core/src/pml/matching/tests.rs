@@ -4,7 +4,7 @@ use std::{vec, vec::Vec};
 
 use proptest::prelude::*;
 
-use super::held_table::LEAST_REQUESTS;
+use super::tables::LEAST_REQUESTS;
 use super::*;
 use crate::arena::Arena;
 
@@ -353,8 +353,8 @@ fn m10_p27_keys_that_collide_for_one_seed_do_not_for_another() {
     // A peer that knew the seed of one job: 1024 tags, all in one bucket of that job's matcher.
     const DEPTH: u32 = 1024;
     let key = |tag| Key { context: 1, source: 3, tag };
-    let known = hash::Hasher::new(1);
-    let mask = table::buckets(DEPTH) as u32 - 1;
+    let known = tables::Hasher::new(1);
+    let mask = tables::buckets(DEPTH) as u32 - 1;
     let tags: Vec<u32> = (0..).filter(|tag| known.hash(&key(*tag)) & mask == 0).take(DEPTH as usize).collect();
     let mean = |seed| {
         with_matcher(DEPTH, 0, seed, |mut matcher| {

@@ -4,6 +4,10 @@
 //! All traffic of a communicator goes through the device or none of it, so that receives from any source have one owner. The
 //! device is beside the rails: the engine never mixes its messages with theirs, unless a device fails ([`Fallback`]).
 
+/// Whether devices match messages: the feature `offload`. Without it, a device that an engine is given is not asked, and code behind this
+/// constant is not linked.
+pub(crate) const ENABLED: bool = cfg!(feature = "offload");
+
 pub(crate) mod device;
 mod fallback;
 mod requests;

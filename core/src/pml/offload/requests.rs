@@ -3,6 +3,7 @@
 use crate::convertor::Span;
 use crate::pml::engine::Pml;
 use crate::pml::matching::ANY;
+use crate::pml::offload::ENABLED;
 use crate::pml::offload::device::{DeviceFailure, Ended, Found};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
@@ -67,7 +68,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Whether a device has the send or the receive of a request.
     pub(crate) fn is_offloaded(&self, request: Request, receive: bool) -> bool {
-        let is_it = |state: &RequestState| state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive;
+        let is_it = |state: &RequestState| {
+            ENABLED && state.phase == Phase::Offloaded && (state.flags & RECEIVE != 0) == receive
+        };
         self.requests.get(request.0).is_some_and(is_it)
     }
 
@@ -105,7 +108,8 @@ impl<R: Rails> Pml<'_, R> {
     /// The request of a message that was [kept](Self::keep_offloaded), and what the probe has found.
     pub(crate) fn offloaded_message(&self, message: &Message) -> Option<(Request, Found)> {
         let MessageSource::Request(handle) = message.0 else { return None };
-        let state = self.requests.get(handle).filter(|state| state.phase == Phase::OffloadedMessage)?;
+        let is_it = |state: &&RequestState| ENABLED && state.phase == Phase::OffloadedMessage;
+        let state = self.requests.get(handle).filter(is_it)?;
         let found = Found { message: state.remote.as_handle() as u32, rank: ANY, tag: state.tag, len: state.total };
         Some((Request(handle), found))
     }

@@ -9,8 +9,11 @@
 //! a posted receive is in no list.
 
 use crate::list::{Links, OptSlot};
-use crate::pml::requests::state::{Attachment, ORDERED, Phase, RequestState};
+use crate::pml::requests::state::{Attachment, Phase, READY, RequestState};
 use crate::pool::Pool;
+
+/// The flag of a receive that is in the tree. It shares the bit of [`READY`], as a receive has no mode.
+const ORDERED: u8 = READY;
 
 /// The tree. In a [`RequestState`] of the tree, `links.prev` is the subtree of the receives before it, `links.next` the subtree
 /// of the receives after it, and `attachment` the parent. The root is its own parent, so a receive without a parent is not in the
@@ -91,7 +94,7 @@ impl PostingOrder {
             at = child(pool, at, side);
         }
         if let Some(state) = pool.at_mut(slot) {
-            (state.links, state.attachment) = (Links::NONE, Attachment::of_parent(link));
+            (state.links, state.attachment) = (Links::NONE, Attachment(link));
             state.flags |= ORDERED;
         }
         match leaf {
@@ -190,14 +193,14 @@ fn child(pool: &Pool<'_, RequestState>, link: OptSlot, side: Side) -> OptSlot {
 
 /// The parent of a node, and on which side of the parent the node is. `None` for the root.
 fn parent(pool: &Pool<'_, RequestState>, link: OptSlot) -> Option<(OptSlot, Side)> {
-    let parent = at(pool, link)?.attachment.parent();
+    let parent = at(pool, link)?.attachment.0;
     let side = || if child(pool, parent, Before) == link { Before } else { After };
     (parent != link && parent.is_some()).then(|| (parent, side()))
 }
 
 fn set_parent(pool: &mut Pool<'_, RequestState>, link: OptSlot, parent: OptSlot) {
     if let Some(state) = link.get().and_then(|slot| pool.at_mut(slot)) {
-        state.attachment = Attachment::of_parent(parent);
+        state.attachment = Attachment(parent);
     }
 }
 

@@ -61,9 +61,6 @@ pub(crate) const DRAIN: u8 = 0x04;
 pub(crate) const SYNCHRONOUS: u8 = 0x08;
 /// A send in ready mode.
 pub(crate) const READY: u8 = 0x10;
-/// A receive that is in the [`PostingOrder`](super::posting_order::PostingOrder). It shares the bit of [`READY`], as a receive
-/// has no mode.
-pub(crate) const ORDERED: u8 = READY;
 /// The first fragment of a send went out as an answer, which is not settled.
 pub(crate) const ANSWERING: u8 = 0x20;
 /// A receive.
@@ -133,7 +130,7 @@ impl Remote {
 /// posted receive its parent in the posting order. None means that there is nothing to release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
 #[repr(transparent)]
-pub(crate) struct Attachment(OptSlot);
+pub(crate) struct Attachment(pub OptSlot);
 
 impl Attachment {
     pub const NONE: Self = Self(OptSlot::NONE);
@@ -142,16 +139,8 @@ impl Attachment {
         Self(OptSlot::some(entry))
     }
 
-    pub const fn of_parent(parent: OptSlot) -> Self {
-        Self(parent)
-    }
-
     pub const fn cache_entry(self) -> Option<u32> {
         self.0.get()
-    }
-
-    pub const fn parent(self) -> OptSlot {
-        self.0
     }
 
     #[inline]

@@ -16,7 +16,8 @@ const MAX_ROUNDS: u32 = 1024;
 
 impl<R: Rails> Pml<'_, R> {
     /// Sets the stall time-out: an awaited peer that sends no answer for this time is lost ([`Lost::Stalled`]). That includes
-    /// peers that are stopped, or that compute without making progress. 0 means no time-out, as after set-up.
+    /// peers that are stopped, or that compute without making progress. 0 means no time-out, as after set-up. Without the core's
+    /// feature `stall` there is never one.
     ///
     /// [`progress`](Self::progress) detects a stall within five quarters of the time, if it is called often enough.
     pub fn set_stall_timeout(&mut self, time: Duration) {

@@ -2,6 +2,9 @@
 
 use crate::time::Instant;
 
+/// Whether there are stall time-outs: the feature `stall`. Code behind this constant is not linked otherwise.
+const ENABLED: bool = cfg!(feature = "stall");
+
 /// The stall time-out and the time of the next check.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::pml) struct StallClock {
@@ -19,11 +22,11 @@ impl StallClock {
     /// Whether a check is due.
     #[inline]
     pub const fn is_due(&self, now: Instant) -> bool {
-        now.as_nanos() >= self.at
+        ENABLED && now.as_nanos() >= self.at
     }
 
     /// Whether there is a time-out.
     pub const fn is_on(&self) -> bool {
-        self.gap != 0
+        ENABLED && self.gap != 0
     }
 }

@@ -9,14 +9,14 @@
 use zerocopy::FromZeros;
 
 use super::hash::Hasher;
-use super::key::Key;
-use super::meter::Meter;
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::matching::key::Key;
+use crate::pml::matching::meter::Meter;
 
 /// One slot's key and links. Two entries fill a cache line. `O` is what orders entries of different keys.
 #[derive(FromZeros, Debug)]
 #[repr(C, align(32))]
-pub(super) struct Entry<O> {
+pub(in crate::pml::matching) struct Entry<O> {
     /// See [`Key::origin`].
     origin: u64,
     /// The tag of the key.
@@ -27,12 +27,12 @@ pub(super) struct Entry<O> {
     chain: u32,
     /// The previous entry of this key; in the head, the last one. Zero in a slot that is not queued.
     prev: u32,
-    pub(super) order: O,
+    pub(in crate::pml::matching) order: O,
 }
 
 impl<O> Entry<O> {
     #[inline]
-    pub(super) const fn key(&self) -> Key {
+    pub(in crate::pml::matching) const fn key(&self) -> Key {
         Key { context: (self.origin >> 32) as u32, source: self.origin as u32, tag: self.tag }
     }
 
@@ -44,7 +44,7 @@ impl<O> Entry<O> {
 
 /// The queues of all keys.
 #[derive(Debug)]
-pub(super) struct Table<'m, O> {
+pub(in crate::pml::matching) struct Table<'m, O> {
     entries: &'m mut [Entry<O>],
     /// The first head of each bucket: a power of two of them.
     buckets: &'m mut [u32],
@@ -52,7 +52,7 @@ pub(super) struct Table<'m, O> {
 
 /// The place of the head of a key's queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(in crate::pml::matching) struct Place {
     bucket: usize,
     /// The previous entry in the chain, plus one. 0 if the head is the first of its bucket.
     before: u32,
@@ -62,50 +62,50 @@ pub(super) struct Place {
 
 impl Place {
     #[inline]
-    pub(super) const fn slot(self) -> u32 {
+    pub(in crate::pml::matching) const fn slot(self) -> u32 {
         self.at.wrapping_sub(1)
     }
 }
 
 impl<'m, O: FromZeros> Table<'m, O> {
     /// A table without slots, which needs no memory.
-    pub(super) const fn empty() -> Self {
+    pub(in crate::pml::matching) const fn empty() -> Self {
         Self { entries: &mut [], buckets: &mut [] }
     }
 
-    pub(super) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
+    pub(in crate::pml::matching) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { entries: arena.table(entries(slots))?, buckets: arena.table(buckets(slots))? })
     }
 
-    pub(super) const fn cost(slots: u32) -> usize {
+    pub(in crate::pml::matching) const fn cost(slots: u32) -> usize {
         Arena::cost::<Entry<O>>(entries(slots)).saturating_add(Arena::cost::<u32>(buckets(slots)))
     }
 
     /// The number of slots.
     #[inline]
-    pub(super) const fn slots(&self) -> u32 {
+    pub(in crate::pml::matching) const fn slots(&self) -> u32 {
         self.entries.len() as u32
     }
 
     /// The entry of a slot that is queued.
     #[inline]
-    pub(super) fn get(&self, slot: u32) -> Option<&Entry<O>> {
+    pub(in crate::pml::matching) fn get(&self, slot: u32) -> Option<&Entry<O>> {
         self.entries.get(slot as usize).filter(|entry| entry.prev != 0)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Entry<O>> {
+    pub(in crate::pml::matching) fn get_mut(&mut self, slot: u32) -> Option<&mut Entry<O>> {
         self.entries.get_mut(slot as usize).filter(|entry| entry.prev != 0)
     }
 
     /// Queued slots, in the order of their numbers.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Entry<O>)> {
+    pub(in crate::pml::matching) fn iter(&self) -> impl Iterator<Item = (u32, &Entry<O>)> {
         (0u32..).zip(self.entries.iter()).filter(|(_, entry)| entry.prev != 0)
     }
 
     /// Appends a slot to the queue of `key`. `false` if the slot does not exist or is queued already.
     #[inline]
-    pub(super) fn push(&mut self, hasher: &Hasher, slot: u32, key: Key, order: O) -> bool {
+    pub(in crate::pml::matching) fn push(&mut self, hasher: &Hasher, slot: u32, key: Key, order: O) -> bool {
         let index = self.bucket(hasher, &key);
         let Some(bucket) = self.buckets.get_mut(index) else { return false };
         let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
@@ -149,7 +149,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
 
     /// The slot at the head of the queue of `key`.
     #[inline]
-    pub(super) fn front(&self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+    pub(in crate::pml::matching) fn front(&self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
         let bucket = self.bucket(hasher, key);
         let first = *self.buckets.get(bucket)?;
         if self.at(first)?.has(key) {
@@ -169,7 +169,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
 
     /// Takes the head off the queue of `key`.
     #[inline]
-    pub(super) fn take(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+    pub(in crate::pml::matching) fn take(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
         let bucket = self.bucket(hasher, key);
         let bucket = self.buckets.get_mut(bucket)?;
         let slot = bucket.wrapping_sub(1);
@@ -195,7 +195,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
 
     /// Takes a slot out of its queue. `false` if it is not queued.
     #[inline]
-    pub(super) fn remove(&mut self, hasher: &Hasher, slot: u32) -> bool {
+    pub(in crate::pml::matching) fn remove(&mut self, hasher: &Hasher, slot: u32) -> bool {
         let Some(entry) = self.entries.get_mut(slot as usize) else { return false };
         let link = slot.wrapping_add(1);
         if entry.prev == link {
@@ -236,7 +236,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
     }
 
     /// The head of the queue of `key`. Adds the entries that it looks at to `steps`.
-    pub(super) fn find(&self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<Place> {
+    pub(in crate::pml::matching) fn find(&self, hasher: &Hasher, key: &Key, steps: &mut u32) -> Option<Place> {
         let bucket = self.bucket(hasher, key);
         let mut place = Place { bucket, before: 0, at: *self.buckets.get(bucket)? };
         while let Some(entry) = self.at(place.at) {
@@ -251,7 +251,7 @@ impl<'m, O: FromZeros> Table<'m, O> {
     }
 
     /// Takes the head at `place` off its queue. The next entry of its key replaces it.
-    pub(super) fn pop(&mut self, place: Place) {
+    pub(in crate::pml::matching) fn pop(&mut self, place: Place) {
         let Some(head) = self.at_mut(place.at) else { return };
         let (chain, next) = (head.chain, head.next);
         let last = core::mem::replace(&mut head.prev, 0);
@@ -295,7 +295,7 @@ const fn entries(slots: u32) -> usize {
 /// The number of buckets of a table, a power of two. Small tables have no more buckets than entries, so a chain has less than two
 /// heads on average, and the whole table fits the first-level cache. Large tables have two to four times as many: each key in a
 /// shared bucket costs a cache miss and a branch that is mispredicted; four more bytes for each avoid most of that.
-pub(super) const fn buckets(slots: u32) -> usize {
+pub(in crate::pml::matching) const fn buckets(slots: u32) -> usize {
     match slots.checked_ilog2() {
         Some(power @ ..SPACIOUS) => 1 << power,
         Some(power) => 4usize.saturating_mul(1 << power),

@@ -1,15 +1,15 @@
 //! The table of posted receives, searched by arriving messages.
 
 use super::hash::Hasher;
-use super::key::{ANY, INTERNAL_TAGS, Key, Pattern};
-use super::meter::Meter;
 use super::table::{Place, Table};
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::matching::key::{ANY, INTERNAL_TAGS, Key, Pattern};
+use crate::pml::matching::meter::Meter;
 
 /// Posted receives. A pattern is stored as a key in which [`ANY`] stands for a wildcard. So up to four keys accept a message, and
 /// the oldest of the heads of their queues is the match.
 #[derive(Debug)]
-pub(super) struct PostedTable<'m> {
+pub(in crate::pml::matching) struct PostedTable<'m> {
     table: Table<'m, u64>,
     /// The number of the next receive in posting order.
     sequence: u64,
@@ -42,32 +42,32 @@ impl Kind {
 }
 
 impl<'m> PostedTable<'m> {
-    pub(super) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
+    pub(in crate::pml::matching) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { table: Table::new(arena, slots)?, sequence: 0, exact: 0, wild: 0, kinds: [0; 3] })
     }
 
-    pub(super) const fn cost(slots: u32) -> usize {
+    pub(in crate::pml::matching) const fn cost(slots: u32) -> usize {
         Table::<u64>::cost(slots)
     }
 
     /// The number of slots.
     #[inline]
-    pub(super) const fn slots(&self) -> u32 {
+    pub(in crate::pml::matching) const fn slots(&self) -> u32 {
         self.table.slots()
     }
 
     #[inline]
-    pub(super) const fn len(&self) -> u32 {
+    pub(in crate::pml::matching) const fn len(&self) -> u32 {
         self.exact.wrapping_add(self.wild)
     }
 
     #[inline]
-    pub(super) fn get(&self, slot: u32) -> Option<Pattern> {
+    pub(in crate::pml::matching) fn get(&self, slot: u32) -> Option<Pattern> {
         self.table.get(slot).map(|entry| pattern(&entry.key()))
     }
 
     #[inline]
-    pub(super) fn post(&mut self, hasher: &Hasher, slot: u32, pattern: Pattern) {
+    pub(in crate::pml::matching) fn post(&mut self, hasher: &Hasher, slot: u32, pattern: Pattern) {
         let key = Key { context: pattern.context, source: pattern.source, tag: pattern.tag };
         if !self.table.push(hasher, slot, key, self.sequence) {
             return;
@@ -80,14 +80,14 @@ impl<'m> PostedTable<'m> {
     }
 
     #[inline]
-    pub(super) fn unpost(&mut self, hasher: &Hasher, slot: u32) -> bool {
+    pub(in crate::pml::matching) fn unpost(&mut self, hasher: &Hasher, slot: u32) -> bool {
         let Some(pattern) = self.get(slot) else { return false };
         self.forget(&pattern);
         self.table.remove(hasher, slot)
     }
 
     #[inline]
-    pub(super) fn take(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
+    pub(in crate::pml::matching) fn take(&mut self, hasher: &Hasher, key: &Key, meter: &Meter) -> Option<u32> {
         if self.wild != 0 {
             return self.take_oldest(hasher, key, meter);
         }
@@ -99,12 +99,12 @@ impl<'m> PostedTable<'m> {
         Some(slot)
     }
 
-    pub(super) fn peek(&self, hasher: &Hasher, key: &Key) -> Option<u32> {
+    pub(in crate::pml::matching) fn peek(&self, hasher: &Hasher, key: &Key) -> Option<u32> {
         self.oldest(hasher, key, &mut 0).map(Place::slot)
     }
 
     /// The receive that was posted next after the one in slot `after`. The cost grows with the table.
-    pub(super) fn next(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
+    pub(in crate::pml::matching) fn next(&self, after: Option<u32>) -> Option<(u32, Pattern)> {
         let least = match after {
             Some(slot) => self.table.get(slot)?.order.saturating_add(1),
             None => 0,
@@ -176,6 +176,6 @@ impl<'m> PostedTable<'m> {
 }
 
 #[inline]
-pub(super) const fn pattern(key: &Key) -> Pattern {
+pub(in crate::pml::matching) const fn pattern(key: &Key) -> Pattern {
     Pattern { context: key.context, source: key.source, tag: key.tag }
 }

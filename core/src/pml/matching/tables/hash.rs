@@ -1,13 +1,13 @@
 //! The keyed hash of both tables.
 
-use super::key::Key;
+use crate::pml::matching::key::Key;
 
 /// The secrets of one matcher.
 ///
 /// The hash is one folded multiplication: both halves of the product of two secrets mixed with the key, as in wyhash. A peer can
 /// choose keys; without the secrets it cannot choose keys that share a bucket.
 #[derive(Debug)]
-pub(super) struct Hasher {
+pub(in crate::pml::matching) struct Hasher {
     left: u64,
     right: u64,
 }
@@ -16,7 +16,7 @@ pub(super) struct Hasher {
 const NEAR: u32 = 2;
 
 impl Hasher {
-    pub(super) const fn new(seed: u64) -> Self {
+    pub(in crate::pml::matching) const fn new(seed: u64) -> Self {
         Self { left: spread(seed, 1), right: spread(seed, 2) }
     }
 
@@ -28,11 +28,20 @@ impl Hasher {
     /// groups share a bucket as rarely as two products differ by one given word. In a table of four buckets the low two bits
     /// still distinguish consecutive sources, and consecutive tags.
     #[inline]
-    pub(super) const fn hash(&self, key: &Key) -> u32 {
+    pub(in crate::pml::matching) const fn hash(&self, key: &Key) -> u32 {
         let left = self.left ^ (key.origin() >> NEAR);
         let right = self.right ^ (key.tag >> NEAR) as u64;
         let product = left as u128 * right as u128;
         (product as u32 ^ (product >> 64) as u32) ^ key.tag ^ key.source ^ key.source << NEAR
+    }
+}
+
+impl Key {
+    /// Context and source as one word, which tables store and compare. It is made from both parts in registers: if the parts were
+    /// stored one by one and then loaded together, the load would wait until the stores are done.
+    #[inline]
+    pub(in crate::pml::matching) const fn origin(&self) -> u64 {
+        (self.context as u64) << 32 | self.source as u64
     }
 }
 

@@ -3,14 +3,14 @@
 use zerocopy::FromZeros;
 
 use super::hash::Hasher;
-use super::key::{ANY, Key, Pattern};
-use super::meter::Meter;
 use super::table::{Entry, Table};
 use crate::arena::{Arena, OutOfMemory};
+use crate::pml::matching::key::{ANY, Key, Pattern};
+use crate::pml::matching::meter::Meter;
 
 /// Unexpected messages. Receives without wildcards search them by key; others walk one list in order of arrival.
 #[derive(Debug)]
-pub(super) struct UnexpectedTable<'m> {
+pub(in crate::pml::matching) struct UnexpectedTable<'m> {
     table: Table<'m, Arrival>,
     /// The message that arrived first, index plus one.
     first: u32,
@@ -22,32 +22,32 @@ pub(super) struct UnexpectedTable<'m> {
 /// Links of the list by arrival, index plus one.
 #[derive(FromZeros, Debug)]
 #[repr(C)]
-pub(super) struct Arrival {
+pub(in crate::pml::matching) struct Arrival {
     later: u32,
     earlier: u32,
 }
 
 impl<'m> UnexpectedTable<'m> {
-    pub(super) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
+    pub(in crate::pml::matching) fn new(arena: &mut Arena<'m>, slots: u32) -> Result<Self, OutOfMemory> {
         Ok(Self { table: Table::new(arena, slots)?, first: 0, last: 0, len: 0 })
     }
 
-    pub(super) const fn cost(slots: u32) -> usize {
+    pub(in crate::pml::matching) const fn cost(slots: u32) -> usize {
         Table::<Arrival>::cost(slots)
     }
 
     #[inline]
-    pub(super) const fn len(&self) -> u32 {
+    pub(in crate::pml::matching) const fn len(&self) -> u32 {
         self.len
     }
 
     #[inline]
-    pub(super) fn get(&self, slot: u32) -> Option<Key> {
+    pub(in crate::pml::matching) fn get(&self, slot: u32) -> Option<Key> {
         self.table.get(slot).map(Entry::key)
     }
 
     #[inline]
-    pub(super) fn add(&mut self, hasher: &Hasher, slot: u32, key: Key) {
+    pub(in crate::pml::matching) fn add(&mut self, hasher: &Hasher, slot: u32, key: Key) {
         let (link, last) = (slot.wrapping_add(1), self.last);
         if !self.table.push(hasher, slot, key, Arrival { later: 0, earlier: last }) {
             return;
@@ -61,7 +61,7 @@ impl<'m> UnexpectedTable<'m> {
     }
 
     #[inline]
-    pub(super) fn find(&self, hasher: &Hasher, pattern: &Pattern, meter: &Meter) -> Option<u32> {
+    pub(in crate::pml::matching) fn find(&self, hasher: &Hasher, pattern: &Pattern, meter: &Meter) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
@@ -88,7 +88,7 @@ impl<'m> UnexpectedTable<'m> {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, hasher: &Hasher, slot: u32) -> bool {
+    pub(in crate::pml::matching) fn remove(&mut self, hasher: &Hasher, slot: u32) -> bool {
         let Some(entry) = self.table.get(slot) else { return false };
         let Arrival { later, earlier } = entry.order;
         match self.table.get_mut(earlier.wrapping_sub(1)) {
@@ -103,7 +103,7 @@ impl<'m> UnexpectedTable<'m> {
         self.table.remove(hasher, slot)
     }
 
-    pub(super) fn next(&self, after: Option<u32>) -> Option<(u32, Key)> {
+    pub(in crate::pml::matching) fn next(&self, after: Option<u32>) -> Option<(u32, Key)> {
         let link = match after {
             Some(slot) => self.table.get(slot)?.order.later,
             None => self.first,
