@@ -14,6 +14,7 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
+use crate::one_sided::Accessing;
 use crate::operations::{Accessed, Kind, Operation, Operations, Sink};
 use crate::remotes::Remotes;
 
@@ -488,6 +489,11 @@ impl Transport {
     /// The next operation that has ended, and whose outcome is still to be taken.
     pub(crate) fn next_ended(&mut self) -> Option<Request> {
         self.operations.next_ended().map(Request)
+    }
+
+    /// The same for puts, gets and atomics.
+    pub(crate) fn next_ended_access(&mut self) -> Option<Accessing> {
+        self.operations.next_ended_access().map(Accessing)
     }
 
     /// Takes the outcome of an operation that has ended.

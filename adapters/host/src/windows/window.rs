@@ -7,13 +7,15 @@ use std::sync::atomic::{Ordering, fence};
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
 use towline_core::rma::{
-    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, Failure, HANDLE_BYTES, Operation, Registration,
-    RemoteMemory, Transfer,
+    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, Failure, HANDLE_BYTES, Registration, RemoteMemory,
+    Transfer,
 };
+use towline_dpu::windows::AccessFailure;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;
+use crate::engine::rma_ops::{OpFailure, OpId};
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, OwnedCommunicator};
 use crate::threads::levels::{Single, Threads};
@@ -22,12 +24,13 @@ use crate::transports::memory::WindowMemory;
 use crate::values::shortage::Shortage;
 use crate::waiting::idle::Idle;
 use crate::waiting::no_unwind::no_unwind;
+use crate::windows::dpu_parts::{self, DpuParts};
 use crate::windows::word::Word;
 
 /// The most bytes that are copied while other threads wait for the engine.
 const PIECE: usize = 1 << 20;
-/// Bytes that a rank publishes about its part: its handle, and the [code](Shortage::code) of what it lacks.
-const ENTRY: usize = HANDLE_BYTES + size_of::<u32>();
+/// Bytes that a rank publishes about its part: its handle, the [code](Shortage::code) of what it lacks, and what it says of its DPU.
+const ENTRY: usize = HANDLE_BYTES + size_of::<u32>() + dpu_parts::ENTRY;
 
 /// Memory of each rank of a communicator that all of them can access by one-sided operations, like an `MPI_Win`.
 /// [`Communicator::window`] makes it. Offsets and lengths are in bytes.
@@ -89,6 +92,8 @@ pub struct Window<L: Threads = Single> {
     len: usize,
     /// Each rank's part, and the peer of that rank.
     parts: Box<[(Peer, RemoteMemory)]>,
+    /// The parts that the DPUs serve.
+    pub(super) dpu_parts: DpuParts,
 }
 
 impl<L: Threads> Communicator<L> {
@@ -130,12 +135,17 @@ impl<L: Threads> Communicator<L> {
         let comm = self.dup();
         let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
-        let pml = engine.mtl.pml();
-        let made = pml.rails_mut().window_memory(bytes).map_err(|_| Shortage::Memory).and_then(|memory| {
+        let allocated = engine.mtl.pml().rails_mut().window_memory(bytes, access);
+        let made = allocated.map_err(|_| Shortage::Memory).and_then(|memory| {
             // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is
             // accessed under the engine's lock, by copies only.
-            let registration = unsafe { pml.register(memory.base(), bytes, access, None) }.ok_or(Shortage::Windows)?;
-            Ok((registration, memory))
+            match unsafe { engine.mtl.pml().register(memory.base(), bytes, access, None) } {
+                Some(registration) => Ok((registration, memory)),
+                None => {
+                    engine.free_window_memory(memory);
+                    Err(Shortage::Windows)
+                }
+            }
         });
         drop(engine);
         Window::agree(self, comm, id, made, bytes).map_err(|(error, part)| {
@@ -162,7 +172,8 @@ impl<L: Threads> Window<L> {
     ) -> Result<Self, (Error, Option<Part>)> {
         let context = &all.handle.context;
         let mut mine = [0; ENTRY];
-        let (handle, code) = mine.split_at_mut(HANDLE_BYTES);
+        let (handle, rest) = mine.split_at_mut(HANDLE_BYTES);
+        let (code, of_dpu) = rest.split_at_mut(size_of::<u32>());
         let mut shortage = made.as_ref().err().copied();
         if let Ok((registration, _)) = &made {
             match context.engine.lock().mtl.pml().remote_memory(*registration) {
@@ -171,9 +182,15 @@ impl<L: Threads> Window<L> {
             }
         }
         code.copy_from_slice(&Shortage::code(shortage).to_le_bytes());
+        let peers: Vec<Peer> = (0..all.size()).filter_map(|rank| all.handle.peer(rank)).collect();
+        let own = made.as_ref().ok().map(|(_, memory)| memory);
+        let offer = dpu_parts::offer(&mut context.engine.lock(), &peers, own, of_dpu);
+        let mut dpu_entries = Vec::new();
         let parts = all.agree(&mine, comm.as_ref().err().cloned()).and_then(|entries| {
             let part = |(rank, entry): (u32, &[u8])| {
-                let (handle, code) = entry.split_at(HANDLE_BYTES);
+                let (handle, rest) = entry.split_at(HANDLE_BYTES);
+                let (code, of_dpu) = rest.split_at(size_of::<u32>());
+                dpu_entries.push(of_dpu.to_vec());
                 let code = u32::from_le_bytes(code.try_into().unwrap_or([0xff; 4]));
                 if let Some(why) = Shortage::of_code(code) {
                     return Err(Error::NoWindow { rank, why });
@@ -184,9 +201,12 @@ impl<L: Threads> Window<L> {
             };
             (0..).zip(entries.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
         });
-        match (made, parts.and_then(|parts| Ok((parts, comm?)))) {
+        let parts = parts.and_then(|parts| Ok((parts, comm?)));
+        let is_made = made.is_ok() && parts.is_ok();
+        let dpu_parts = offer.settle(&mut context.engine.lock(), &peers, is_made.then_some(&dpu_entries));
+        match (made, parts) {
             (Ok((registration, memory)), Ok((parts, comm))) => {
-                Ok(Window { comm, id, registration, memory: Some(memory), len, parts })
+                Ok(Window { comm, id, registration, memory: Some(memory), len, parts, dpu_parts })
             }
             (Ok(part), Err(error)) => Err((error, Some(part))),
             (Err(why), parts) => Err((parts.err().unwrap_or(Error::NoWindow { rank: all.rank(), why }), None)),
@@ -219,6 +239,9 @@ impl<L: Threads> Window<L> {
     {
         let data = data.as_bytes();
         let put = |data: &[u8]| Transfer::Put(Span::of(data));
+        if self.dpu_parts.has(rank) {
+            return self.put_by_dpu(rank, offset, data);
+        }
         // SAFETY: the bytes are borrowed until this returns.
         let done = unsafe { self.move_pieces(rank, offset, data.len(), |piece| put(&data[piece])) };
         self.begin_detached(rank, put, offset.wrapping_add(done as u64), &data[done..])
@@ -235,6 +258,10 @@ impl<L: Threads> Window<L> {
         let into = into.as_mut_bytes();
         let (base, len) = (into.as_mut_ptr(), into.len());
         let get = |piece: Range<usize>| Transfer::Get(Span::contiguous(base.wrapping_add(piece.start), piece.len()));
+        if self.dpu_parts.has(rank) {
+            // SAFETY: `into` is borrowed until this returns, and any bytes make a valid `T`.
+            return unsafe { self.get_by_dpu(rank, offset, len, get) };
+        }
         // SAFETY: `into` is borrowed until this returns, any bytes make a valid `T`, and the pieces lie within it.
         let done = unsafe { self.move_pieces(rank, offset, len, get) };
         // SAFETY: the same.
@@ -316,7 +343,8 @@ impl<L: Threads> Window<L> {
         self.context().check_process()?;
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
-        let _engine = self.comm.handle.context.engine.lock();
+        let mut engine = self.comm.handle.context.engine.lock();
+        self.check_own(&mut engine)?;
         // SAFETY: within the mapping, as `own` has checked. Only the thread that holds the engine's lock accesses it at that
         // address. If others change it at the same time the result is a mixture of bytes, and any bytes are valid.
         unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
@@ -335,7 +363,8 @@ impl<L: Threads> Window<L> {
         self.context().check_process()?;
         let data = data.as_bytes();
         let at = self.own(offset, data.len())?;
-        let _engine = self.comm.handle.context.engine.lock();
+        let mut engine = self.comm.handle.context.engine.lock();
+        self.check_own(&mut engine)?;
         // SAFETY: as for `read`.
         unsafe { at.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         fence(Ordering::SeqCst); // other processes on this host read the memory directly
@@ -362,15 +391,28 @@ impl<L: Threads> Window<L> {
     /// Takes the memory of this rank's part. The window refuses all operations on it from now on.
     pub(super) fn take_part(&mut self) -> Option<Part> {
         let memory = self.memory.take()?;
-        self.comm.handle.context.engine.lock().rma_ops.forget_window(self.id);
+        let mut engine = self.comm.handle.context.engine.lock();
+        engine.rma_ops.forget_window(self.id);
+        self.dpu_parts.leave(&mut engine);
+        drop(engine);
         Some((self.registration, memory))
+    }
+
+    /// The window's number in the engine.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the own part lies in the memory of the DPU.
+    pub(super) fn is_in_dpu(&self) -> bool {
+        matches!(self.memory, Some(WindowMemory::Dpu(_)))
     }
 
     pub(super) fn context(&self) -> &ContextState<L> {
         &self.comm.handle.context
     }
 
-    fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
+    pub(super) fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
         self.parts.get(rank as usize).copied().ok_or(Error::NoSuchRank { rank, size: self.comm.size() })
     }
 
@@ -387,7 +429,7 @@ impl<L: Threads> Window<L> {
     }
 
     #[cold]
-    fn out_of_window(&self, rank: u32, offset: u64, bytes: u64) -> Error {
+    pub(super) fn out_of_window(&self, rank: u32, offset: u64, bytes: u64) -> Error {
         let len = self.part(rank).map_or(0, |(_, remote)| remote.len());
         Error::OutOfWindow { rank, offset, bytes, len }
     }
@@ -415,7 +457,7 @@ impl<L: Threads> Window<L> {
     }
 
     /// Makes progress until `look` finds something. `look` is called again whenever an operation has completed.
-    fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
+    pub(super) fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
         let context = &self.comm.handle.context;
         let mut engine = context.engine.lock();
         let mut idle = Idle::default();
@@ -437,13 +479,13 @@ impl<L: Threads> Window<L> {
     ///
     /// # Safety
     /// As for `Pml::begin`.
-    unsafe fn begin(
+    pub(super) unsafe fn begin(
         &self,
         engine: &mut Engine,
         rank: u32,
         what: Transfer,
         offset: u64,
-    ) -> Option<Result<Operation, Error>> {
+    ) -> Option<Result<OpId, Error>> {
         let handle = &self.comm.handle;
         let (peer, remote) = match self.part(rank) {
             Ok(part) => part,
@@ -459,8 +501,17 @@ impl<L: Threads> Window<L> {
         if let Some(lost) = engine.mtl.failed(handle.comm, towline_core::mtl::Source::Rank(rank)) {
             return Some(Err(handle.peer_lost(engine, lost)));
         }
-        // SAFETY: the caller's promise.
-        match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
+        let begun = match self.dpu_parts.get(rank) {
+            // SAFETY: the caller's promise.
+            Some(part) => match unsafe { dpu_parts::begin(engine, part, what, remote.len(), offset) } {
+                Ok(access) => Ok(OpId::Dpu(access)),
+                Err(None) => return Some(Err(Error::DeviceFailed)),
+                Err(Some(why)) => Err(why),
+            },
+            // SAFETY: the caller's promise.
+            None => unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) }.map(OpId::Engine),
+        };
+        match begun {
             Ok(operation) => Some(Ok(operation)),
             Err(BeginError::Full) => None,
             Err(BeginError::Unreachable) => Some(Err(handle.failed(engine, peer))),
@@ -520,7 +571,7 @@ impl<L: Threads> Window<L> {
     /// The memory is as `Pml::at_once` requires, until this returns.
     unsafe fn try_immediate(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
         let handle = &self.comm.handle;
-        let (peer, remote) = self.parts.get(rank as usize)?;
+        let (peer, remote) = self.parts.get(rank as usize).filter(|_| !self.dpu_parts.has(rank))?;
         let mut engine = handle.context.engine.lock();
         let rank = towline_core::mtl::Source::Rank(rank);
         if handle.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(handle.comm, rank).is_some() {
@@ -569,9 +620,12 @@ impl<L: Threads> Window<L> {
         result?.map_err(|failure| self.failure(rank, failure))
     }
 
-    fn failure(&self, rank: u32, failure: Failure) -> Error {
+    pub(super) fn failure(&self, rank: u32, failure: OpFailure) -> Error {
         match failure {
-            Failure::Denied(why) => Error::Refused { rank, why },
+            OpFailure::Dpu(AccessFailure::DeviceFailed) => Error::DeviceFailed,
+            OpFailure::Engine(Failure::Denied(why)) | OpFailure::Dpu(AccessFailure::Denied(why)) => {
+                Error::Refused { rank, why }
+            }
             _ => match self.part(rank) {
                 Ok((peer, _)) => self.comm.handle.peer_lost(&self.comm.handle.context.engine.lock(), peer),
                 Err(error) => error,
