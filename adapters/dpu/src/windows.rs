@@ -217,12 +217,7 @@ impl Matching {
     /// # Safety
     /// The bytes of a put are readable during the call. Those of a get are writable, and nothing else accesses them, until the end was
     /// taken, or the engine has ended.
-    pub unsafe fn access(
-        &mut self,
-        part: &PeerPart,
-        what: Transfer,
-        offset: u64,
-    ) -> Result<Accessing, AccessRefusal> {
+    pub unsafe fn access(&mut self, part: &PeerPart, what: Transfer, offset: u64) -> Result<Accessing, AccessRefusal> {
         self.transport.admit_access().map_err(refusal)?;
         let mut owner = Owner { peer: part.peer, slot: None, into: None };
         let begun = match what {

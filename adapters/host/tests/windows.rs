@@ -531,15 +531,8 @@ fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
 /// Devices for that many ranks, and the list of their windows.
 fn devices(count: u32) -> (devices::Devices, String) {
     let rma = towline_core::rma::Config { regions: 8, operations: 64, window: 8 };
-    let engine = Config {
-        peers: count,
-        requests: 272,
-        unexpected: 64,
-        units: 64,
-        unit_bytes: 512,
-        rma,
-        ..Config::SMALLEST
-    };
+    let engine =
+        Config { peers: count, requests: 272, unexpected: 64, units: 64, unit_bytes: 512, rma, ..Config::SMALLEST };
     let devices = devices::start_with(count, offload::Limits { engine, communicators: 16, messages: 16 }, 8 << 20);
     let files: Vec<_> = devices.files.iter().map(|file| file.to_str().unwrap()).collect();
     let files = files.join(",");
@@ -669,14 +662,18 @@ fn b20_a_target_outside_of_any_call_is_accessed_all_the_same() {
     });
 }
 
-/// The progress thread serves a target that is in no call. Threads of one rank wait for their own operations.
+/// The progress thread, or the device, serves a target that is in no call. Threads of one rank wait for their own operations.
 #[test]
 fn b42_a_progress_thread_serves_and_threads_share_a_window() {
-    for transport in ["sm", "tcp", "udp"] {
+    let (_devices, files) = devices(2);
+    for transport in ["sm", "tcp", "udp", "dpu"] {
         let computes = Barrier::new(2);
         let turns = if transport == "udp" { 20 } else { 100 };
         jobs(2, |rank, job| {
-            let builder = Builder::new().job(job).transports(transport).threads(Multiple).progress_thread(true);
+            let builder = Builder::new().job(job).transports(transport).threads(Multiple);
+            let window = files.split(',').nth(rank as usize).unwrap();
+            let builder = builder.configure(|config| config.dpu.windows = window.into());
+            let builder = builder.progress_thread(transport != "dpu");
             let world = builder.build().unwrap();
             let window = world.window(64).unwrap();
             if rank == 1 {

@@ -557,7 +557,7 @@ impl Engine {
         if let WindowMemory::Dpu(part) = memory
             && let Some(dpu) = self.mtl.pml().rails_mut().dpu_mut()
         {
-            dpu.close_window(part);
+            dpu.close_window(*part);
         }
     }
 

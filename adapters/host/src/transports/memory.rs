@@ -71,7 +71,7 @@ pub(crate) enum WindowMemory {
     /// Only this process can access it.
     Private(Mapping),
     /// In the memory of this context's DPU, which gets it back by `Engine::free_window_memory`.
-    Dpu(OwnPart),
+    Dpu(Box<OwnPart>),
     /// Memory of the program. Its owner keeps it until the registration has ended.
     Caller(CallerMemory),
 }

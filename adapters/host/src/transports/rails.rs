@@ -219,8 +219,10 @@ impl RailSet {
     pub fn window_memory(&mut self, bytes: usize, access: Access) -> std::io::Result<WindowMemory> {
         if let Some(dpu) = self.2.as_deref_mut().filter(|dpu| dpu.has_windows()) {
             match dpu.open_window(bytes as u64, access) {
-                Ok(part) => return Ok(WindowMemory::Dpu(part)),
-                Err(why) => log::info!("a window's memory is not that of the DPU, so the DPU does not serve peers: {why}"),
+                Ok(part) => return Ok(WindowMemory::Dpu(Box::new(part))),
+                Err(why) => {
+                    log::info!("a window's memory is not that of the DPU, so the DPU does not serve peers: {why}")
+                }
             }
         }
         let log =

@@ -53,8 +53,9 @@ const ENTRY: usize = HANDLE_BYTES + size_of::<u32>() + dpu_parts::ENTRY;
 /// in any blocking call of its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A
 /// target that only computes does not serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs
 /// the device can put and get without the target (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its
-/// owner has dropped it. Atomic operations are always done by a processor, so operations of both kinds are atomic with respect to
-/// each other.
+/// owner has dropped it. Atomic operations are always done by a processor then, so operations of both kinds are atomic with respect to
+/// each other. In a job over dpu, a part that the library allocates is served by DPUs if it fits into their memory:
+/// [`is_on_dpu`](Self::is_on_dpu), and [the manual](crate::manual::one_sided).
 ///
 /// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes
 /// it: they can read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped
@@ -232,7 +233,7 @@ impl<L: Threads> Window<L> {
     /// after the next flush, which also reports failures at the target.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`].
+    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`], [`Error::DeviceFailed`].
     pub fn put<T>(&self, rank: u32, offset: u64, data: &T) -> Result<(), Error>
     where
         T: IntoBytes + Immutable + ?Sized,
@@ -316,7 +317,7 @@ impl<L: Threads> Window<L> {
     /// Waits until all operations of this process on a rank's part are complete: `MPI_Win_flush`.
     ///
     /// # Errors
-    /// The first failure of an operation since the last flush: [`Error::Refused`] or [`Error::PeerFailed`].
+    /// The first failure of an operation since the last flush: [`Error::Refused`], [`Error::PeerFailed`] or [`Error::DeviceFailed`].
     pub fn flush(&self, rank: u32) -> Result<(), Error> {
         self.context().check_process()?;
         self.part(rank)?;
@@ -335,7 +336,7 @@ impl<L: Threads> Window<L> {
     /// Copies from this rank's own part, from byte `offset` on.
     ///
     /// # Errors
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`]; [`Error::DeviceFailed`] if the part lies in the memory of a DPU that has failed.
     pub fn read<T>(&self, offset: usize, into: &mut T) -> Result<(), Error>
     where
         T: FromBytes + IntoBytes + ?Sized,
@@ -355,7 +356,7 @@ impl<L: Threads> Window<L> {
     /// Copies to this rank's own part, from byte `offset` on.
     ///
     /// # Errors
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`]; [`Error::DeviceFailed`] if the part lies in the memory of a DPU that has failed.
     pub fn write<T>(&self, offset: usize, data: &T) -> Result<(), Error>
     where
         T: IntoBytes + Immutable + ?Sized,
