@@ -42,6 +42,7 @@
 //! | `fallback` | what a matcher does when the engine falls back to its rails |
 //! | `peers` | the peers, and what is known of the messages between their devices and this one |
 //! | [`windows`] | memory of an engine's processes for puts, gets and atomics of their windows |
+//! | `window_operations` | the operations of windows in progress |
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
@@ -64,6 +65,7 @@ pub mod settings;
 pub mod supervisor;
 mod takeover;
 pub mod transport;
+mod window_operations;
 pub mod windows;
 
 pub use errors::{Failure, Lost, OpenError, Refusal};

@@ -21,7 +21,7 @@ use crate::heap::taken;
 use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
-use crate::windows::Windows;
+use crate::window_operations::Windows;
 
 /// How many polls after a probe that found nothing are busy.
 const PROBING: u8 = 4;

@@ -14,7 +14,6 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::one_sided::Accessing;
 use crate::operations::{Accessed, Kind, Operation, Operations, Sink};
 use crate::remotes::Remotes;
 
@@ -492,8 +491,8 @@ impl Transport {
     }
 
     /// The same for puts, gets and atomics.
-    pub(crate) fn next_ended_access(&mut self) -> Option<Accessing> {
-        self.operations.next_ended_access().map(Accessing)
+    pub(crate) fn next_ended_access(&mut self) -> Option<u64> {
+        self.operations.next_ended_access()
     }
 
     /// Takes the outcome of an operation that has ended.

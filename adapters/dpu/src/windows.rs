@@ -5,8 +5,6 @@
 //! are taken from that quarter once, so that no message can have their room. An operation that finds no free slot is refused with
 //! [`AccessRefusal::Busy`], and slots become free without any call of other processes.
 
-use std::collections::{HashMap, VecDeque};
-
 use towline_core::convertor::Span;
 use towline_core::rma::{Denied, Transfer};
 use towline_window::completion;
@@ -15,7 +13,8 @@ use crate::errors::{Failure, Refusal};
 use crate::heap::{Part, taken};
 use crate::matching::Matching;
 use crate::one_sided::{Access, Accessing, Key, Registered, Remote};
-use crate::transport::Buffer;
+pub use crate::window_operations::AccessFailure;
+use crate::window_operations::Owner;
 
 /// How many slots there are for the bytes of puts and gets.
 const SLOTS: u64 = 8;
@@ -72,52 +71,6 @@ pub enum AccessRefusal {
     DeviceFailed,
     /// The put or get is longer than [`Matching::slot_bytes`], or is not contiguous, or the memory is of another session.
     Invalid,
-}
-
-/// Why an operation has failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum AccessFailure {
-    /// The owner of the memory does not allow it.
-    Denied(Denied),
-    /// The peer was lost, or has ended.
-    PeerLost,
-    /// The device of this process or of the peer has failed. It is not known whether the operation was done.
-    DeviceFailed,
-}
-
-/// What an operation in progress has.
-#[derive(Debug)]
-struct Owner {
-    peer: u32,
-    slot: Option<u64>,
-    /// Where the bytes of a get go.
-    into: Option<Span>,
-}
-
-/// What a [`Matching`] keeps for windows.
-#[derive(Debug, Default)]
-pub(crate) struct Windows {
-    /// The memory of the slots, once it is needed.
-    slots: Option<Buffer>,
-    /// Bytes of a slot.
-    slot_bytes: u64,
-    free: Vec<u64>,
-    owners: HashMap<Accessing, Owner>,
-    ended: VecDeque<(Accessing, Result<u64, AccessFailure>)>,
-}
-
-impl Windows {
-    /// Whether an operation is in progress, or its end was not taken.
-    pub fn is_busy(&self) -> bool {
-        !self.owners.is_empty() || !self.ended.is_empty()
-    }
-
-    /// The memory of gets in progress is not written any more.
-    pub fn abandon(&mut self) {
-        self.owners.values_mut().for_each(|owner| owner.into = None);
-        self.ended.clear();
-    }
 }
 
 impl Matching {
@@ -257,7 +210,7 @@ impl Matching {
 
     /// Passes on the operations that the device has ended.
     pub(crate) fn take_accesses(&mut self) {
-        while let Some(access) = self.transport.next_ended_access() {
+        while let Some(access) = self.transport.next_ended_access().map(Accessing) {
             let outcome = self.transport.test_access(access).unwrap_or(Err(Failure::NoRequest));
             let Some(owner) = self.windows.owners.remove(&access) else { continue };
             if let (Some(slot), Some(into), Ok(_)) = (owner.slot, owner.into, &outcome)

@@ -392,10 +392,8 @@ impl<L: Threads> Window<L> {
     /// Takes the memory of this rank's part. The window refuses all operations on it from now on.
     pub(super) fn take_part(&mut self) -> Option<Part> {
         let memory = self.memory.take()?;
-        let mut engine = self.comm.handle.context.engine.lock();
-        engine.rma_ops.forget_window(self.id);
-        self.dpu_parts.leave(&mut engine);
-        drop(engine);
+        self.comm.handle.context.engine.lock().rma_ops.forget_window(self.id);
+        self.dpu_parts.leave(&mut self.comm.handle.context.engine.lock());
         Some((self.registration, memory))
     }
 
