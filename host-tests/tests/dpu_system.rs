@@ -121,6 +121,14 @@ fn a_picture_is_the_same_as_without_dpus() {
     assert!(fs::read(folder.0.join("alone.png")).unwrap() == fs::read(folder.0.join("together.png")).unwrap());
 }
 
+/// The ranks that have a window make no call of the library: rank 0 finds their answers in it.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn windows_of_ranks_that_make_no_call_are_served() {
+    let out = check(&up().arg("--").arg(example("mailbox")).args(["--letters", "30"]).output().unwrap());
+    assert_eq!(out.trim_end(), "[0] 30 letters to each of 1 ranks, 1 of which made no call");
+}
+
 /// Frames that each link has carried.
 fn by_link(said: &str) -> [u64; 2] {
     [0, 1].map(|link| {

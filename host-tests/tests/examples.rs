@@ -83,10 +83,11 @@ fn each_example_works_for_any_number_of_ranks_and_without_the_launcher() {
     encoder.set_color(png::ColorType::Grayscale);
     encoder.set_depth(png::BitDepth::Eight);
     encoder.write_header().unwrap().write_image_data(&[9; 35]).unwrap();
-    let examples: [(&str, &[&str]); 6] = [
+    let examples: [(&str, &[&str]); 7] = [
         ("ring", &["--rounds", "3"]),
         ("ring", &["--rounds", "3", "--bytes", "3000000"]),
         ("contexts", &["--rounds", "3"]),
+        ("mailbox", &["--letters", "3"]),
         ("filecast", &["in.png", "copies"]),
         ("heat2d", &["in.png", "3", "out.png"]),
         ("histogram", &["in.txt"]),
@@ -158,6 +159,14 @@ fn threads_of_all_ranks_send_to_each_other() {
             let start = format!("[0] {ranks} ranks, {contexts} contexts each, {messages} messages of {bytes} bytes, ");
             assert!(lines.len() == 1 && lines[0].starts_with(&start), "{way}: {lines:?}");
         }
+    }
+}
+
+#[test]
+fn letters_are_answered_over_every_transport() {
+    for way in WAYS {
+        let lines = lines(run(3, way).arg(example("mailbox")).args(["--letters", "20"]));
+        assert_eq!(lines, ["[0] 20 letters to each of 2 ranks, 0 of which made no call"], "{way}");
     }
 }
 

@@ -34,7 +34,8 @@ fn access_of(access: u32) -> Outcome<Access> {
 }
 
 /// Makes a window, with memory of the library: `MPI_Win_allocate`. All ranks call it, or `towline_window_create`, and wait for each
-/// other. Ranks on one host access such memory directly, where the system allows it.
+/// other. Ranks on one host access such memory directly, where the system allows it. In a job over dpu it lies in the memory of
+/// this rank's DPU, if it fits, and the DPU serves other ranks while this one makes no call.
 ///
 /// @param comm    The communicator. The window has one of its own, so this one may be freed.
 /// @param bytes   The length of this rank's part, which may differ from that of other ranks, and may be 0. The memory is zeroed.

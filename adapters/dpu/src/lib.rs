@@ -42,6 +42,8 @@
 //! | [`supervisor`] | ends the session of a process that has died |
 //! | `fallback` | what a matcher does when the engine falls back to its rails |
 //! | `peers` | the peers, and what is known of the messages between their devices and this one |
+//! | [`windows`] | memory of an engine's processes for puts, gets and atomics of their windows |
+//! | `window_operations` | the operations of windows in progress |
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
@@ -66,6 +68,8 @@ pub mod settings;
 pub mod supervisor;
 mod takeover;
 pub mod transport;
+mod window_operations;
+pub mod windows;
 
 pub use errors::{Failure, Lost, OpenError, Refusal};
 pub use matching::Matching;

@@ -23,6 +23,7 @@ use crate::owners::{Owner, Owners};
 use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
+use crate::window_operations::Windows;
 
 /// How many polls after a probe that found nothing are busy.
 const PROBING: u8 = 4;
@@ -64,7 +65,7 @@ pub struct Matching {
     /// How many more polls are busy, since a probe found nothing and the caller may ask again.
     probing: u8,
     /// Bytes of the device's memory that users have.
-    buffer_bytes: u64,
+    pub(crate) buffer_bytes: u64,
     /// Communicators that are deleted when no send waits for them any more.
     closing: Vec<u32>,
     /// All messages go by the rails. The device is given no more sends, and no receives but for messages that it has.
@@ -81,6 +82,9 @@ pub struct Matching {
     pub(crate) may_be_drained: bool,
     /// Numbers of communicators that were made after the device had failed.
     next_comm: u32,
+    /// Whether windows may use the device.
+    pub(crate) windows_allowed: bool,
+    pub(crate) windows: Windows,
 }
 
 impl Matching {
@@ -107,7 +111,14 @@ impl Matching {
             has_ended: false,
             may_be_drained: false,
             next_comm: ANY,
+            windows_allowed: true,
+            windows: Windows::default(),
         }
+    }
+
+    /// Whether windows may use the device. They may, unless this is called.
+    pub const fn allow_windows(&mut self, allowed: bool) {
+        self.windows_allowed = allowed;
     }
 
     /// The transport below.
@@ -449,6 +460,7 @@ impl Matching {
     pub(crate) fn progress(&mut self) {
         self.transport.progress();
         self.take_ended();
+        self.take_accesses();
         if self.transport.lost().is_some() {
             if !self.has_ended {
                 self.has_ended = true;
@@ -600,6 +612,7 @@ impl Offload for Matching {
         self.held.clear();
         let _ = self.takeover.end();
         self.ended.clear();
+        self.windows.abandon();
     }
 
     fn cancel(&mut self, request: EngineRequest) -> bool {
@@ -636,6 +649,7 @@ impl Offload for Matching {
             || !self.held.is_empty()
             || self.takeover.is_active()
             || self.is_waiting()
+            || self.windows.is_busy()
     }
 }
 
@@ -643,6 +657,7 @@ impl Drop for Matching {
     fn drop(&mut self) {
         // Nobody takes outcomes any more.
         self.transport.abandon_receives();
+        self.windows.abandon();
         let start = std::time::Instant::now();
         while (self.sends != 0 || !self.held.is_empty()) && self.transport.lost().is_none() && start.elapsed() < DRAIN {
             self.progress();

@@ -91,7 +91,7 @@ impl Remote {
 
 /// A put, get or atomic in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Accessing(u64);
+pub struct Accessing(pub(crate) u64);
 
 impl Transport {
     /// Lets peers access memory in the buffers of the device. `access`: any of [`Access::REMOTE_READ`], [`Access::REMOTE_WRITE`] and
@@ -149,6 +149,11 @@ impl Transport {
     pub fn reach(&mut self, peer: u32, key: &Key) -> Result<Remote, Refusal> {
         self.check_one_sided()?;
         let part = self.room(KEY as u64)?;
+        self.reach_in(part, peer, key)
+    }
+
+    /// As [`reach`](Self::reach), with room for the key.
+    pub(crate) fn reach_in(&mut self, part: Part, peer: u32, key: &Key) -> Result<Remote, Refusal> {
         if let Err(why) = self.write_part(part, &key.0) {
             self.give_back(part);
             return Err(why);

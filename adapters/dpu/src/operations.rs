@@ -85,6 +85,8 @@ pub struct Operations {
     accesses: u32,
     /// The sends and receives that have ended, if their user wants the list.
     ended: Option<VecDeque<u64>>,
+    /// The same for puts, gets and atomics.
+    ended_accesses: Option<VecDeque<u64>>,
 }
 
 /// The place of a cookie's operation.
@@ -138,7 +140,12 @@ impl Operations {
         }
         operation.outcome = Some(completion.result.map_err(Failure::Operation));
         operation.failed = completion.failed;
-        self.accesses -= u32::from(matches!(operation.kind, Kind::Access(_)));
+        if matches!(operation.kind, Kind::Access(_)) {
+            self.accesses -= 1;
+            if let Some(ended) = &mut self.ended_accesses {
+                ended.push_back(completion.cookie);
+            }
+        }
         if operation.kind.is_message() {
             self.pending -= 1;
             if let Some(ended) = &mut self.ended {
@@ -171,16 +178,26 @@ impl Operations {
                 continue;
             }
             operation.outcome = Some(Err(Failure::Device(why)));
-            if let (Some(ended), false) = (&mut self.ended, !operation.kind.is_message()) {
+            let list = match &operation.kind {
+                Kind::Send(_) | Kind::Receive(_) => &mut self.ended,
+                Kind::Access(_) => &mut self.ended_accesses,
+                Kind::Call => continue,
+            };
+            if let Some(ended) = list {
                 ended.push_back(u64::from(operation.number) << 32 | place as u64);
             }
         }
         (self.pending, self.accesses) = (0, 0);
     }
 
-    /// From now on sends and receives that end are listed.
+    /// From now on operations that end are listed.
     pub fn list_ended(&mut self) {
-        self.ended = Some(VecDeque::new());
+        (self.ended, self.ended_accesses) = (Some(VecDeque::new()), Some(VecDeque::new()));
+    }
+
+    /// The next put, get or atomic that has ended.
+    pub fn next_ended_access(&mut self) -> Option<u64> {
+        self.ended_accesses.as_mut()?.pop_front()
     }
 
     /// The next send or receive that has ended. One that was [forgotten](Self::forget) is left out.

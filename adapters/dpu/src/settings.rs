@@ -27,6 +27,8 @@ towline_settings::settings! {
             "How long a DPU may take to begin to serve a process";
         silence_ms, "TOWLINE_DPU_SILENCE_MS": u32 = 5_000u32, "ms" in Values::at_least(1),
             "A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed";
+        one_sided, "TOWLINE_DPU_ONE_SIDED": bool = true, "",
+            "Whether windows lie in the memory of DPUs, if all ranks of a window allow it and it fits: then a target serves operations while it makes no call";
     }
 }
 
@@ -72,7 +74,11 @@ impl Settings {
                 let Some(entry) = windows.get((index + step) % windows.len()) else { break };
                 let place = Place::parse(entry).map_err(|why| OpenError::Setting(entry.clone(), why))?;
                 match Transport::open_at(&place.file, place.offset, options) {
-                    Ok(transport) => return Ok(Matching::new(transport)),
+                    Ok(transport) => {
+                        let mut matching = Matching::new(transport);
+                        matching.allow_windows(self.one_sided);
+                        return Ok(matching);
+                    }
                     Err(why) if why.is_in_use() => failure = why,
                     Err(why) => return Err(why),
                 }

@@ -497,6 +497,11 @@ impl Transport {
         self.operations.next_ended().map(Request)
     }
 
+    /// The same for puts, gets and atomics.
+    pub(crate) fn next_ended_access(&mut self) -> Option<u64> {
+        self.operations.next_ended_access()
+    }
+
     /// Takes the outcome of an operation that has ended.
     pub(crate) fn take(&mut self, request: Request) -> Taken {
         let (bytes, failed) =

@@ -1,6 +1,8 @@
 //! Windows of ranks that are separate processes, over every transport; with one rank killed; with several threads.
 
 mod common;
+#[path = "../../dpu/tests/common/mod.rs"]
+mod devices;
 #[path = "common/pattern.rs"]
 mod pattern;
 #[path = "common/processes.rs"]
@@ -15,6 +17,7 @@ use common::jobs;
 use pattern::pattern;
 use processes::{Job, clock, report, resources};
 use towline::{Access, Any, AtomicOp, Blame, Builder, Denied, Error, Multiple, Window, World};
+use towline_core::pml::Config;
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
 
 /// How ranks are connected: transport, number of links, and whether windows are mapped where that is possible. Windows that are
@@ -48,7 +51,18 @@ fn as_rank() {
     if role == "mixed" {
         return mixed();
     }
-    let world = towline::init().unwrap();
+    let rank: usize = std::env::var("TOWLINE_RANK").unwrap().parse().unwrap();
+    // Each rank has the device of its number.
+    let window = std::env::var("DEVICES").map(|files| files.split(',').nth(rank).unwrap().to_string());
+    let world = Builder::new().configure(|config| {
+        if let Ok(window) = window {
+            config.dpu.windows = window;
+        }
+        if role == "refuses-devices" && rank == 0 {
+            config.dpu.one_sided = false;
+        }
+    });
+    let world: World = world.build().unwrap();
     match role.as_str() {
         "all" => {
             count(&world);
@@ -58,6 +72,9 @@ fn as_rank() {
                 copy(&world, PIECES);
             }
             refuse(&world);
+            if std::env::var("TOWLINE_TRANSPORTS").unwrap() == "dpu" {
+                ways(&world);
+            }
             if std::env::var("TOWLINE_VERBS_WINDOWS").is_err() {
                 refuse_what_was_dropped(&world);
             }
@@ -69,6 +86,18 @@ fn as_rank() {
         }
         "still" => {
             still(&world);
+            world.finish().unwrap();
+        }
+        "refuses-devices" => {
+            let window = world.window(64).unwrap();
+            assert!((0..world.size()).all(|rank| !window.is_on_dpu(rank).unwrap()), "one rank cannot");
+            window.close().unwrap();
+            count(&world);
+            copy(&world, LONG);
+            world.finish().unwrap();
+        }
+        "loses-device" => {
+            lose_device(&world);
             world.finish().unwrap();
         }
         "many" => {
@@ -316,6 +345,87 @@ fn refuse(world: &World) {
     world.barrier().unwrap();
 }
 
+/// Which parts the devices serve: those that the library allocates, if they fit. The others work as well, in the same window.
+fn ways(world: &World) {
+    let me = world.rank();
+    for (bytes, on_dpu) in [(64, true), (HUGE, false)] {
+        let window = world.window(if me == 1 { bytes } else { 64 }).unwrap();
+        for rank in 0..world.size() {
+            assert_eq!(window.is_on_dpu(rank), Ok(rank != 1 || on_dpu), "{bytes} bytes");
+            assert_eq!(window.fetch_and_op(rank, 8 * u64::from(me), AtomicOp::Add, 3u64), Ok(0));
+            window.accumulate(rank, 56, AtomicOp::Add, &[1u64]).unwrap();
+        }
+        window.put(1, u64::from(me) * 8, &[me + 1]).unwrap();
+        window.flush_all().unwrap();
+        world.barrier().unwrap();
+        let (mut sum, mut mine) = (0u64, 0u32);
+        window.read(56, &mut sum).unwrap();
+        window.get(1, u64::from(me) * 8, &mut mine).unwrap();
+        assert_eq!((sum, mine), (u64::from(world.size()), me + 1), "{bytes} bytes");
+        window.close().unwrap();
+    }
+    let mut memory = [0u64; 8];
+    world
+        .window_scope(&mut memory, Access::ANY, |window| {
+            assert!((0..world.size()).all(|rank| !window.is_on_dpu(rank).unwrap()), "the program has allocated it");
+            window.accumulate(0, 0, AtomicOp::Add, &[1u64])
+        })
+        .unwrap();
+    assert!(me != 0 || memory[0] == u64::from(world.size()));
+    // Windows that are dropped give their memory back, and those that are open have some at the same time.
+    for _ in 0..20 {
+        let windows = [(); 2].map(|()| world.window(LONG).unwrap());
+        assert!(windows.iter().all(|window| window.is_on_dpu(me).unwrap()));
+        windows[1].put((me + 1) % world.size(), 0, &pattern(LONG, me)[..]).unwrap();
+        windows[1].flush_all().unwrap();
+        world.barrier().unwrap();
+    }
+}
+
+/// More than the share of windows of a device's memory.
+const HUGE: usize = 3 << 20;
+
+/// The device of rank 1 fails. Operations on its part, and of it, end with an error, and the ranks go on.
+fn lose_device(world: &World) {
+    let (me, size) = (world.rank(), world.size());
+    let window = world.window(LONG).unwrap();
+    assert!((0..size).all(|rank| window.is_on_dpu(rank).unwrap()));
+    window.put((me + 1) % size, 0, &pattern(LONG, me)[..]).unwrap();
+    window.flush_all().unwrap();
+    world.barrier().unwrap();
+    report("ready");
+    let failed = Err(Error::DeviceFailed);
+    let began = Instant::now();
+    let (data, mut into) = (pattern(LONG, 5), vec![0u8; LONG]);
+    let ended = loop {
+        assert!(began.elapsed() < Duration::from_secs(300), "nothing fails");
+        window.put(1, 0, &data[..]).unwrap_or(());
+        window.accumulate(1, 0, AtomicOp::Add, &[1u64]).unwrap_or(());
+        let flushed = window.flush(1);
+        if flushed.is_err() {
+            break flushed;
+        }
+    };
+    assert_eq!(ended, failed);
+    assert_eq!(window.get(1, 0, &mut into[..]), failed);
+    assert_eq!(window.fetch_and_op(1, 0, AtomicOp::Add, 1u64).map(drop), failed);
+    assert_eq!(window.flush(1), Ok(()), "told once");
+    if me == 1 {
+        assert_eq!(window.read(0, &mut into[..]), failed);
+        assert_eq!(window.get(0, 0, &mut into[..]), failed);
+    } else {
+        window.read(0, &mut into[..]).unwrap();
+    }
+    // Messages, and new windows, use the other transports.
+    world.barrier().unwrap();
+    drop(window);
+    let window = world.window(64).unwrap();
+    assert!((0..size).all(|rank| !window.is_on_dpu(rank).unwrap()));
+    window.accumulate(1, 0, AtomicOp::Add, &[1u64]).unwrap();
+    window.close().unwrap();
+    count(world);
+}
+
 /// Operations on a window that its owner has dropped are refused.
 fn refuse_what_was_dropped(world: &World) {
     let window = world.window(64).unwrap();
@@ -355,6 +465,8 @@ fn still(world: &World) {
         window.read(8, &mut bytes[..]).unwrap();
         assert!(bytes == pattern(LONG - 8, 3));
     }
+    // A rank that drops its part refuses what the other one still gets.
+    world.barrier().unwrap();
 }
 
 fn no_right(rank: u32) -> Error {
@@ -418,7 +530,67 @@ fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
     }
 }
 
-/// As the test above, with puts and gets by the devices, where there are devices.
+/// Devices for that many ranks, and the list of their windows.
+fn devices(count: u32) -> (devices::Devices, String) {
+    let rma = towline_core::rma::Config { regions: 8, operations: 64, window: 8 };
+    let engine =
+        Config { peers: count, requests: 272, unexpected: 64, units: 64, unit_bytes: 512, rma, ..Config::SMALLEST };
+    let devices = devices::start_with(count, offload::Limits { engine, communicators: 16, messages: 16 }, 8 << 20);
+    let files: Vec<_> = devices.files.iter().map(|file| file.to_str().unwrap()).collect();
+    let files = files.join(",");
+    (devices, files)
+}
+
+/// Windows in the memory of DPUs. A rank that is stopped, or in no call, is served all the same.
+#[test]
+fn windows_of_processes_over_devices() {
+    for (ranks, role) in [(3, "all"), (2, "still")] {
+        let (_devices, files) = devices(ranks);
+        let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files)];
+        for mut rank in Job::start(ranks, role, &with).ranks {
+            rank.wait_for("over");
+            rank.assert_success();
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_uses_no_device_for_windows_keeps_all_from_it() {
+    let (_devices, files) = devices(3);
+    let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files)];
+    for mut rank in Job::start(3, "refuses-devices", &with).ranks {
+        rank.wait_for("over");
+        rank.assert_success();
+    }
+}
+
+#[test]
+fn a_killed_target_over_devices_fails_the_operations_in_progress_and_no_others() {
+    let (_devices, files) = devices(3);
+    let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files)];
+    let mut job = Job::start(3, "survive", &with);
+    job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
+    job.ranks[VICTIM as usize].kill();
+    for mut rank in job.ranks.into_iter().take(VICTIM as usize) {
+        rank.wait_for("over");
+        rank.assert_success();
+    }
+}
+
+#[test]
+fn operations_end_with_an_error_if_the_device_of_a_part_fails() {
+    let (devices, files) = devices(3);
+    let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files), ("TOWLINE_DPU_SILENCE_MS", "300")];
+    let mut job = Job::start(3, "loses-device", &with);
+    job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
+    devices.stop_one(1);
+    for mut rank in job.ranks {
+        rank.wait_for("over");
+        rank.assert_success();
+    }
+}
+
+/// As the first test, with puts and gets by the devices, where there are devices.
 #[test]
 #[ignore = "for machines with devices of verbs"]
 fn b18_b44_devices_access_windows_of_ranks_that_make_no_progress() {
@@ -492,14 +664,18 @@ fn b20_a_target_outside_of_any_call_is_accessed_all_the_same() {
     });
 }
 
-/// The progress thread serves a target that is in no call. Threads of one rank wait for their own operations.
+/// The progress thread, or the device, serves a target that is in no call. Threads of one rank wait for their own operations.
 #[test]
 fn b42_a_progress_thread_serves_and_threads_share_a_window() {
-    for transport in ["sm", "tcp", "udp"] {
+    let (_devices, files) = devices(2);
+    for transport in ["sm", "tcp", "udp", "dpu"] {
         let computes = Barrier::new(2);
         let turns = if transport == "udp" { 20 } else { 100 };
         jobs(2, |rank, job| {
-            let builder = Builder::new().job(job).transports(transport).threads(Multiple).progress_thread(true);
+            let builder = Builder::new().job(job).transports(transport).threads(Multiple);
+            let window = files.split(',').nth(rank as usize).unwrap();
+            let builder = builder.configure(|config| config.dpu.windows = window.into());
+            let builder = builder.progress_thread(transport != "dpu");
             let world = builder.build().unwrap();
             let window = world.window(64).unwrap();
             if rank == 1 {

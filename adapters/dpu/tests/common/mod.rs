@@ -40,11 +40,16 @@ pub fn start() -> Devices {
 
 /// Starts devices with these limits.
 pub fn start_many(count: u32, limits: Limits) -> Devices {
+    start_with(count, limits, WINDOW)
+}
+
+/// As [`start_many`], with windows of `bytes` bytes.
+pub fn start_with(count: u32, limits: Limits, bytes: usize) -> Devices {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let window = |node| {
         let path = std::env::temp_dir().join(format!("towline-window-{}-{number}-{node}", std::process::id()));
-        File::create(&path).unwrap().set_len(WINDOW as u64).unwrap();
+        File::create(&path).unwrap().set_len(bytes as u64).unwrap();
         path
     };
     let files: Vec<_> = (0..count).map(window).collect();
@@ -76,7 +81,7 @@ fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicB
                 one_sided: limits.engine.rma.operations,
                 description: "test 1",
             };
-            let layout = layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap();
+            let layout = layout::Layout::plan(memory.bytes(), SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();
             Server::new(&limits, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()
         })

@@ -40,7 +40,7 @@ use loopback_hub::LoopbackHub;
 use pending::{Completed, DetachedBuffer, FormerEntry, Pending, PendingTable};
 use rank_table::RankTable;
 use reporter::{Reporter, Reporting};
-use rma_ops::{RetiredWindow, RmaOps};
+use rma_ops::{OpFailure, OpId, RetiredWindow, RmaOps};
 use scope_lists::ScopeLists;
 use tasks::Tasks;
 use waits::{Wait, WaitFor, Waits};
@@ -285,6 +285,11 @@ impl Engine {
     /// Arms the rails, after nothing came for `idle`. Returns how long to sleep at most, in nanoseconds; `None` where there is
     /// work.
     pub fn arm(&mut self, idle: Duration) -> Option<u64> {
+        let completed = self.rma_ops.completed;
+        self.note_completed_rma_ops();
+        if self.rma_ops.completed != completed {
+            return None; // this thread may wait for one of them
+        }
         if self.mtl.pml().arm() {
             let look = self.ended_contexts.as_ref().map_or(u64::MAX, EndedContexts::max_sleep);
             Some(self.idle_policy.max_sleep().min(look))
@@ -375,6 +380,7 @@ impl Engine {
         if !self.tasks.are_waiting() {
             return;
         }
+        self.note_completed_rma_ops();
         let now = self.clock.renew();
         let mut due = now + Duration::from_nanos(self.idle_policy.max_sleep());
         if self.mtl.pml().arm() {
@@ -401,6 +407,7 @@ impl Engine {
 
     /// Prepares for a sleep of a caller on its wait handle. `false`: the caller must look at its operations again first.
     pub fn arm_caller(&mut self) -> std::io::Result<bool> {
+        self.note_completed_rma_ops();
         let changes = self.changes();
         if self.caller_wait.begin(changes)? {
             return Ok(false);
@@ -536,7 +543,21 @@ impl Engine {
     /// Records which one-sided operations are complete.
     pub fn note_completed_rma_ops(&mut self) {
         while let Some(finished) = self.mtl.pml().next_finished() {
-            self.rma_ops.complete(finished);
+            self.rma_ops.complete(OpId::Engine(finished.operation), finished.result.map_err(OpFailure::Engine));
+        }
+        if let Some(dpu) = self.mtl.pml().rails_mut().dpu_mut() {
+            while let Some((access, result)) = dpu.next_access() {
+                self.rma_ops.complete(OpId::Dpu(access), result.map_err(OpFailure::Dpu));
+            }
+        }
+    }
+
+    /// Frees the memory of a window, whose registration has ended.
+    pub fn free_window_memory(&mut self, memory: WindowMemory) {
+        if let WindowMemory::Dpu(part) = memory
+            && let Some(dpu) = self.mtl.pml().rails_mut().dpu_mut()
+        {
+            dpu.close_window(*part);
         }
     }
 
@@ -547,7 +568,7 @@ impl Engine {
             // The mapping may not exist in the child, and other memory may have its address.
             return std::mem::forget((memory, buffer));
         }
-        self.rma_ops.retired.push(RetiredWindow { registration, _memory: memory, buffer });
+        self.rma_ops.retired.push(RetiredWindow { registration, memory, buffer });
         self.release_retired_windows();
     }
 
@@ -569,9 +590,12 @@ impl Engine {
         for mut window in std::mem::take(&mut self.rma_ops.retired) {
             if !self.end_registration(window.registration) {
                 self.rma_ops.retired.push(window);
-            } else if let Some(buffer) = window.buffer.take() {
+                continue;
+            }
+            if let Some(buffer) = window.buffer.take() {
                 self.pending.free_later(buffer);
             }
+            self.free_window_memory(window.memory);
         }
     }
 }

@@ -3,15 +3,35 @@
 
 use std::collections::HashMap;
 
-use towline_core::rma::{Failure, Finished, Operation, Registration};
+use towline_core::rma::{Failure, Operation, Registration};
+use towline_dpu::one_sided::Accessing;
+use towline_dpu::windows::AccessFailure;
 
 use crate::engine::pending::DetachedBuffer;
 use crate::transports::memory::WindowMemory;
 
+/// An operation in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum OpId {
+    /// One of the engine.
+    Engine(Operation),
+    /// One of the DPU.
+    Dpu(Accessing),
+}
+
+/// Why an operation has failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpFailure {
+    /// One of the engine.
+    Engine(Failure),
+    /// One of the DPU.
+    Dpu(AccessFailure),
+}
+
 /// The operations of all windows of an engine.
 #[derive(Default)]
 pub(crate) struct RmaOps {
-    ops: HashMap<Operation, RmaOp>,
+    ops: HashMap<OpId, RmaOp>,
     /// The detached operations on each rank's part of each window, by window and rank.
     detached: HashMap<(u64, u32), DetachedOps>,
     /// How many operations are complete so far; wraps.
@@ -26,7 +46,7 @@ pub(crate) struct RmaOps {
 /// The memory of a dropped window.
 pub(crate) struct RetiredWindow {
     pub registration: Registration,
-    pub _memory: WindowMemory,
+    pub memory: WindowMemory,
     /// The owner of memory that is not the library's.
     pub buffer: Option<DetachedBuffer>,
 }
@@ -37,7 +57,7 @@ const IMMEDIATE_PER_PROGRESS: u32 = 32;
 
 enum RmaOp {
     /// A thread waits for the operation, and keeps the operation's memory until it is complete.
-    Awaited(Option<Result<u64, Failure>>),
+    Awaited(Option<Result<u64, OpFailure>>),
     /// No thread waits for the operation, so its memory is kept here.
     Detached { window: u64, rank: u32, _data: Box<[u8]> },
 }
@@ -47,7 +67,7 @@ enum RmaOp {
 struct DetachedOps {
     in_progress: u64,
     /// The first failure.
-    failure: Option<Failure>,
+    failure: Option<OpFailure>,
 }
 
 impl RmaOps {
@@ -64,12 +84,12 @@ impl RmaOps {
     }
 
     /// Adds an operation that a thread waits for.
-    pub fn add_awaited(&mut self, operation: Operation) {
+    pub fn add_awaited(&mut self, operation: OpId) {
         self.ops.insert(operation, RmaOp::Awaited(None));
     }
 
     /// The result of an awaited operation that is complete, once. From then on the operation does not use its memory.
-    pub fn take(&mut self, operation: Operation) -> Option<Result<u64, Failure>> {
+    pub fn take(&mut self, operation: OpId) -> Option<Result<u64, OpFailure>> {
         let Some(RmaOp::Awaited(Some(result))) = self.ops.get(&operation) else { return None };
         let result = *result;
         self.ops.remove(&operation);
@@ -77,7 +97,7 @@ impl RmaOps {
     }
 
     /// Adds an operation that no thread waits for. `data` is its memory.
-    pub fn add_detached(&mut self, operation: Operation, window: u64, rank: u32, data: Box<[u8]>) {
+    pub fn add_detached(&mut self, operation: OpId, window: u64, rank: u32, data: Box<[u8]>) {
         self.detached.entry((window, rank)).or_default().in_progress += 1;
         self.ops.insert(operation, RmaOp::Detached { window, rank, _data: data });
     }
@@ -88,7 +108,7 @@ impl RmaOps {
     }
 
     /// The first failure, once, of the detached operations on a rank's part of a window. `None` while some are in progress.
-    pub fn take_detached(&mut self, window: u64, rank: u32) -> Option<Result<(), Failure>> {
+    pub fn take_detached(&mut self, window: u64, rank: u32) -> Option<Result<(), OpFailure>> {
         match self.detached.get(&(window, rank)) {
             Some(ops) if ops.in_progress != 0 => None,
             Some(_) => {
@@ -100,15 +120,15 @@ impl RmaOps {
     }
 
     /// Records the result of an operation that is complete.
-    pub fn complete(&mut self, finished: Finished) {
+    pub fn complete(&mut self, operation: OpId, outcome: Result<u64, OpFailure>) {
         self.completed = self.completed.wrapping_add(1);
-        if let Some(RmaOp::Awaited(result)) = self.ops.get_mut(&finished.operation) {
-            *result = Some(finished.result);
-        } else if let Some(RmaOp::Detached { window, rank, .. }) = self.ops.remove(&finished.operation)
+        if let Some(RmaOp::Awaited(result)) = self.ops.get_mut(&operation) {
+            *result = Some(outcome);
+        } else if let Some(RmaOp::Detached { window, rank, .. }) = self.ops.remove(&operation)
             && let Some(ops) = self.detached.get_mut(&(window, rank))
         {
             ops.in_progress = ops.in_progress.saturating_sub(1);
-            if let Err(failure) = finished.result {
+            if let Err(failure) = outcome {
                 ops.failure.get_or_insert(failure);
             }
             if ops.in_progress == 0 && ops.failure.is_none() {

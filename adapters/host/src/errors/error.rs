@@ -99,7 +99,8 @@ pub enum Error {
         rank: u32,
     },
     /// The DPU that matches the messages of this process, or that of its peer, has failed. Whether messages in progress were sent or
-    /// received is not known. Later operations use the other transports.
+    /// received is not known, nor whether one-sided operations in progress were done. Later messages and later windows use the other
+    /// transports.
     DeviceFailed,
     /// Messages of a rank were lost with a DPU that has failed: their sends were complete, and they were not received. A receive that
     /// may take messages of the rank reports that once, and takes no message.
@@ -328,8 +329,8 @@ impl fmt::Display for Error {
                 "rank {rank} dropped the communicator before it received the message: have it receive all messages first"
             ),
             Self::DeviceFailed => f.write_str(
-                "the DPU of this process or of its peer has failed: whether the message was sent or received is not known, and later \
-                 messages go by the other transports",
+                "the DPU of this process or of its peer has failed: whether the operation was done is not known, and later messages and windows \
+                 use the other transports",
             ),
             Self::MessagesLost { rank } => write!(
                 f,

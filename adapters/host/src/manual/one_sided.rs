@@ -65,6 +65,7 @@
 //! |---|---|---|
 //! | a rank that sm connects (same host) | the initiator, which maps the target's part | no |
 //! | a rank that only tcp or udp reaches | the target, which receives requests as active messages | yes: in a blocking call, or by a progress thread |
+//! | a rank whose part lies in the memory of its DPU (transport `dpu`) | the DPUs | no |
 //! | a rank that verbs reaches | the target, as over tcp; the device, if `TOWLINE_VERBS_WINDOWS=true` | yes; no for the device |
 //!
 //! The initiator does not map a window where the system forbids it: between process namespaces, without a free file
@@ -73,11 +74,32 @@
 //! messages. Over sm, long data is not in these messages: the side that needs the data reads it through the kernel from the
 //! memory of the other side.
 //!
-//! Atomics on windows are always done by a processor, either the initiator's or the target's, so they are atomic with respect
-//! to each other. (In the core's BTL interface for other runtimes, a verbs device does 64-bit atomics itself.)
+//! Atomics on windows are done by a processor, either the initiator's or the target's, or all of them by the target's DPU, so they are
+//! atomic with respect to each other. (In the core's BTL interface for other runtimes, a verbs device does 64-bit atomics itself.)
 //!
 //! If a device puts to a window, or gets from it, after the target has dropped the window, the connection ends. That is why
 //! devices are used for windows only if `TOWLINE_VERBS_WINDOWS` asks for it.
+//!
+//! # Windows in the memory of DPUs
+//!
+//! In a job over [`dpu`](super::transports), memory of [`window`](crate::Communicator::window) and
+//! [`window_with`](crate::Communicator::window_with) is taken from the memory of the rank's DPU. The DPUs do all puts, gets and atomics on
+//! it, and the rank need not be in a call. The rank itself also uses its DPU, except for [`read`](crate::Window::read) and
+//! [`write`](crate::Window::write), so atomics of all ranks agree. [`is_on_dpu`](crate::Window::is_on_dpu) tells how a part is
+//! served, and all ranks agree on that when the window is made:
+//!
+//! - A part is served by DPUs if it has a byte and a right, and fits: windows and device buffers of a rank may have a quarter of its DPU's
+//!   memory. Other parts of the same window are served as in the table above.
+//! - No part of a window is, if the DPU of one of its ranks cannot be used: its firmware has no one-sided operations, or has failed, its
+//!   memory is full, or the rank's `TOWLINE_DPU_ONE_SIDED` is false.
+//! - Memory of the program never is.
+//!
+//! The example `mailbox` has ranks that only look at words of their window. If a DPU fails, operations on the part of its rank, and those
+//! of its rank, end with [`Error::DeviceFailed`](crate::Error::DeviceFailed), which [`flush`](crate::Window::flush) reports for puts
+//! and accumulates. The rank's own part cannot be read any more. Parts of other ranks stay usable by other ranks. Windows that are made
+//! afterwards use the other transports.
+//!
+//! # A target that computes
 //!
 //! A target that only computes does not serve active messages. Give it a [progress thread](crate::Builder::progress_thread).
 //!

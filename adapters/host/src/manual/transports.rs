@@ -108,8 +108,8 @@
 //!
 //! A DPU matches and moves all messages of the job's communicators. The rank posts commands and reads completions, so messages make
 //! progress while it computes: `towline perf --mode overlap` measures that. All ranks name `dpu`, and each needs a window of its own
-//! in `TOWLINE_DPU_WINDOWS`. [One-sided operations](super::one_sided) go over the other transports, which are sm and tcp if no other
-//! one is named. Puts, gets and atomics on memory of DPUs, which their firmware serves, are in the crate `towline-dpu` alone.
+//! in `TOWLINE_DPU_WINDOWS`. Windows that the library allocates lie in the memory of the DPUs, which serve
+//! [one-sided operations](super::one_sided) on them. Other windows use the other transports, which are sm and tcp if no other one is named.
 //!
 //! Messages are copied to and from the memory of the DPU, unless they lie in it:
 //! [`Communicator::device_buffer`](crate::Communicator::device_buffer). A message of other memory may have about a third of the DPU's

@@ -153,6 +153,7 @@
 //! | `TOWLINE_DPU_WINDOWS` | empty | Windows of this host's DPUs, such as `/sys/bus/pci/devices/0000:03:00.0/resource2`; each process takes the first one that no other process uses, beginning with that of its place among the ranks of this host |
 //! | `TOWLINE_DPU_OPEN_TIMEOUT_MS` | `10000` ms | How long a DPU may take to begin to serve a process |
 //! | `TOWLINE_DPU_SILENCE_MS` | `5000` ms | A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed |
+//! | `TOWLINE_DPU_ONE_SIDED` | `true` | Whether windows lie in the memory of DPUs, if all ranks of a window allow it and it fits: then a target serves operations while it makes no call |
 //!
 //! <!-- end -->
 //!

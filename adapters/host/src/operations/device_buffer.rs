@@ -36,7 +36,7 @@ impl<L: Threads> std::fmt::Debug for DeviceBuffer<L> {
 
 impl<L: Threads> Communicator<L> {
     /// Memory of this context's DPU, filled with zeros. `None` if the context has no DPU (`TOWLINE_TRANSPORTS`), if the DPU has
-    /// failed, or if it has no room for so many bytes now: the buffers of a context may have a quarter of it.
+    /// failed, or if it has no room for so many bytes now: the buffers and windows of a context may have a quarter of it.
     ///
     /// ```
     /// let world = towline::init()?;

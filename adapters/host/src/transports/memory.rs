@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use towline_core::arena::Arena;
+use towline_dpu::windows::OwnPart;
 
 /// Zeroed memory that costs only address space until it is used.
 #[derive(Debug)]
@@ -69,6 +70,8 @@ pub(crate) enum WindowMemory {
     Shared(Arc<towline_sm::SharedRegion>),
     /// Only this process can access it.
     Private(Mapping),
+    /// In the memory of this context's DPU, which gets it back by `Engine::free_window_memory`.
+    Dpu(Box<OwnPart>),
     /// Memory of the program. Its owner keeps it until the registration has ended.
     Caller(CallerMemory),
 }
@@ -88,6 +91,7 @@ impl WindowMemory {
         match self {
             Self::Shared(area) => area.base(),
             Self::Private(mapping) => mapping.base(),
+            Self::Dpu(part) => part.base(),
             Self::Caller(memory) => memory.0.as_ptr(),
         }
     }

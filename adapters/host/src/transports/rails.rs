@@ -3,6 +3,7 @@
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
 use towline_core::pml::offload::Offload;
+use towline_core::rail::access::Access;
 use towline_core::rail::{Copied, FullRail, Rail, Short};
 use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
 use towline_dpu::Matching;
@@ -213,8 +214,17 @@ impl RailSet {
         })
     }
 
-    /// Allocates memory for a window. Peers can map it where a rail supports that.
-    pub fn window_memory(&mut self, bytes: usize) -> std::io::Result<WindowMemory> {
+    /// Allocates memory for a window: in the memory of the DPU, if it fits there. Other memory is mapped by peers where a rail supports
+    /// that.
+    pub fn window_memory(&mut self, bytes: usize, access: Access) -> std::io::Result<WindowMemory> {
+        if let Some(dpu) = self.2.as_deref_mut().filter(|dpu| dpu.has_windows()) {
+            match dpu.open_window(bytes as u64, access) {
+                Ok(part) => return Ok(WindowMemory::Dpu(Box::new(part))),
+                Err(why) => {
+                    log::info!("a window's memory is not that of the DPU, so the DPU does not serve peers: {why}")
+                }
+            }
+        }
         let log =
             |why: &_| log::info!("a window's memory is not shared with this host, so the target serves peers: {why}");
         let shared = self.0.iter_mut().find_map(|rail| match rail {

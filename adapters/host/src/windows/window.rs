@@ -7,13 +7,15 @@ use std::sync::atomic::{Ordering, fence};
 use towline_core::convertor::Span;
 use towline_core::rail::Peer;
 use towline_core::rma::{
-    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, Failure, HANDLE_BYTES, Operation, Registration,
-    RemoteMemory, Transfer,
+    Access, Atomic, AtomicFlags, AtomicOp, BeginError, Denied, Failure, HANDLE_BYTES, Registration, RemoteMemory,
+    Transfer,
 };
+use towline_dpu::windows::AccessFailure;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;
+use crate::engine::rma_ops::{OpFailure, OpId};
 use crate::errors::error::Error;
 use crate::operations::communicator::{Communicator, OwnedCommunicator};
 use crate::threads::levels::{Single, Threads};
@@ -22,12 +24,13 @@ use crate::transports::memory::WindowMemory;
 use crate::values::shortage::Shortage;
 use crate::waiting::idle::Idle;
 use crate::waiting::no_unwind::no_unwind;
+use crate::windows::dpu_parts::{self, DpuParts};
 use crate::windows::word::Word;
 
 /// The most bytes that are copied while other threads wait for the engine.
 const PIECE: usize = 1 << 20;
-/// Bytes that a rank publishes about its part: its handle, and the [code](Shortage::code) of what it lacks.
-const ENTRY: usize = HANDLE_BYTES + size_of::<u32>();
+/// Bytes that a rank publishes about its part: its handle, the [code](Shortage::code) of what it lacks, and what it says of its DPU.
+const ENTRY: usize = HANDLE_BYTES + size_of::<u32>() + dpu_parts::ENTRY;
 
 /// Memory of each rank of a communicator that all of them can access by one-sided operations, like an `MPI_Win`.
 /// [`Communicator::window`] makes it. Offsets and lengths are in bytes.
@@ -50,8 +53,9 @@ const ENTRY: usize = HANDLE_BYTES + size_of::<u32>();
 /// in any blocking call of its context, such as [`barrier`](Communicator::barrier), or in [`progress`](crate::World::progress). A
 /// target that only computes does not serve them, unless it has a [progress thread](crate::Builder::progress_thread). Over verbs
 /// the device can put and get without the target (`TOWLINE_VERBS_WINDOWS`), but the connection ends if a window is used after its
-/// owner has dropped it. Atomic operations are always done by a processor, so operations of both kinds are atomic with respect to
-/// each other.
+/// owner has dropped it. Atomic operations are always done by a processor then, so operations of both kinds are atomic with respect to
+/// each other. In a job over dpu, a part that the library allocates is served by DPUs if it fits into their memory:
+/// [`is_on_dpu`](Self::is_on_dpu), and [the manual](crate::manual::one_sided).
 ///
 /// **Trust.** Processes of the same user on this host can map a part with all rights, as [`window`](Communicator::window) makes
 /// it: they can read and change all of it at any time, and nothing beside it. A part from which others may only get is mapped
@@ -89,6 +93,8 @@ pub struct Window<L: Threads = Single> {
     len: usize,
     /// Each rank's part, and the peer of that rank.
     parts: Box<[(Peer, RemoteMemory)]>,
+    /// The parts that the DPUs serve.
+    pub(super) dpu_parts: DpuParts,
 }
 
 impl<L: Threads> Communicator<L> {
@@ -130,12 +136,17 @@ impl<L: Threads> Communicator<L> {
         let comm = self.dup();
         let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
-        let pml = engine.mtl.pml();
-        let made = pml.rails_mut().window_memory(bytes).map_err(|_| Shortage::Memory).and_then(|memory| {
+        let allocated = engine.mtl.pml().rails_mut().window_memory(bytes, access);
+        let made = allocated.map_err(|_| Shortage::Memory).and_then(|memory| {
             // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is
             // accessed under the engine's lock, by copies only.
-            let registration = unsafe { pml.register(memory.base(), bytes, access, None) }.ok_or(Shortage::Windows)?;
-            Ok((registration, memory))
+            match unsafe { engine.mtl.pml().register(memory.base(), bytes, access, None) } {
+                Some(registration) => Ok((registration, memory)),
+                None => {
+                    engine.free_window_memory(memory);
+                    Err(Shortage::Windows)
+                }
+            }
         });
         drop(engine);
         Window::agree(self, comm, id, made, bytes).map_err(|(error, part)| {
@@ -162,7 +173,8 @@ impl<L: Threads> Window<L> {
     ) -> Result<Self, (Error, Option<Part>)> {
         let context = &all.handle.context;
         let mut mine = [0; ENTRY];
-        let (handle, code) = mine.split_at_mut(HANDLE_BYTES);
+        let (handle, rest) = mine.split_at_mut(HANDLE_BYTES);
+        let (code, of_dpu) = rest.split_at_mut(size_of::<u32>());
         let mut shortage = made.as_ref().err().copied();
         if let Ok((registration, _)) = &made {
             match context.engine.lock().mtl.pml().remote_memory(*registration) {
@@ -171,9 +183,15 @@ impl<L: Threads> Window<L> {
             }
         }
         code.copy_from_slice(&Shortage::code(shortage).to_le_bytes());
+        let peers: Vec<Peer> = (0..all.size()).filter_map(|rank| all.handle.peer(rank)).collect();
+        let own = made.as_ref().ok().map(|(_, memory)| memory);
+        let offer = dpu_parts::offer(&mut context.engine.lock(), &peers, own, of_dpu);
+        let mut dpu_entries = Vec::new();
         let parts = all.agree(&mine, comm.as_ref().err().cloned()).and_then(|entries| {
             let part = |(rank, entry): (u32, &[u8])| {
-                let (handle, code) = entry.split_at(HANDLE_BYTES);
+                let (handle, rest) = entry.split_at(HANDLE_BYTES);
+                let (code, of_dpu) = rest.split_at(size_of::<u32>());
+                dpu_entries.push(of_dpu.to_vec());
                 let code = u32::from_le_bytes(code.try_into().unwrap_or([0xff; 4]));
                 if let Some(why) = Shortage::of_code(code) {
                     return Err(Error::NoWindow { rank, why });
@@ -184,9 +202,12 @@ impl<L: Threads> Window<L> {
             };
             (0..).zip(entries.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
         });
-        match (made, parts.and_then(|parts| Ok((parts, comm?)))) {
+        let parts = parts.and_then(|parts| Ok((parts, comm?)));
+        let is_made = made.is_ok() && parts.is_ok();
+        let dpu_parts = offer.settle(&mut context.engine.lock(), &peers, is_made.then_some(&dpu_entries));
+        match (made, parts) {
             (Ok((registration, memory)), Ok((parts, comm))) => {
-                Ok(Window { comm, id, registration, memory: Some(memory), len, parts })
+                Ok(Window { comm, id, registration, memory: Some(memory), len, parts, dpu_parts })
             }
             (Ok(part), Err(error)) => Err((error, Some(part))),
             (Err(why), parts) => Err((parts.err().unwrap_or(Error::NoWindow { rank: all.rank(), why }), None)),
@@ -212,13 +233,16 @@ impl<L: Threads> Window<L> {
     /// after the next flush, which also reports failures at the target.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`].
+    /// [`Error::NoSuchRank`], [`Error::OutOfWindow`], [`Error::PeerFailed`], [`Error::DeviceFailed`].
     pub fn put<T>(&self, rank: u32, offset: u64, data: &T) -> Result<(), Error>
     where
         T: IntoBytes + Immutable + ?Sized,
     {
         let data = data.as_bytes();
         let put = |data: &[u8]| Transfer::Put(Span::of(data));
+        if self.dpu_parts.has(rank) {
+            return self.put_by_dpu(rank, offset, data);
+        }
         // SAFETY: the bytes are borrowed until this returns.
         let done = unsafe { self.move_pieces(rank, offset, data.len(), |piece| put(&data[piece])) };
         self.begin_detached(rank, put, offset.wrapping_add(done as u64), &data[done..])
@@ -235,6 +259,10 @@ impl<L: Threads> Window<L> {
         let into = into.as_mut_bytes();
         let (base, len) = (into.as_mut_ptr(), into.len());
         let get = |piece: Range<usize>| Transfer::Get(Span::contiguous(base.wrapping_add(piece.start), piece.len()));
+        if self.dpu_parts.has(rank) {
+            // SAFETY: `into` is borrowed until this returns, and any bytes make a valid `T`.
+            return unsafe { self.get_by_dpu(rank, offset, len, get) };
+        }
         // SAFETY: `into` is borrowed until this returns, any bytes make a valid `T`, and the pieces lie within it.
         let done = unsafe { self.move_pieces(rank, offset, len, get) };
         // SAFETY: the same.
@@ -289,7 +317,7 @@ impl<L: Threads> Window<L> {
     /// Waits until all operations of this process on a rank's part are complete: `MPI_Win_flush`.
     ///
     /// # Errors
-    /// The first failure of an operation since the last flush: [`Error::Refused`] or [`Error::PeerFailed`].
+    /// The first failure of an operation since the last flush: [`Error::Refused`], [`Error::PeerFailed`] or [`Error::DeviceFailed`].
     pub fn flush(&self, rank: u32) -> Result<(), Error> {
         self.context().check_process()?;
         self.part(rank)?;
@@ -308,7 +336,7 @@ impl<L: Threads> Window<L> {
     /// Copies from this rank's own part, from byte `offset` on.
     ///
     /// # Errors
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`]; [`Error::DeviceFailed`] if the part lies in the memory of a DPU that has failed.
     pub fn read<T>(&self, offset: usize, into: &mut T) -> Result<(), Error>
     where
         T: FromBytes + IntoBytes + ?Sized,
@@ -316,7 +344,8 @@ impl<L: Threads> Window<L> {
         self.context().check_process()?;
         let into = into.as_mut_bytes();
         let at = self.own(offset, into.len())?;
-        let _engine = self.comm.handle.context.engine.lock();
+        let mut engine = self.comm.handle.context.engine.lock();
+        self.check_own(&mut engine)?;
         // SAFETY: within the mapping, as `own` has checked. Only the thread that holds the engine's lock accesses it at that
         // address. If others change it at the same time the result is a mixture of bytes, and any bytes are valid.
         unsafe { at.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
@@ -327,7 +356,7 @@ impl<L: Threads> Window<L> {
     /// Copies to this rank's own part, from byte `offset` on.
     ///
     /// # Errors
-    /// [`Error::OutOfWindow`].
+    /// [`Error::OutOfWindow`]; [`Error::DeviceFailed`] if the part lies in the memory of a DPU that has failed.
     pub fn write<T>(&self, offset: usize, data: &T) -> Result<(), Error>
     where
         T: IntoBytes + Immutable + ?Sized,
@@ -335,7 +364,8 @@ impl<L: Threads> Window<L> {
         self.context().check_process()?;
         let data = data.as_bytes();
         let at = self.own(offset, data.len())?;
-        let _engine = self.comm.handle.context.engine.lock();
+        let mut engine = self.comm.handle.context.engine.lock();
+        self.check_own(&mut engine)?;
         // SAFETY: as for `read`.
         unsafe { at.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
         fence(Ordering::SeqCst); // other processes on this host read the memory directly
@@ -363,14 +393,25 @@ impl<L: Threads> Window<L> {
     pub(super) fn take_part(&mut self) -> Option<Part> {
         let memory = self.memory.take()?;
         self.comm.handle.context.engine.lock().rma_ops.forget_window(self.id);
+        self.dpu_parts.leave(&mut self.comm.handle.context.engine.lock());
         Some((self.registration, memory))
+    }
+
+    /// The window's number in the engine.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether the own part lies in the memory of the DPU.
+    pub(super) fn is_in_dpu(&self) -> bool {
+        matches!(self.memory, Some(WindowMemory::Dpu(_)))
     }
 
     pub(super) fn context(&self) -> &ContextState<L> {
         &self.comm.handle.context
     }
 
-    fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
+    pub(super) fn part(&self, rank: u32) -> Result<(Peer, RemoteMemory), Error> {
         self.parts.get(rank as usize).copied().ok_or(Error::NoSuchRank { rank, size: self.comm.size() })
     }
 
@@ -387,7 +428,7 @@ impl<L: Threads> Window<L> {
     }
 
     #[cold]
-    fn out_of_window(&self, rank: u32, offset: u64, bytes: u64) -> Error {
+    pub(super) fn out_of_window(&self, rank: u32, offset: u64, bytes: u64) -> Error {
         let len = self.part(rank).map_or(0, |(_, remote)| remote.len());
         Error::OutOfWindow { rank, offset, bytes, len }
     }
@@ -415,7 +456,7 @@ impl<L: Threads> Window<L> {
     }
 
     /// Makes progress until `look` finds something. `look` is called again whenever an operation has completed.
-    fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
+    pub(super) fn wait_until<T>(&self, mut look: impl FnMut(&mut Engine) -> Option<T>) -> T {
         let context = &self.comm.handle.context;
         let mut engine = context.engine.lock();
         let mut idle = Idle::default();
@@ -437,13 +478,13 @@ impl<L: Threads> Window<L> {
     ///
     /// # Safety
     /// As for `Pml::begin`.
-    unsafe fn begin(
+    pub(super) unsafe fn begin(
         &self,
         engine: &mut Engine,
         rank: u32,
         what: Transfer,
         offset: u64,
-    ) -> Option<Result<Operation, Error>> {
+    ) -> Option<Result<OpId, Error>> {
         let handle = &self.comm.handle;
         let (peer, remote) = match self.part(rank) {
             Ok(part) => part,
@@ -459,8 +500,17 @@ impl<L: Threads> Window<L> {
         if let Some(lost) = engine.mtl.failed(handle.comm, towline_core::mtl::Source::Rank(rank)) {
             return Some(Err(handle.peer_lost(engine, lost)));
         }
-        // SAFETY: the caller's promise.
-        match unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) } {
+        let begun = match self.dpu_parts.get(rank) {
+            // SAFETY: the caller's promise.
+            Some(part) => match unsafe { dpu_parts::begin(engine, part, what, remote.len(), offset) } {
+                Ok(access) => Ok(OpId::Dpu(access)),
+                Err(None) => return Some(Err(Error::DeviceFailed)),
+                Err(Some(why)) => Err(why),
+            },
+            // SAFETY: the caller's promise.
+            None => unsafe { engine.mtl.pml().begin(peer, what, &remote, offset) }.map(OpId::Engine),
+        };
+        match begun {
             Ok(operation) => Some(Ok(operation)),
             Err(BeginError::Full) => None,
             Err(BeginError::Unreachable) => Some(Err(handle.failed(engine, peer))),
@@ -520,7 +570,7 @@ impl<L: Threads> Window<L> {
     /// The memory is as `Pml::at_once` requires, until this returns.
     unsafe fn try_immediate(&self, rank: u32, what: Transfer, offset: u64) -> Option<u64> {
         let handle = &self.comm.handle;
-        let (peer, remote) = self.parts.get(rank as usize)?;
+        let (peer, remote) = self.parts.get(rank as usize).filter(|_| !self.dpu_parts.has(rank))?;
         let mut engine = handle.context.engine.lock();
         let rank = towline_core::mtl::Source::Rank(rank);
         if handle.context.finished.load(Ordering::Relaxed) || engine.mtl.failed(handle.comm, rank).is_some() {
@@ -569,9 +619,12 @@ impl<L: Threads> Window<L> {
         result?.map_err(|failure| self.failure(rank, failure))
     }
 
-    fn failure(&self, rank: u32, failure: Failure) -> Error {
+    pub(super) fn failure(&self, rank: u32, failure: OpFailure) -> Error {
         match failure {
-            Failure::Denied(why) => Error::Refused { rank, why },
+            OpFailure::Dpu(AccessFailure::DeviceFailed) => Error::DeviceFailed,
+            OpFailure::Engine(Failure::Denied(why)) | OpFailure::Dpu(AccessFailure::Denied(why)) => {
+                Error::Refused { rank, why }
+            }
             _ => match self.part(rank) {
                 Ok((peer, _)) => self.comm.handle.peer_lost(&self.comm.handle.context.engine.lock(), peer),
                 Err(error) => error,
