@@ -79,6 +79,7 @@ fn over_any_rail(arena: &mut Arena<'_>) -> Result<(), SetUpError> {
     let rails = any(rails.get_mut(..len).unwrap_or(&mut []));
     transport(Mtl::new(config(), any(0), arena, rails)?);
     let mut pml = Pml::new(config(), arena, [Opaque, Opaque])?;
+    keep((Pml::<[Opaque; 2]>::arrivals_bytes(any(0)), pml.count_arrivals(arena).is_ok()));
     while any(true) {
         engine(&mut pml);
     }
@@ -269,7 +270,8 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
         29 => {
-            keep(pml.has_sent(Peer(any(0))));
+            keep((pml.has_sent(Peer(any(0))), pml.arrived(Peer(any(0))), pml.has_unexpected(&any(Pattern::ANY))));
+            keep(pml.offload().is_some());
             pml.operations().for_each(keep);
             pml.unreceived().for_each(|message| keep((message, message.is_internal())));
             pml.one_sided_operations().for_each(keep);
