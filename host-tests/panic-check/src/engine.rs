@@ -270,7 +270,8 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         }
         5 => keep((pml.rails().count(), pml.rails_mut().count())),
         29 => {
-            keep((pml.has_sent(Peer(any(0))), pml.arrived(Peer(any(0))), pml.has_unexpected(&any(Pattern::ANY))));
+            let pattern = Pattern { context: any(0), source: any(0), tag: any(0) };
+            keep((pml.has_sent(Peer(any(0))), pml.arrived(Peer(any(0))), pml.has_unexpected(&pattern)));
             keep(pml.offload().is_some());
             pml.operations().for_each(keep);
             pml.unreceived().for_each(|message| keep((message, message.is_internal())));
