@@ -411,6 +411,9 @@ impl Rail for Frames {
         if self.remote(to.0).is_none_or(|remote| remote.is_unreachable) {
             return Err(SendError::Unreachable);
         }
+        if self.transport.lost().is_some() {
+            return Err(SendError::Unreachable); // its memory may be that of another session
+        }
         let kept = if shape.lane == Lane::Control { 0 } else { (self.buffers.len() / 2).div_ceil(CONTROL_SHARE) };
         if self.free.len() <= kept {
             self.settle();
@@ -502,13 +505,15 @@ impl Rail for Frames {
         }
     }
 
+    /// At once, as long as the device works: it has no handle that arrivals make ready, so frames come only by polling.
     fn poll_at(&self) -> Option<Instant> {
-        None
+        (!self.has_ended).then_some(Instant::ZERO)
     }
 
     fn arm(&mut self) -> bool {
         self.settle();
-        self.news.is_empty() && self.refused.is_empty() && self.idle.is_empty()
+        let has_settled = self.has_ended || (self.refused.is_empty() && self.idle.is_empty());
+        has_settled && self.news.is_empty()
     }
 }
 

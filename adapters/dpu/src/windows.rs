@@ -18,6 +18,8 @@ use crate::window_operations::Owner;
 
 /// How many slots there are for the bytes of puts and gets.
 const SLOTS: u64 = 8;
+/// Bytes of the device's memory that a key takes.
+const KEY_BYTES: u64 = taken(towline_window::command::KEY as u64);
 /// The share of the device's memory that the slots have.
 const SLOTS_SHARE: u64 = 32;
 /// Slots begin at multiples of this.
@@ -126,10 +128,16 @@ impl Matching {
             return Err(Refusal::Invalid);
         }
         self.make_slots()?;
+        if self.buffer_bytes.saturating_add(u64::from(count) * KEY_BYTES) > self.transport.most_bytes() / 4 {
+            return Err(Refusal::Busy);
+        }
         let mut room = KeyRoom(Vec::new());
         for _ in 0..count {
             match self.transport.room(towline_window::command::KEY as u64) {
-                Ok(part) => room.0.push(part),
+                Ok(part) => {
+                    self.buffer_bytes += KEY_BYTES;
+                    room.0.push(part);
+                }
                 Err(why) => {
                     self.return_room(room);
                     return Err(why);
@@ -141,18 +149,25 @@ impl Matching {
 
     /// Returns room for keys that is not needed.
     pub fn return_room(&mut self, room: KeyRoom) {
-        room.0.into_iter().for_each(|part| self.transport.give_back(part));
+        for part in room.0 {
+            self.buffer_bytes = self.buffer_bytes.saturating_sub(KEY_BYTES);
+            self.transport.give_back(part);
+        }
     }
 
     /// Memory of a peer in a window, by the key that its owner has sent. `None`: `room` is used up.
     pub fn reach_window(&mut self, room: &mut KeyRoom, peer: u32, key: &Key) -> Option<PeerPart> {
         let part = room.0.pop()?;
-        let remote = self.transport.reach_in(part, peer, key).ok()?;
+        let Ok(remote) = self.transport.reach_in(part, peer, key) else {
+            self.buffer_bytes = self.buffer_bytes.saturating_sub(KEY_BYTES);
+            return None;
+        };
         Some(PeerPart { remote, peer })
     }
 
     /// This process needs memory of a peer no more. Operations on it go on.
     pub fn leave_window(&mut self, part: PeerPart) {
+        self.buffer_bytes = self.buffer_bytes.saturating_sub(KEY_BYTES);
         self.transport.forget_remote(part.remote);
     }
 

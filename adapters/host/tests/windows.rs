@@ -89,8 +89,14 @@ fn as_rank() {
             world.finish().unwrap();
         }
         "refuses-devices" => {
-            let window = world.window(64).unwrap();
+            // So long that the memory of a device has no room for another one beside it.
+            let is_free = |bytes: &usize| world.device_buffer(*bytes).is_some();
+            let power = (8..40).map(|power| 1 << power).take_while(is_free).last().expect("there are devices");
+            let most: usize = (16..32).map(|part| power / 16 * part).take_while(is_free).last().unwrap();
+            let bytes = most / 4 * 3;
+            let window = world.window(bytes).unwrap();
             assert!((0..world.size()).all(|rank| !window.is_on_dpu(rank).unwrap()), "one rank cannot");
+            assert!(world.device_buffer(bytes).is_some(), "its parts are not in the memory of devices");
             window.close().unwrap();
             count(&world);
             copy(&world, LONG);
@@ -580,7 +586,7 @@ fn a_killed_target_over_devices_fails_the_operations_in_progress_and_no_others()
 #[test]
 fn operations_end_with_an_error_if_the_device_of_a_part_fails() {
     let (devices, files) = devices(3);
-    let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files), ("TOWLINE_DPU_SILENCE_MS", "300")];
+    let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files), ("TOWLINE_DPU_SILENCE_MS", "2000")];
     let mut job = Job::start(3, "loses-device", &with);
     job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
     devices.stop_one(1);

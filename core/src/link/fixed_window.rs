@@ -12,11 +12,13 @@ pub(super) struct CongestionWindow {
     allowed: u32,
     /// Time-outs in a row.
     timeouts: u8,
+    /// Losses of transmissions up to this one are of a round trip whose first loss is known.
+    recovered: u64,
 }
 
 impl CongestionWindow {
     pub const fn new(initial: u32, _most: u32) -> Self {
-        Self { allowed: initial, timeouts: 0 }
+        Self { allowed: initial, timeouts: 0, recovered: 0 }
     }
 
     pub const fn allowed(&self) -> u32 {
@@ -35,8 +37,12 @@ impl CongestionWindow {
         self.timeouts = 0;
     }
 
-    /// A frame was lost. `true`: the loss counts, as each one does here.
-    pub const fn on_loss(&self, _lost: u64, _sent: u64, _most: u32) -> bool {
+    /// The `lost`-th of `sent` transmissions is lost. Returns whether that is the first loss of a round trip.
+    pub const fn on_loss(&mut self, lost: u64, sent: u64, _most: u32) -> bool {
+        if lost <= self.recovered {
+            return false;
+        }
+        self.recovered = sent;
         true
     }
 

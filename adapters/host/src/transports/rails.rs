@@ -214,10 +214,10 @@ impl RailSet {
         })
     }
 
-    /// Allocates memory for a window: in the memory of the DPU, if it fits there. Other memory is mapped by peers where a rail supports
-    /// that.
-    pub fn window_memory(&mut self, bytes: usize, access: Access) -> std::io::Result<WindowMemory> {
-        if let Some(dpu) = self.2.as_deref_mut().filter(|dpu| dpu.has_windows()) {
+    /// Allocates memory for a window: with `on_dpu` in the memory of the DPU, if it fits there. Other memory is mapped by peers where a
+    /// rail supports that.
+    pub fn window_memory(&mut self, bytes: usize, access: Access, on_dpu: bool) -> std::io::Result<WindowMemory> {
+        if let Some(dpu) = self.2.as_deref_mut().filter(|dpu| on_dpu && dpu.has_windows()) {
             match dpu.open_window(bytes as u64, access) {
                 Ok(part) => return Ok(WindowMemory::Dpu(Box::new(part))),
                 Err(why) => {

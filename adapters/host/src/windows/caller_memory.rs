@@ -156,7 +156,7 @@ impl<L: Threads> Communicator<L> {
         let registration = unsafe { engine.mtl.pml().register(base.as_ptr(), len, access, None) };
         drop(engine);
         let made = registration.map(|registration| (registration, WindowMemory::Caller(CallerMemory(base))));
-        Window::agree(self, comm, id, made.ok_or(Shortage::Windows), len)
+        Window::agree(self, comm, id, made.ok_or(Shortage::Windows), len, None)
     }
 }
 

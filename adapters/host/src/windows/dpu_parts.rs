@@ -2,8 +2,9 @@
 //!
 //! When a window is made, each rank says whether its DPU can be used for it, and the key of its own part, if that lies in the memory of
 //! its DPU. If all ranks can, the parts that have a key are used by DPUs only, also by their owners, so that all atomics on a word are
-//! done by one device. All other parts, and all parts if a rank cannot, are used by the engines only. All ranks come to the same result,
-//! since it depends on nothing but what they said.
+//! done by one device. All other parts are used by the engines only. If a rank cannot, the ranks move their parts to ordinary memory and
+//! agree again, since processors have no atomics on the memory of some devices. All ranks come to the same result, since it depends on
+//! nothing but what they said.
 
 use towline_core::rail::Peer;
 use towline_core::rma::{BeginError, Transfer};
@@ -22,6 +23,8 @@ pub(super) const ENTRY: usize = 1 + KEY;
 const CAN: u8 = 1;
 /// The rank's part has a key.
 const HAS_KEY: u8 = 2;
+/// The rank's part lies in the memory of its DPU, whether that can be used or not.
+const IN_DPU: u8 = 4;
 
 /// The parts of a window that DPUs serve, by rank. Empty if there is none.
 #[derive(Debug, Default)]
@@ -50,6 +53,13 @@ impl DpuParts {
     }
 }
 
+/// Whether there are parts in the memory of DPUs although not all ranks can use theirs, by what all ranks have said.
+pub(super) fn must_move(said: &[Vec<u8>]) -> bool {
+    let all = |flag: u8| said.iter().all(|entry| entry.first().is_some_and(|flags| flags & flag != 0));
+    let any = |flag: u8| said.iter().any(|entry| entry.first().is_some_and(|flags| flags & flag != 0));
+    any(IN_DPU) && !all(CAN)
+}
+
 /// What this rank has said of its DPU: room for the keys, if it can be used.
 pub(super) struct Offer(Option<KeyRoom>);
 
@@ -58,13 +68,18 @@ pub(super) fn offer(engine: &mut Engine, peers: &[Peer], own: Option<&WindowMemo
     let knows = |dpu: &&mut Matching| dpu.has_peers(peers.iter().map(|peer| peer.0));
     let dpu = engine.mtl.pml().rails_mut().dpu_mut().filter(knows);
     let room = dpu.and_then(|dpu| dpu.key_room(peers.len() as u32).ok());
-    if let Some((flags, key)) = entry.split_first_mut()
-        && room.is_some()
-    {
-        *flags = CAN;
-        if let Some(WindowMemory::Dpu(part)) = own {
-            *flags |= HAS_KEY;
-            key.copy_from_slice(&part.key().to_bytes());
+    let own = own.and_then(|memory| match memory {
+        WindowMemory::Dpu(part) => Some(part),
+        _ => None,
+    });
+    if let Some((flags, key)) = entry.split_first_mut() {
+        *flags = if own.is_some() { IN_DPU } else { 0 };
+        if room.is_some() {
+            *flags |= CAN;
+            if let Some(part) = own {
+                *flags |= HAS_KEY;
+                key.copy_from_slice(&part.key().to_bytes());
+            }
         }
     }
     Offer(room)

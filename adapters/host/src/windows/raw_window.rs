@@ -66,7 +66,7 @@ impl<L: Threads> Communicator<L> {
         }
         let comm = self.dup();
         let id = self.handle.context.engine.lock().rma_ops.next_window();
-        match Window::agree(self, comm, id, Err(Shortage::Windows), 0) {
+        match Window::agree(self, comm, id, Err(Shortage::Windows), 0, None) {
             Err((error, _)) => error,
             Ok(_) => Error::NoWindow { rank: self.rank(), why: Shortage::Windows },
         }
@@ -75,7 +75,8 @@ impl<L: Threads> Communicator<L> {
 
 impl<L: Threads> Window<L> {
     /// The address of this rank's own part, for foreign code. It stays the same until the window has ended. The program accesses
-    /// the memory only while no operation of any rank does: between a flush of the other ranks with a barrier, and the next one.
+    /// the memory only while no operation of any rank does: between a flush of the other ranks with a barrier, and the next one. But it
+    /// may write a whole aligned word while other ranks only get it.
     /// [`read`](Self::read) and [`write`](Self::write) need no address.
     pub fn base_raw(&self) -> *mut u8 {
         self.own(0, 0).unwrap_or(std::ptr::null_mut())

@@ -136,20 +136,9 @@ impl<L: Threads> Communicator<L> {
         let comm = self.dup();
         let mut engine = self.handle.context.engine.lock();
         let id = engine.rma_ops.next_window();
-        let allocated = engine.mtl.pml().rails_mut().window_memory(bytes, access);
-        let made = allocated.map_err(|_| Shortage::Memory).and_then(|memory| {
-            // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is
-            // accessed under the engine's lock, by copies only.
-            match unsafe { engine.mtl.pml().register(memory.base(), bytes, access, None) } {
-                Some(registration) => Ok((registration, memory)),
-                None => {
-                    engine.free_window_memory(memory);
-                    Err(Shortage::Windows)
-                }
-            }
-        });
+        let made = allocate(&mut engine, bytes, access, true);
         drop(engine);
-        Window::agree(self, comm, id, made, bytes).map_err(|(error, part)| {
+        Window::agree(self, comm, id, made, bytes, Some(access)).map_err(|(error, part)| {
             if let Some((registration, memory)) = part {
                 self.handle.context.engine.lock().retire_window(registration, memory, None);
             }
@@ -161,15 +150,44 @@ impl<L: Threads> Communicator<L> {
 /// The memory of this rank in a window.
 pub(super) type Part = (Registration, WindowMemory);
 
+/// Memory for the part of this rank, filled with zeros: with `on_dpu` that of its DPU, if it fits there.
+fn allocate(engine: &mut Engine, bytes: usize, access: Access, on_dpu: bool) -> Result<Part, Shortage> {
+    let memory = engine.mtl.pml().rails_mut().window_memory(bytes, access, on_dpu).map_err(|_| Shortage::Memory)?;
+    // SAFETY: the mapping is dropped when the registration has ended (`retire_window`), or with the engine. It is accessed under the
+    // engine's lock, by copies only.
+    match unsafe { engine.mtl.pml().register(memory.base(), bytes, access, None) } {
+        Some(registration) => Ok((registration, memory)),
+        None => {
+            engine.free_window_memory(memory);
+            Err(Shortage::Windows)
+        }
+    }
+}
+
 impl<L: Threads> Window<L> {
     /// Makes the window at all ranks, or at none. `made`: the part of this rank, which is given back with an error. The ranks agree
-    /// in the communicator `all`, since some may have no `comm` if a rank was lost.
+    /// in the communicator `all`, since some may have no `comm` if a rank was lost. `access`: what the window was asked for, if its parts
+    /// may lie in the memory of DPUs; such parts move to other memory if not all ranks can use DPUs.
     pub(super) fn agree(
         all: &Communicator<L>,
         comm: Result<OwnedCommunicator<L>, Error>,
         id: u64,
         made: Result<Part, Shortage>,
         len: usize,
+        access: Option<Access>,
+    ) -> Result<Self, (Error, Option<Part>)> {
+        Self::agree_once(all, comm, id, made, len, access, true)
+    }
+
+    /// `may_move`: whether parts may still move to other memory.
+    fn agree_once(
+        all: &Communicator<L>,
+        comm: Result<OwnedCommunicator<L>, Error>,
+        id: u64,
+        made: Result<Part, Shortage>,
+        len: usize,
+        access: Option<Access>,
+        may_move: bool,
     ) -> Result<Self, (Error, Option<Part>)> {
         let context = &all.handle.context;
         let mut mine = [0; ENTRY];
@@ -202,6 +220,19 @@ impl<L: Threads> Window<L> {
             };
             (0..).zip(entries.chunks_exact(ENTRY)).map(part).collect::<Result<Box<[_]>, Error>>()
         });
+        if may_move && parts.is_ok() && dpu_parts::must_move(&dpu_entries) {
+            let mut engine = context.engine.lock();
+            let _ = offer.settle(&mut engine, &peers, None);
+            let made = match (made, access) {
+                (Ok((registration, memory @ WindowMemory::Dpu(_))), Some(access)) => {
+                    engine.retire_window(registration, memory, None);
+                    allocate(&mut engine, len, access, false)
+                }
+                (made, _) => made,
+            };
+            drop(engine);
+            return Self::agree_once(all, comm, id, made, len, access, false);
+        }
         let parts = parts.and_then(|parts| Ok((parts, comm?)));
         let is_made = made.is_ok() && parts.is_ok();
         let dpu_parts = offer.settle(&mut context.engine.lock(), &peers, is_made.then_some(&dpu_entries));

@@ -103,9 +103,6 @@ impl<R: Rails> Server<'_, '_, R> {
             *done = Done::default();
         }
         let failed = peer.filter(|_| result.is_err());
-        if let (Some(peer), false) = (failed, operation.is_send) {
-            self.losses.set(peer.0, true);
-        }
         Completion { cookie: operation.cookie, result, failed: failed.map_or(ANY, |peer| peer.0) }
     }
 
