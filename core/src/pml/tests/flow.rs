@@ -332,6 +332,7 @@ fn m13_p7_a_held_back_message_that_was_taken_ends_with_its_sender() {
 
 /// The receive for each ask is found in a few steps, however many receives are posted, for this peer, for others and for any.
 #[test]
+#[cfg(feature = "indexes")]
 fn p27_the_next_ask_is_found_in_few_steps() {
     let mut engines = engines(3, Config { requests: 1000, ..NONE }, 64, 512);
     let data = bytes(10, 1);
@@ -397,6 +398,7 @@ fn steps(engines: &[Engine]) -> u64 {
 /// Sends that are held back are found in constant time, whatever the order in which their receives are posted: one after the
 /// other, or all before the first is complete; by tag, or by communicator with any tag.
 #[test]
+#[cfg(feature = "indexes")]
 fn m10_p27_held_back_messages_are_found_in_few_steps_in_any_order() {
     for (config, mode) in [(NONE, Mode::Standard), (NONE, Mode::Synchronous), (WIDE, Mode::Standard)] {
         for (at_once, by_tag) in [(false, true), (true, true), (false, false)] {

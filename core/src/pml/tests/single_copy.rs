@@ -276,6 +276,7 @@ fn short_messages_and_those_without_credit_are_not_exposed() {
 /// While a peer holds messages back, the posted receives are kept in order. A receive that an exposed message matched leaves the
 /// order before it answers.
 #[test]
+#[cfg(feature = "indexes")]
 fn p27_a_receive_of_an_exposed_message_leaves_the_posting_order() {
     let (mut pair, data, mut into) = (Pair::new(CONFIG), data(LONG, 3), [(); 6].map(|()| vec![0; LONG]));
     let mut receives: Vec<_> = (0..6).map(|tag| (tag, pair.recv(tag, &mut into[tag as usize]))).collect();
