@@ -2,10 +2,10 @@
 //! or a user of the BTL face, uses the device as one rail beside others.
 //!
 //! The frames of a rail are messages between the devices, which are reliable. So the rail loses no frame, needs no link above it, and
-//! reports the loss of a peer once. Frames are copied to and from the buffers of the window. All hosts of a job use their devices in
-//! this way, or none: a window has one session, so a process has this rail or the [matching transport](crate::transport).
+//! reports the loss of a peer once. Frames are copied to and from the buffers of the window. A window has one
+//! session, so a process has this rail or the [matching transport](crate::transport). All hosts of a job use the same one of both.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 
 use towline_core::convertor::Span;
@@ -20,6 +20,7 @@ use towline_core::time::Instant;
 use towline_window::completion;
 
 use crate::errors::{Failure, Refusal};
+use crate::owners::Owners;
 use crate::transport::{Buffer, Request, Taken, Transport};
 
 /// The first version of the window with frames.
@@ -128,7 +129,7 @@ pub struct Frames {
     /// The buffers with frames for which the device had no room.
     refused: VecDeque<usize>,
     /// The buffers of commands in progress.
-    requests: HashMap<Request, usize>,
+    requests: Owners<usize>,
     news: VecDeque<News>,
     /// How many frames the reader holds.
     held: u32,
@@ -164,7 +165,7 @@ impl Frames {
             free: (0..count as usize).collect(),
             idle: (count as usize..2 * count as usize).collect(),
             refused: VecDeque::new(),
-            requests: HashMap::new(),
+            requests: Owners::default(),
             news: VecDeque::new(),
             held: 0,
             has_ended: false,
@@ -200,7 +201,7 @@ impl Frames {
     }
 
     fn note(&mut self, request: Request, at: usize, is_for: Use) {
-        self.requests.insert(request, at);
+        self.requests.add(request.0, at);
         self.set(at, is_for);
     }
 
@@ -215,7 +216,7 @@ impl Frames {
         let Some((buffer, Use::Sending { to, tag, len })) = self.buffers.get(at) else { return true };
         match self.transport.send_frame(*to, (*tag).into(), buffer, (*len).into()) {
             Ok(request) => {
-                self.requests.insert(request, at);
+                self.requests.add(request.0, at);
                 true
             }
             Err(_) => false,
@@ -227,7 +228,7 @@ impl Frames {
         self.transport.progress();
         while let Some(request) = self.transport.next_ended() {
             let taken = self.transport.take(request);
-            let Some(at) = self.requests.remove(&request) else { continue };
+            let Some(at) = self.requests.remove(request.0) else { continue };
             match self.buffers.get(at).map(|(_, what)| *what) {
                 Some(Use::Sending { to, .. }) => self.sent(at, to, &taken),
                 Some(Use::Given) => self.arrived(at, &taken),
@@ -381,7 +382,7 @@ impl Rail for Frames {
         if self.peers.get_mut(endpoint.0 as usize).and_then(Option::take).is_none() {
             return;
         }
-        // The device ends the operations with the peer before the command. What it says of a device that has failed is of no use.
+        // The device ends the operations with the peer before the command. An error means that the device has failed, and has forgotten the peer.
         let _ = self.transport.del_peer(endpoint.0);
         self.settle();
         self.news.retain(|news| !matches!(news, News::Lost(lost, _) if *lost == endpoint.0));

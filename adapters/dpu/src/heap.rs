@@ -92,7 +92,7 @@ impl Heap {
 
     /// The parts that are kept for the next part of that many bytes.
     fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Part>> {
-        self.kept.get_mut((bytes.div_ceil(UNIT).max(1) - 1) as usize)
+        self.kept.get_mut((taken(bytes) / UNIT - 1) as usize)
     }
 
     /// The bytes of the longest part.
@@ -106,5 +106,20 @@ impl Heap {
             Some(parts) if parts.len() < KEPT => parts.push(part),
             _ => self.units.free(part.allocation),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_parts_that_were_returned_leave_room_for_long_ones() {
+        let mut heap = Heap::new(0, 16 * UNIT);
+        let parts: Vec<_> = std::iter::from_fn(|| heap.take(UNIT).ok()).collect();
+        assert_eq!(parts.len(), 16);
+        parts.into_iter().for_each(|part| heap.free(part));
+        let long = heap.take(heap.longest()).expect("all parts were returned");
+        heap.free(long);
     }
 }

@@ -19,7 +19,7 @@ use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
-use crate::owners::{Owner, Owners};
+use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
@@ -33,6 +33,29 @@ const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
 /// Bytes of the longest standard send that is complete when it was copied. Whether the receiver takes a longer one is of interest to
 /// its sender.
 const SHORT: u64 = 1024;
+
+/// What the engine waits for.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    /// A send that was complete for its caller when it was copied.
+    Nobody {
+        /// The receiver.
+        peer: u32,
+    },
+    /// A message that is too long for this device. It is received into no memory, so that its sender learns of the receive.
+    Dropped,
+    /// A send.
+    Send {
+        /// The engine's request.
+        request: EngineRequest,
+        /// The receiver.
+        peer: u32,
+    },
+    /// A receive.
+    Receive(Posted),
+    /// A receive of a message that was taken out.
+    ReceiveTaken(Posted),
+}
 
 /// A send that waits for room.
 #[derive(Debug)]
@@ -52,7 +75,7 @@ pub struct Matching {
     /// The peer of each rank, for each communicator of the device.
     pub(crate) members: FxHashMap<u32, Box<[u32]>>,
     /// The operations that the device has.
-    owners: Owners,
+    owners: Owners<Owner>,
     /// Bytes of the device's memory that sends have.
     send_bytes: u64,
     /// Sends that the device has.
@@ -228,10 +251,10 @@ impl Matching {
             peer.given = peer.given.wrapping_add(1);
         }
         if is_copy {
-            self.owners.add(request, Owner::Nobody { peer });
+            self.owners.add(request.0, Owner::Nobody { peer });
             return Ok(Some(Sending::Complete));
         }
-        self.owners.add(request, Owner::Send { request: operation.request, peer });
+        self.owners.add(request.0, Owner::Send { request: operation.request, peer });
         Ok(Some(Sending::Pending(operation.request)))
     }
 
@@ -263,7 +286,7 @@ impl Matching {
         let comm = Comm(posted.comm);
         // SAFETY: passed on from the caller.
         let request = unsafe { self.transport.irecv(comm, posted.source(), posted.tag(), posted.sink) }?;
-        self.owners.add(request, Owner::Receive(posted));
+        self.owners.add(request.0, Owner::Receive(posted));
         Ok(())
     }
 
@@ -272,16 +295,16 @@ impl Matching {
     /// earlier one is with the host already.
     pub(crate) fn take_over(&mut self) {
         let mut receives: Vec<(Request, Posted)> = Vec::new();
-        for (request, owner) in self.owners.iter() {
+        for (cookie, owner) in self.owners.iter() {
             if let Owner::Receive(posted) = owner {
-                receives.push((request, *posted));
+                receives.push((Request(cookie), *posted));
             }
         }
         receives.sort_unstable_by_key(|(_, posted)| std::cmp::Reverse(posted.number));
         let mut taken = Vec::new();
         for (request, posted) in receives {
             if self.transport.cancel(request) == Ok(true) {
-                self.owners.remove(request);
+                self.owners.remove(request.0);
                 self.transport.forget(request);
                 taken.push(posted);
             }
@@ -336,7 +359,7 @@ impl Matching {
         // SAFETY: the caller of the receive vouches for its memory until its end.
         match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
             Ok(request) => {
-                self.owners.add(request, owner);
+                self.owners.add(request.0, owner);
                 if !fits {
                     self.fail(posted.request, DeviceFailure::TooLong);
                 }
@@ -410,7 +433,7 @@ impl Matching {
     pub(crate) fn take_ended(&mut self) {
         while let Some(request) = self.transport.next_ended() {
             let Taken { bytes, failed, outcome } = self.transport.take(request);
-            let Some(owner) = self.owners.remove(request) else { continue };
+            let Some(owner) = self.owners.remove(request.0) else { continue };
             let (request, outcome) = match owner {
                 Owner::Dropped => continue,
                 Owner::Nobody { peer } | Owner::Send { peer, .. } => {
@@ -630,7 +653,7 @@ impl Offload for Matching {
             Owner::Send { request: other, .. } => *other == request,
             Owner::Receive(posted) | Owner::ReceiveTaken(posted) => posted.request == request,
         };
-        let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(request, _)| request);
+        let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(cookie, _)| Request(cookie));
         let cancelled = found.filter(|request| self.transport.cancel(*request) == Ok(true));
         cancelled.inspect(|request| self.transport.settle(*request)).is_some()
     }

@@ -1,63 +1,51 @@
-//! What the engine waits for, for each operation of the device.
+//! What commands in progress are for, by their cookies.
 
-use towline_core::pml::Request as EngineRequest;
+use crate::operations::place;
 
-use crate::takeover::Posted;
-use crate::transport::Request;
-
-/// What the engine waits for.
-#[derive(Clone, Copy, Debug)]
-pub enum Owner {
-    /// A send that was complete for its caller when it was copied.
-    Nobody {
-        /// The receiver.
-        peer: u32,
-    },
-    /// A message that is too long for this device. It is received into no memory, so that its sender learns of the receive.
-    Dropped,
-    /// A send.
-    Send {
-        /// The engine's request.
-        request: EngineRequest,
-        /// The receiver.
-        peer: u32,
-    },
-    /// A receive.
-    Receive(Posted),
-    /// A receive of a message that was taken out.
-    ReceiveTaken(Posted),
-}
-
-/// The owners of operations, by the places of the operations, of which the lowest free one is taken first.
-#[derive(Debug, Default)]
-pub struct Owners {
-    places: Vec<Option<(Request, Owner)>>,
+/// A value for each command in progress. The places of commands are small numbers, of which a free one is taken again, so a table needs
+/// no hashes.
+#[derive(Debug)]
+pub struct Owners<T> {
+    /// By place: the cookie of the command, and its value.
+    places: Vec<Option<(u64, T)>>,
     count: usize,
 }
 
-impl Owners {
-    /// Adds the owner of an operation, which has none.
-    pub fn add(&mut self, request: Request, owner: Owner) {
-        if self.places.len() <= request.place() {
-            self.places.resize(request.place() + 1, None);
+impl<T> Default for Owners<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), count: 0 }
+    }
+}
+
+impl<T> Owners<T> {
+    /// Adds the value of a command, which has none.
+    pub fn add(&mut self, cookie: u64, owner: T) {
+        let at = place(cookie);
+        if self.places.len() <= at {
+            self.places.resize_with(at + 1, || None);
         }
-        if let Some(place) = self.places.get_mut(request.place()) {
+        if let Some(place) = self.places.get_mut(at) {
             self.count += usize::from(place.is_none());
-            *place = Some((request, owner));
+            *place = Some((cookie, owner));
         }
     }
 
-    /// Removes the owner of an operation.
-    pub fn remove(&mut self, request: Request) -> Option<Owner> {
-        let place = self.places.get_mut(request.place())?;
-        let (_, owner) = place.take_if(|(other, _)| *other == request)?;
+    /// Removes the value of a command.
+    pub fn remove(&mut self, cookie: u64) -> Option<T> {
+        let place = self.places.get_mut(place(cookie))?;
+        let (_, owner) = place.take_if(|(other, _)| *other == cookie)?;
         self.count -= 1;
         Some(owner)
     }
 
-    /// All operations with their owners.
-    pub fn iter(&self) -> impl Iterator<Item = (Request, &Owner)> {
-        self.places.iter().flatten().map(|(request, owner)| (*request, owner))
+    /// All cookies with their values.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        self.places.iter().flatten().map(|(cookie, owner)| (*cookie, owner))
+    }
+
+    /// All values.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().flatten().map(|(_, owner)| owner)
     }
 
     /// Whether there is none.

@@ -14,7 +14,7 @@ use towline_window::ring::Pushed;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::operations::{self, Accessed, Kind, Operation, Operations, Sink};
+use crate::operations::{Accessed, Kind, Operation, Operations, Sink};
 use crate::remotes::Remotes;
 
 /// Polls between two looks at the device's state.
@@ -43,14 +43,7 @@ pub struct Comm(pub(crate) u32);
 
 /// A send or receive in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Request(u64);
-
-impl Request {
-    /// The place of the operation among those in progress, which is small.
-    pub(crate) fn place(self) -> usize {
-        operations::place(self.0)
-    }
-}
+pub struct Request(pub(crate) u64);
 
 /// A message that a matched probe took out. Only [`Transport::imrecv`] receives it.
 #[derive(PartialEq, Eq, Debug)]

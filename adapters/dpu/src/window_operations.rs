@@ -1,11 +1,12 @@
 //! The operations of windows in progress, and the slots for their bytes.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use towline_core::convertor::Span;
 use towline_core::rma::Denied;
 
 use crate::one_sided::Accessing;
+use crate::owners::Owners;
 use crate::transport::Buffer;
 
 /// Why an operation has failed.
@@ -41,7 +42,7 @@ pub(crate) struct Windows {
     /// The slots that are not in use.
     pub free: Vec<u64>,
     /// The operations in progress.
-    pub owners: HashMap<Accessing, Owner>,
+    pub owners: Owners<Owner>,
     /// The operations that have ended, and whose user does not know it yet.
     pub ended: VecDeque<(Accessing, Result<u64, AccessFailure>)>,
 }

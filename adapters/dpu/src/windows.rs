@@ -208,7 +208,7 @@ impl Matching {
         };
         match begun {
             Ok(access) => {
-                self.windows.owners.insert(access, owner);
+                self.windows.owners.add(access.0, owner);
                 Ok(access)
             }
             Err(why) => {
@@ -227,7 +227,7 @@ impl Matching {
     pub(crate) fn take_accesses(&mut self) {
         while let Some(access) = self.transport.next_ended_access().map(Accessing) {
             let outcome = self.transport.test_access(access).unwrap_or(Err(Failure::NoRequest));
-            let Some(owner) = self.windows.owners.remove(&access) else { continue };
+            let Some(owner) = self.windows.owners.remove(access.0) else { continue };
             if let (Some(slot), Some(into), Ok(_)) = (owner.slot, owner.into, &outcome)
                 && let Some(memory) = self.memory_of_slot(slot, into.len())
                 && let Some((base, bytes)) = memory.as_contiguous()

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::jobs;
 use pattern::pattern;
-use processes::{Job, clock, report, resources};
+use processes::{Job, Rank, clock, report, resources};
 use towline::{Access, Any, AtomicOp, Blame, Builder, Denied, Error, Multiple, Window, World};
 use towline_core::pml::Config;
 use towline_core::rail::atomics::{Atomic, AtomicFlags};
@@ -525,14 +525,19 @@ fn survive(world: &World) {
     assert_eq!(window.close(), Err(failed));
 }
 
+/// Waits until all these ranks are over, and requires that each has succeeded.
+fn end_well(ranks: impl IntoIterator<Item = Rank>) {
+    for mut rank in ranks {
+        rank.wait_for("over");
+        rank.assert_success();
+    }
+}
+
 #[test]
 fn b18_b21_b28_b40_b43_windows_of_processes_over_every_transport() {
     for (transport, links, mapped) in transports() {
         let job = Job::start(3, "all", &variables(transport, links, mapped));
-        for mut rank in job.ranks {
-            rank.wait_for("over");
-            rank.assert_success();
-        }
+        end_well(job.ranks);
     }
 }
 
@@ -553,10 +558,7 @@ fn windows_of_processes_over_devices() {
     for (ranks, role) in [(3, "all"), (2, "still")] {
         let (_devices, files) = devices(ranks);
         let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files)];
-        for mut rank in Job::start(ranks, role, &with).ranks {
-            rank.wait_for("over");
-            rank.assert_success();
-        }
+        end_well(Job::start(ranks, role, &with).ranks);
     }
 }
 
@@ -564,10 +566,7 @@ fn windows_of_processes_over_devices() {
 fn a_rank_that_uses_no_device_for_windows_keeps_all_from_it() {
     let (_devices, files) = devices(3);
     let with = [("TOWLINE_TRANSPORTS", "dpu"), ("DEVICES", &files)];
-    for mut rank in Job::start(3, "refuses-devices", &with).ranks {
-        rank.wait_for("over");
-        rank.assert_success();
-    }
+    end_well(Job::start(3, "refuses-devices", &with).ranks);
 }
 
 #[test]
@@ -577,10 +576,7 @@ fn a_killed_target_over_devices_fails_the_operations_in_progress_and_no_others()
     let mut job = Job::start(3, "survive", &with);
     job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
     job.ranks[VICTIM as usize].kill();
-    for mut rank in job.ranks.into_iter().take(VICTIM as usize) {
-        rank.wait_for("over");
-        rank.assert_success();
-    }
+    end_well(job.ranks.into_iter().take(VICTIM as usize));
 }
 
 #[test]
@@ -590,10 +586,7 @@ fn operations_end_with_an_error_if_the_device_of_a_part_fails() {
     let mut job = Job::start(3, "loses-device", &with);
     job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
     devices.stop_one(1);
-    for mut rank in job.ranks {
-        rank.wait_for("over");
-        rank.assert_success();
-    }
+    end_well(job.ranks);
 }
 
 /// As the first test, with puts and gets by the devices, where there are devices.
@@ -603,10 +596,7 @@ fn b18_b44_devices_access_windows_of_ranks_that_make_no_progress() {
     for links in ["1", "2"] {
         let with = [("TOWLINE_TRANSPORTS", "verbs"), ("TOWLINE_LINKS", links), ("TOWLINE_VERBS_WINDOWS", "true")];
         for (ranks, role) in [(3, "all"), (2, "still")] {
-            for mut rank in Job::start(ranks, role, &with).ranks {
-                rank.wait_for("over");
-                rank.assert_success();
-            }
+            end_well(Job::start(ranks, role, &with).ranks);
         }
     }
 }
@@ -617,27 +607,18 @@ fn b18_a_killed_target_fails_the_operations_in_progress_and_no_others() {
         let mut job = Job::start(3, "survive", &variables(transport, links, mapped));
         job.ranks.iter_mut().for_each(|rank| drop(rank.wait_for("ready")));
         job.ranks[VICTIM as usize].kill();
-        for mut rank in job.ranks.into_iter().take(VICTIM as usize) {
-            rank.wait_for("over");
-            rank.assert_success();
-        }
+        end_well(job.ranks.into_iter().take(VICTIM as usize));
     }
 }
 
 #[test]
 fn b20_ranks_that_map_a_window_and_ranks_that_send_frames_add_to_the_same_word() {
-    for mut rank in Job::start(5, "mixed", &[]).ranks {
-        rank.wait_for("over");
-        rank.assert_success();
-    }
+    end_well(Job::start(5, "mixed", &[]).ranks);
 }
 
 #[test]
 fn b25_a_thousand_windows_leave_no_descriptor_and_no_mapping() {
-    for mut rank in Job::start(2, "many", &variables("sm", "1", "true")).ranks {
-        rank.wait_for("over");
-        rank.assert_success();
-    }
+    end_well(Job::start(2, "many", &variables("sm", "1", "true")).ranks);
 }
 
 /// Over sm the target need not be in a call.

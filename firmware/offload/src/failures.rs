@@ -2,7 +2,7 @@
 
 use towline_core::mtl::CommError;
 use towline_core::pml::{Failure as Ended, Refusal, Status};
-use towline_core::rail::{Lost, Unreachable};
+use towline_core::rail::{Lost, Peer, Unreachable};
 use towline_core::rma::{self, BeginError, Denied};
 use towline_window::command::ANY;
 use towline_window::completion::{Done, Failure};
@@ -87,5 +87,13 @@ pub const fn of_one_sided(why: rma::Failure, lost: Option<Lost>) -> Failure {
         rma::Failure::Denied(Denied::OutOfBounds) => Failure::OutOfMemory,
         rma::Failure::Denied(_) => Failure::NotAvailable,
         _ => of_lost(lost),
+    }
+}
+
+/// The peer whose loss or end is the reason of a failure.
+pub const fn peer_of_failure<T>(outcome: &Result<T, Ended>) -> Option<Peer> {
+    match outcome {
+        Err(Ended::PeerFailed(peer) | Ended::Restarted(peer) | Ended::PeerClosed { peer, .. }) => Some(*peer),
+        _ => None,
     }
 }

@@ -17,7 +17,7 @@ use towline_window::device::Device;
 use towline_window::ring::Pushed;
 
 use crate::cards;
-use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, result_of};
+use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of};
 use crate::keys::Sum;
 use crate::one_sided_tables::{Accesses, Registrations};
 use crate::tables::{Communicators, Messages, Operation, Operations};
@@ -306,12 +306,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             self.waiting = Some(self.frame_ended(&operation, outcome));
             return;
         };
-        let failed = match &outcome {
-            Err(
-                pml::Failure::PeerFailed(peer) | pml::Failure::Restarted(peer) | pml::Failure::PeerClosed { peer, .. },
-            ) => self.mtl.rank_of(comm, *peer),
-            _ => None,
-        };
+        let failed = peer_of_failure(&outcome).and_then(|peer| self.mtl.rank_of(comm, peer));
         let lost = match &outcome {
             Err(pml::Failure::PeerFailed(peer)) => self.mtl.why_lost(*peer),
             _ => None,

@@ -90,9 +90,10 @@
 //!
 //! - A part is served by DPUs if it has a byte and a right, and fits: windows and device buffers of a rank may have a quarter of its DPU's
 //!   memory. Other parts of the same window are served as in the table above.
-//! - No part of a window is, if the DPU of one of its ranks cannot be used: its firmware has no one-sided operations, or has failed, its
-//!   memory is full, or the rank's `TOWLINE_DPU_ONE_SIDED` is false.
-//! - Memory of the program never is.
+//! - DPUs serve no part of a window if the DPU of one of its ranks cannot be used: its firmware has no one-sided operations, or has failed,
+//!   its memory is full, or the rank's `TOWLINE_DPU_ONE_SIDED` is false. Then all parts lie in ordinary memory.
+//! - DPUs serve no memory of the program.
+//! - Each rank keeps 64 bytes of its DPU's memory for each part that DPUs serve.
 //!
 //! The example `mailbox` has ranks that only look at words of their window. If a DPU fails, operations on the part of its rank, and those
 //! of its rank, end with [`Error::DeviceFailed`](crate::Error::DeviceFailed), which [`flush`](crate::Window::flush) reports for puts

@@ -21,10 +21,13 @@ const KEY: usize = 64;
 pub(super) const ENTRY: usize = 1 + KEY;
 /// The rank's DPU can be used for this window.
 const CAN: u8 = 1;
-/// The rank's part has a key.
-const HAS_KEY: u8 = 2;
-/// The rank's part lies in the memory of its DPU, whether that can be used or not.
-const IN_DPU: u8 = 4;
+/// The rank's part lies in the memory of its DPU, whether that can be used or not, and has a key.
+const IN_DPU: u8 = 2;
+
+/// Whether a rank has said this.
+fn says(entry: &[u8], flag: u8) -> bool {
+    entry.first().is_some_and(|flags| flags & flag != 0)
+}
 
 /// The parts of a window that DPUs serve, by rank. Empty if there is none.
 #[derive(Debug, Default)]
@@ -55,9 +58,7 @@ impl DpuParts {
 
 /// Whether there are parts in the memory of DPUs although not all ranks can use theirs, by what all ranks have said.
 pub(super) fn must_move(said: &[Vec<u8>]) -> bool {
-    let all = |flag: u8| said.iter().all(|entry| entry.first().is_some_and(|flags| flags & flag != 0));
-    let any = |flag: u8| said.iter().any(|entry| entry.first().is_some_and(|flags| flags & flag != 0));
-    any(IN_DPU) && !all(CAN)
+    said.iter().any(|entry| says(entry, IN_DPU)) && !said.iter().all(|entry| says(entry, CAN))
 }
 
 /// What this rank has said of its DPU: room for the keys, if it can be used.
@@ -68,34 +69,25 @@ pub(super) fn offer(engine: &mut Engine, peers: &[Peer], own: Option<&WindowMemo
     let knows = |dpu: &&mut Matching| dpu.has_peers(peers.iter().map(|peer| peer.0));
     let dpu = engine.mtl.pml().rails_mut().dpu_mut().filter(knows);
     let room = dpu.and_then(|dpu| dpu.key_room(peers.len() as u32).ok());
-    let own = own.and_then(|memory| match memory {
-        WindowMemory::Dpu(part) => Some(part),
-        _ => None,
-    });
     if let Some((flags, key)) = entry.split_first_mut() {
-        *flags = if own.is_some() { IN_DPU } else { 0 };
-        if room.is_some() {
-            *flags |= CAN;
-            if let Some(part) = own {
-                *flags |= HAS_KEY;
-                key.copy_from_slice(&part.key().to_bytes());
-            }
+        *flags = if room.is_some() { CAN } else { 0 };
+        if let Some(WindowMemory::Dpu(part)) = own {
+            *flags |= IN_DPU;
+            key.copy_from_slice(&part.key().to_bytes());
         }
     }
     Offer(room)
 }
 
 impl Offer {
-    /// The parts that DPUs serve, by what all ranks have said. `None`: no window is made.
+    /// The parts that DPUs serve, by what all ranks have said, of which none [must move](must_move). `None`: no window is made.
     pub fn settle(self, engine: &mut Engine, peers: &[Peer], said: Option<&Vec<Vec<u8>>>) -> DpuParts {
         let (Some(dpu), Some(mut room)) = (engine.mtl.pml().rails_mut().dpu_mut(), self.0) else {
             return DpuParts::default();
         };
-        let can = |entry: &Vec<u8>| entry.first().is_some_and(|flags| flags & CAN != 0);
-        let said = said.filter(|said| said.len() == peers.len() && said.iter().all(can));
+        let said = said.filter(|said| said.len() == peers.len());
         let parts = said.into_iter().flatten().zip(peers).map(|(entry, peer)| {
-            let (flags, key) = entry.split_first()?;
-            let key = Key::from_bytes(key).filter(|_| flags & HAS_KEY != 0)?;
+            let key = Key::from_bytes(entry.get(1..)?).filter(|_| says(entry, IN_DPU))?;
             dpu.reach_window(&mut room, peer.0, &key)
         });
         let parts = parts.collect();

@@ -1,5 +1,5 @@
 //! The commands of frames: the device sends them to peers, and puts those that arrive into the buffers of its host. A frame is a message
-//! of the engine with a context of its own, so it is reliable, and comes in the order of its sender.
+//! of the engine with a context of its own, so it is reliable. Frames of one sender are put into buffers in its order.
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::pml::matching::{self, Pattern};
@@ -9,7 +9,7 @@ use towline_window::command::{ANY, Body};
 use towline_window::completion::{Completion, Done, Failure};
 
 use super::Server;
-use crate::failures::{of_lost, of_refusal, result_of};
+use crate::failures::{of_lost, of_refusal, peer_of_failure, result_of};
 use crate::tables::Operation;
 
 /// The context of frames. No communicator has it.
@@ -88,12 +88,7 @@ impl<R: Rails> Server<'_, '_, R> {
 
     /// The completion of the send or receive of a frame.
     pub(super) fn frame_ended(&mut self, operation: &Operation, outcome: Result<Status, pml::Failure>) -> Completion {
-        let peer = match &outcome {
-            Err(
-                pml::Failure::PeerFailed(peer) | pml::Failure::Restarted(peer) | pml::Failure::PeerClosed { peer, .. },
-            ) => Some(*peer),
-            _ => operation.lost,
-        };
+        let peer = peer_of_failure(&outcome).or(operation.lost);
         let lost = peer.and_then(|peer| self.mtl.why_lost(peer));
         let mut result = match (outcome, operation.lost) {
             (Err(pml::Failure::Cancelled), Some(_)) => Err(of_lost(lost)),
