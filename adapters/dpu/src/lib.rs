@@ -47,6 +47,7 @@
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |
+//! | `owners` | what commands in progress are for |
 //! | [`remotes`] | the keys of memory of peers |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
 //!
