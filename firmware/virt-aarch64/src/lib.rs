@@ -13,6 +13,7 @@
 
 mod card;
 mod fault;
+mod gic;
 mod interrupts;
 mod mmu;
 mod start;

@@ -11,8 +11,10 @@ use runtime::Board as _;
 use towline_window::fault::{Fault, report};
 use towline_window::memory::Memory;
 #[cfg(feature = "network")]
-use virtio::{Network, Slots};
+use virtio::{Network, Slots, interrupts};
 
+#[cfg(feature = "network")]
+use crate::plic;
 use crate::{Machine, timer};
 
 /// Where the window is: 32 MiB after the begin of memory. protection.rs gives access to it.
@@ -22,7 +24,11 @@ const BYTES: usize = 16 << 20;
 #[cfg(feature = "network")]
 const SLOTS: Slots = Slots { base: 0x1000_1000, step: 0x1000, count: 8 };
 
-/// Microseconds of a pause. Commands of the host and frames do not end it.
+/// The interrupt of the first slot. The others follow.
+#[cfg(feature = "network")]
+const INTERRUPT: u32 = 1;
+
+/// Microseconds of a pause. A frame ends it, a command of the host does not.
 const SLEEP: u32 = 200;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -67,7 +73,9 @@ impl Dpu for Machine {
     #[cfg(feature = "network")]
     fn interfaces() -> [Option<Network>; LINKS] {
         // SAFETY: the machine has its virtio devices there, and memory is mapped to its own address.
-        unsafe { Network::find(SLOTS, Self::micros) }
+        let found = unsafe { Network::find(SLOTS, Self::micros) };
+        interrupts::slots().for_each(|slot| plic::enable(INTERRUPT + slot));
+        found
     }
 
     fn boot() -> u32 {
@@ -76,5 +84,11 @@ impl Dpu for Machine {
 
     fn pause() {
         timer::sleep(SLEEP);
+        #[cfg(feature = "network")]
+        {
+            // SAFETY: as in `interfaces`.
+            unsafe { interrupts::acknowledge(SLOTS) };
+            plic::take_back();
+        }
     }
 }

@@ -14,6 +14,8 @@
 mod card;
 mod fault;
 mod interrupts;
+#[cfg(feature = "network")]
+mod plic;
 mod protection;
 mod start;
 mod timer;

@@ -8,10 +8,12 @@
 //! | [`network`] | which of the two a device is for |
 //! | [`ethernet`] | datagrams as Ethernet frames |
 //! | [`nic`] | a device: frames into and from its memory |
+//! | [`interrupts`] | the requests of devices, which end a wait |
 //! | `pool` | memory for the queues of devices |
 #![no_std]
 
 pub mod ethernet;
+pub mod interrupts;
 pub mod network;
 pub mod nic;
 mod pool;

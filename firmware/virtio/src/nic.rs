@@ -12,6 +12,7 @@ use virtio_drivers::device::net::VirtIONetRaw;
 use virtio_drivers::transport::mmio::{MmioTransport, VirtIOHeader};
 use virtio_drivers::transport::{DeviceType, Transport};
 
+use crate::interrupts;
 use crate::pool::Pool;
 
 /// The most devices of a machine that are used.
@@ -95,9 +96,11 @@ impl Nic {
         // SAFETY: only the first call gets here.
         let memory = unsafe { &mut *MEMORY.0.get() };
         // SAFETY: the caller guarantees what is in the slots.
-        let drivers = (0..slots.count).filter_map(|slot| unsafe { driver(slots.base + slot * slots.step, slots.step) });
-        for ((place, memory), driver) in found.iter_mut().zip(memory).zip(drivers) {
+        let drivers = (0..slots.count)
+            .filter_map(|slot| Some((slot, unsafe { driver(slots.base + slot * slots.step, slots.step) }?)));
+        for ((place, memory), (slot, driver)) in found.iter_mut().zip(memory).zip(drivers) {
             *place = Some(Self::start(driver, memory));
+            interrupts::uses(slot);
         }
         found.sort_unstable_by_key(|nic| (nic.is_none(), nic.as_ref().map(|nic| nic.own)));
         found
@@ -107,7 +110,7 @@ impl Nic {
         let outgoing = Outgoing { buffers: outgoing, sending: [None; SENDS] };
         let own = driver.mac_address();
         let mut this = Self { driver, own, received, tokens: [None; QUEUE], read: None, outgoing };
-        this.driver.disable_interrupts();
+        this.driver.enable_interrupts(); // they end waits
         (0..QUEUE).for_each(|index| this.post(index));
         this
     }
