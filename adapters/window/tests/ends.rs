@@ -9,6 +9,7 @@ use towline_window::atomics::Ordering;
 use towline_window::command::{BadCommand, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device, StartError};
+use towline_window::doorbell::Doorbell;
 use towline_window::fault::{self, Exception, Fault};
 use towline_window::header::{HEADER, at};
 use towline_window::host::{AttachError, Attaching, Card, DeviceError, Host};
@@ -17,7 +18,7 @@ use towline_window::memory::{Memory, OutOfBounds};
 use towline_window::ring::{Pushed, START, Violation};
 
 const BYTES: usize = 4096;
-const ABOUT: About<'_> = About { boot: 7, operations: 9, one_sided: 5, description: "test" };
+const ABOUT: About<'_> = About { boot: 7, operations: 9, one_sided: 5, description: "test", doorbell: Doorbell::None };
 const SESSION: u32 = 11;
 
 #[repr(align(64))]

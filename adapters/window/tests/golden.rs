@@ -7,6 +7,7 @@ use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_window::command::{ANY, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::header::HEADER;
 use towline_window::host::Attaching;
 use towline_window::layout::Layout;
@@ -142,7 +143,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let base = NonNull::new((&raw mut lines.0).cast()).unwrap();
     // SAFETY: the memory is used by its address only while the window exists.
     let memory = unsafe { Memory::new(base, 1024) }.unwrap();
-    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, one_sided: 0x0203, description: "firmware 1" };
+    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, one_sided: 0x0203, description: "firmware 1", doorbell: Doorbell::None };
     let layout = Layout::plan(1024, 2, 4).unwrap();
     let mut device = Device::start(memory, layout, &about).unwrap();
     let mut attaching = Attaching::new(memory, 0x0102_0304).unwrap();
