@@ -15,6 +15,7 @@ use towline_core::time::Instant;
 use towline_window::command::{ANY, Body, Command, KEY, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::header::at;
 use towline_window::host::{Attaching, Host};
 use towline_window::layout::Layout;
@@ -84,7 +85,7 @@ pub fn run(data: &[u8]) {
             move |memory| {
                 let layout = Layout::plan(BYTES, 8, 4).unwrap();
                 let device =
-                    Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz" })
+                    Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz", doorbell: Doorbell::None })
                         .unwrap();
                 let mut server =
                     Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap();

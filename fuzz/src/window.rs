@@ -7,6 +7,7 @@ use towline_window::atomics::Ordering;
 use towline_window::command::Command;
 use towline_window::completion::Completion;
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::header::at;
 use towline_window::host::{Attaching, Card, Host};
 use towline_window::layout::Layout;
@@ -63,7 +64,7 @@ pub fn run(data: &[u8]) {
     let memory = unsafe { Memory::new(NonNull::from(&mut lines.0).cast(), BYTES) }.unwrap();
     let layout = Layout::plan(BYTES, 8, 4).unwrap();
     let mut device =
-        Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz" }).unwrap();
+        Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz", doorbell: Doorbell::None }).unwrap();
     let mut attaching = Attaching::new(memory, 1).ok();
     device.serve(1).unwrap();
     let mut host = attaching.as_mut().and_then(Attaching::poll);

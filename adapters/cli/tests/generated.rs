@@ -100,7 +100,7 @@ fn each_command_has_a_manual_page() {
     let mut pages: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap()).collect();
     pages.sort();
-    let commands = ["completions", "doctor", "dpu-up", "dpu", "info", "man", "perf", "run", "soak"];
+    let commands = ["completions", "doctor", "dpu-log", "dpu-up", "dpu", "info", "man", "perf", "run", "soak"];
     let wanted: Vec<_> =
         commands.map(|command| format!("towline-{command}.1")).into_iter().chain(["towline.1".into()]).collect();
     assert_eq!(pages, wanted);

@@ -18,6 +18,10 @@ pub enum OpenError {
     Setting(String, String),
     /// Another process uses the window.
     InUse(PathBuf),
+    /// Another process reads the log of the window.
+    LogInUse(PathBuf),
+    /// The firmware has no log.
+    NoLog(PathBuf),
     /// The window's file cannot be mapped.
     File(PathBuf, io::Error),
     /// The file is too small for a window.
@@ -49,6 +53,12 @@ impl fmt::Display for OpenError {
                 "another process uses the DPU of window {}: name a window for each process of this host in TOWLINE_DPU_WINDOWS",
                 path.display()
             ),
+            Self::LogInUse(path) => write!(f, "another process reads the log of window {}", path.display()),
+            Self::NoLog(path) => write!(
+                f,
+                "the firmware of window {} has no log there: use one whose window has version 1.3 or later",
+                path.display()
+            ),
             Self::File(path, why) => write!(f, "the window {} cannot be mapped: {why}", path.display()),
             Self::NoWindow(path) => write!(f, "{} is no window of a device: it is too small", path.display()),
             Self::Attach(path, why) => write!(f, "the device of window {} cannot be used: {why}", path.display()),
@@ -67,7 +77,13 @@ impl std::error::Error for OpenError {
         match self {
             Self::File(_, why) => Some(why),
             Self::Attach(_, why) => Some(why),
-            Self::NoSetting | Self::Setting(..) | Self::InUse(_) | Self::NoWindow(_) | Self::Silent(..) => None,
+            Self::NoSetting
+            | Self::Setting(..)
+            | Self::InUse(_)
+            | Self::LogInUse(_)
+            | Self::NoLog(_)
+            | Self::NoWindow(_)
+            | Self::Silent(..) => None,
         }
     }
 }

@@ -39,6 +39,8 @@
 //! | [`matching`] | the device as the matcher of an engine's communicators |
 //! | [`settings`] | the settings, and how a process finds its device |
 //! | [`mapping`] | the window's file |
+//! | [`doorbell`] | the pipes beside the window, by which host and device wake each other |
+//! | [`log`] | the log of the firmware |
 //! | [`supervisor`] | ends the session of a process that has died |
 //! | `fallback` | what a matcher does when the engine falls back to its rails |
 //! | `peers` | the peers, and what is known of the messages between their devices and this one |
@@ -54,10 +56,12 @@
 //! A device whose firmware has failed, was reset, or is silent for too long has failed: all operations in progress end with
 //! [`Failure::Device`].
 
+pub mod doorbell;
 pub mod errors;
 mod fallback;
 pub mod frames;
 pub mod heap;
+pub mod log;
 pub mod mapping;
 pub mod matching;
 pub mod one_sided;

@@ -75,6 +75,11 @@ impl Mapping {
         unsafe { Memory::new(self.base, self.bytes) }
     }
 
+    /// The file.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// The address of its first byte.
     pub const fn base(&self) -> NonNull<u8> {
         self.base

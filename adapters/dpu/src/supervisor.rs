@@ -4,13 +4,14 @@
 //! the next process opens its window.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use towline_window::atomics::Ordering;
 use towline_window::header::at;
 use towline_window::host::end_abandoned;
 use towline_window::memory::Memory;
 
+use crate::doorbell::Doorbell;
 use crate::mapping::Mapping;
 
 /// A window that is watched. It is never the host of its device.
@@ -18,6 +19,7 @@ use crate::mapping::Mapping;
 pub struct Supervisor {
     memory: Memory<'static>,
     mapping: Mapping,
+    path: PathBuf,
 }
 
 impl Supervisor {
@@ -30,7 +32,7 @@ impl Supervisor {
         // SAFETY: the memory is used by this value only, and not after its mapping.
         let memory = unsafe { mapping.memory() }.filter(|_| !mapping.is_too_small());
         let memory = memory.ok_or_else(|| io::Error::other("it is too small for a window"))?;
-        Ok(Self { memory, mapping })
+        Ok(Self { memory, mapping, path: path.into() })
     }
 
     /// Ends the session that the window has if its process has died. Returns whether it has ended one.
@@ -49,6 +51,10 @@ impl Supervisor {
         let is_abandoned = wants();
         if is_abandoned {
             end_abandoned(&self.memory);
+            // The device may sleep. One without a doorbell does not.
+            if let Ok(doorbell) = Doorbell::open(&self.path) {
+                doorbell.ring();
+            }
         }
         self.mapping.release()?;
         Ok(is_abandoned)

@@ -8,9 +8,12 @@ use towline_core::convertor::Span;
 pub use towline_core::mtl::{Mode, Source, Tag};
 use towline_window::command::{ANY, Body, Command};
 use towline_window::completion::{self, Completion, Done};
+use towline_window::doorbell::Doorbell;
 use towline_window::host::{AttachError, Attaching, Card, DeviceError, Host};
+use towline_window::memory::Memory;
 use towline_window::ring::Pushed;
 
+use crate::doorbell;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
@@ -120,8 +123,23 @@ pub struct Transport {
     /// The last heartbeat that was seen, and when it changed.
     heartbeat: (u32, Instant),
     polls: u32,
+    /// How the device is woken and wakes this process. `None` if it has no doorbell, or one that this process cannot use: then the device
+    /// does not sleep during the session.
+    bells: Option<Bells>,
     /// Dropped after the host's end, which uses its memory.
     mapping: Mapping,
+}
+
+#[derive(Debug)]
+struct Bells {
+    device: doorbell::Doorbell,
+    host: doorbell::HostBell,
+}
+
+impl Bells {
+    fn open(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { device: doorbell::Doorbell::open(path)?, host: doorbell::HostBell::open(path)? })
+    }
 }
 
 impl Transport {
@@ -151,9 +169,10 @@ impl Transport {
         let deadline = Deadline::new(path, options.open_within);
         // The lock says that no living process has a session.
         towline_window::host::end_abandoned(&memory);
+        // The device need not be woken for that: the wish for the next session does it.
         let session = getrandom::u32().unwrap_or(1).max(1);
-        let mut attaching = loop {
-            match Attaching::new(memory, session) {
+        let (mut attaching, bells) = loop {
+            match Self::attach(memory, path, session) {
                 Ok(attaching) => break attaching,
                 Err(AttachError::NotReady) => deadline.wait().map_err(|_| deadline.attach(AttachError::NotReady))?,
                 Err(why) => return Err(deadline.attach(why)),
@@ -179,8 +198,26 @@ impl Transport {
             polls: 0,
             host: Some(host),
             session,
+            bells,
             mapping,
         })
+    }
+
+    /// Asks for a session.
+    fn attach(
+        memory: Memory<'static>,
+        path: &Path,
+        session: u32,
+    ) -> Result<(Attaching<'static>, Option<Bells>), AttachError> {
+        // A doorbell that this process cannot open is never rung, and the device polls.
+        let bells = match Card::read(&memory)?.doorbell {
+            Doorbell::Pipes => Bells::open(path).ok(),
+            Doorbell::None => None,
+        };
+        let Some(bells) = bells else { return Ok((Attaching::new(memory, session)?, None)) };
+        let attaching = Attaching::with_doorbell(memory, session)?;
+        bells.device.ring();
+        Ok((attaching, Some(bells)))
     }
 
     /// What the device says of itself.
@@ -582,6 +619,9 @@ impl Transport {
                 }
             }
         }
+        if count != 0 {
+            self.ring_if_asleep(); // it may wait for the slots
+        }
         self.polls = self.polls.wrapping_add(1);
         if count == 0 && self.polls.is_multiple_of(CHECK_EVERY) {
             self.check();
@@ -610,7 +650,24 @@ impl Transport {
         if let Some(host) = &self.host {
             host.give_up();
         }
+        self.ring();
         self.operations.fail(why);
+    }
+
+    /// Wakes the device if it sleeps, after this end has written something for it.
+    fn ring_if_asleep(&mut self) {
+        if let (Some(bells), Some(host)) = (&self.bells, &mut self.host)
+            && host.must_ring()
+        {
+            bells.device.ring();
+        }
+    }
+
+    /// Wakes the device.
+    fn ring(&self) {
+        if let Some(bells) = &self.bells {
+            bells.device.ring();
+        }
     }
 
     fn complete(&mut self, completion: &Completion) {
@@ -733,7 +790,10 @@ impl Transport {
     fn write(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
         let host = self.host.as_mut().ok_or(Refusal::Lost(Lost::Device(DeviceError::Ended)))?;
         match host.command(cookie, command) {
-            Ok(Pushed::Done) => Ok(()),
+            Ok(Pushed::Done) => {
+                self.ring_if_asleep();
+                Ok(())
+            }
             Ok(Pushed::Full) => Err(Refusal::Busy),
             Err(why) => {
                 self.lose(Lost::Device(why));
@@ -858,6 +918,7 @@ impl Drop for Transport {
         if let Some(host) = self.host.take() {
             host.detach();
         }
+        self.ring();
     }
 }
 

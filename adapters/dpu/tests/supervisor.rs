@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use towline_dpu::Supervisor;
 use towline_dpu::mapping::Mapping;
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::host::Attaching;
 use towline_window::layout::Layout;
 
@@ -34,7 +35,7 @@ fn the_session_of_a_process_that_has_died_ends() {
     let mapping = Mapping::open(&window.0, 0).unwrap();
     // SAFETY: device and hosts end before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
-    let about = About { boot: 1, operations: 8, one_sided: 0, description: "test" };
+    let about = About { boot: 1, operations: 8, one_sided: 0, description: "test", doorbell: Doorbell::None };
     let mut device = Device::start(memory, Layout::plan(WINDOW, 8, 8).unwrap(), &about).unwrap();
     let supervisor = Supervisor::open(&window.0, 0).unwrap();
     assert!(!supervisor.end_abandoned().unwrap(), "there is no session");

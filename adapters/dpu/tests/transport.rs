@@ -13,6 +13,7 @@ use towline_dpu::{Comm, Failure, Lost, Mode, OpenError, Options, Refusal, Source
 use towline_window::command::Command;
 use towline_window::completion;
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::host::DeviceError;
 use towline_window::layout;
 
@@ -221,7 +222,7 @@ fn a_transport_that_has_lost_its_device_does_not_disturb_the_next_one() {
     let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
-    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2" };
+    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2", doorbell: Doorbell::None };
     let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
     drop(a);
     let thread = thread::spawn({
@@ -247,7 +248,7 @@ fn a_device_that_runs_and_does_not_answer_has_failed() {
     let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
-    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2" };
+    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2", doorbell: Doorbell::None };
     let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
     let thread = thread::spawn({
         let path = devices.files[0].clone();
@@ -270,7 +271,7 @@ fn a_device_that_says_that_it_has_written_too_much_has_failed() {
     let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
-    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2" };
+    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2", doorbell: Doorbell::None };
     let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
     let thread = thread::spawn({
         let path = devices.files[0].clone();
@@ -330,7 +331,7 @@ fn operations_end_if_their_device_starts_again() {
     let mapping = Mapping::open(&devices.files[0], 0).unwrap();
     // SAFETY: the device ends before the mapping.
     let memory = unsafe { mapping.memory() }.unwrap();
-    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2" };
+    let about = About { boot: 77, operations: 1, one_sided: 0, description: "test 2", doorbell: Doorbell::None };
     let _device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
     assert_eq!(a.wait(posted), Err(Failure::Device(Lost::Device(DeviceError::Restarted))));
 }

@@ -5,10 +5,12 @@ use core::fmt;
 use crate::atomics::{Ordering, fence};
 use crate::command::{BadCommand, Command};
 use crate::completion::Completion;
+use crate::doorbell::{Doorbell, Ringer, Sleeper};
 use crate::fault::{self, Fault};
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
 use crate::layout::{BadLayout, Layout};
 use crate::memory::{Memory, OutOfBounds};
+use crate::placed_log::{DeviceLog, Log};
 use crate::placed_ring::Ring;
 use crate::ring::{self, Pushed, Reader, Violation, Writer};
 
@@ -24,6 +26,8 @@ pub struct About<'a> {
     pub one_sided: u32,
     /// Name and version of the firmware. At most 64 bytes of it are used.
     pub description: &'a str,
+    /// How the host wakes the device, and the device the host.
+    pub doorbell: Doorbell,
 }
 
 /// A window cannot be set up.
@@ -74,6 +78,11 @@ pub struct Device<'w> {
     /// A session that the device has ended by itself, and that its host still wants.
     ended: u32,
     heartbeat: u32,
+    sleeper: Sleeper,
+    ringer: Ringer,
+    /// Whether a completion was written since the last look at the host's sleep.
+    has_news: bool,
+    log: Option<DeviceLog<'w>>,
 }
 
 impl<'w> Device<'w> {
@@ -92,7 +101,10 @@ impl<'w> Device<'w> {
         memory.write(at::BOOT, &about.boot.to_le_bytes())?;
         memory.write(at::OPERATIONS, &about.operations.to_le_bytes())?;
         memory.write(at::ONE_SIDED, &about.one_sided.to_le_bytes())?;
+        memory.write(at::DOORBELL, &(about.doorbell as u32).to_le_bytes())?;
         layout.write(&memory)?;
+        memory.word(at::LOG_LOST)?.store(0, Ordering::Relaxed);
+        memory.word(at::DEVICE_SLEEPS)?.store(0, Ordering::Relaxed);
         let mut description = [0; DESCRIPTION];
         description.iter_mut().zip(about.description.bytes()).for_each(|(to, byte)| *to = byte);
         memory.write(at::DESCRIPTION, &description)?;
@@ -108,10 +120,16 @@ impl<'w> Device<'w> {
             session: 0,
             ended: 0,
             heartbeat: 0,
+            sleeper: Sleeper::new(),
+            ringer: Ringer::new(),
+            has_news: false,
+            log: Log::new(&memory, &layout)?.map(DeviceLog::new),
         };
         // A host that had a session before this start asks for a new one.
         memory.word(at::WANTED)?.store(0, Ordering::Relaxed);
         memory.word(at::LEFT)?.store(0, Ordering::Relaxed);
+        memory.word(at::RINGS)?.store(0, Ordering::Relaxed);
+        memory.word(at::HOST_SLEEPS)?.store(0, Ordering::Relaxed);
         device.serve(0)?;
         state.store((State::Ready as u32).to_le(), Ordering::Release);
         Ok(device)
@@ -162,6 +180,7 @@ impl<'w> Device<'w> {
         ring::clear(&self.completions);
         self.reader = Reader::new();
         self.writer = Writer::new();
+        self.ringer = Ringer::new();
         if self.session != 0 {
             self.ended = self.session;
         }
@@ -180,7 +199,42 @@ impl<'w> Device<'w> {
     /// # Errors
     /// [`Violation`] of the host.
     pub fn complete(&mut self, completion: &Completion) -> Result<Pushed, Violation> {
+        self.has_news = true;
         self.writer.push(&self.completions, &completion.encode())
+    }
+
+    /// The device's end of the log, once. `None` after that, and if the window has no log.
+    pub const fn take_log(&mut self) -> Option<DeviceLog<'w>> {
+        self.log.take()
+    }
+
+    /// Whether the host rings the doorbell for the present session, or there is none. Otherwise the device must not sleep for long.
+    pub fn is_rung(&self) -> bool {
+        let rings = self.memory.word(at::RINGS).map(|rings| u32::from_le(rings.load(Ordering::Relaxed)));
+        self.session == 0 || rings == Ok(self.session)
+    }
+
+    /// Says that the device sleeps. The caller then looks for work by [`wanted`](Self::wanted) and [`take`](Self::take), tries again to
+    /// write a completion that found no room, and sleeps only if there is nothing to do.
+    pub fn announce_sleep(&mut self) {
+        if let Ok(word) = self.memory.word(at::DEVICE_SLEEPS) {
+            self.sleeper.announce(word);
+        }
+    }
+
+    /// Says that the device does not sleep any more. Bells that were rung are taken before the next sleep is announced.
+    pub fn awake(&mut self) {
+        if self.sleeper.is_announced()
+            && let Ok(word) = self.memory.word(at::DEVICE_SLEEPS)
+        {
+            self.sleeper.awake(word);
+        }
+    }
+
+    /// Whether the host has to be woken: it sleeps, and a completion was written since the last call. The caller wakes it then.
+    pub fn must_ring(&mut self) -> bool {
+        let is_news = core::mem::take(&mut self.has_news);
+        is_news && self.memory.word(at::HOST_SLEEPS).is_ok_and(|word| self.ringer.must_ring(word))
     }
 
     /// Shows the host that the firmware runs.

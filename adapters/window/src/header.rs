@@ -5,8 +5,9 @@ pub const HEADER: usize = 512;
 /// The first 8 bytes of a window.
 pub const MAGIC: [u8; 8] = *b"TOWLINEW";
 /// The version of the layout: a major number in the upper 16 bits, and a minor number. Sides with different major numbers do not
-/// work together. Devices of minor version 1 have the commands of one-sided operations, and those of minor version 2 those of frames.
-pub const VERSION: u32 = 1 << 16 | 2;
+/// work together. Devices of minor version 1 have the commands of one-sided operations, those of minor version 2 those of frames, and
+/// those of minor version 3 a log, and may have a doorbell.
+pub const VERSION: u32 = 1 << 16 | 3;
 /// Bytes of the device's description, a text that ends with zeros.
 pub const DESCRIPTION: usize = 64;
 /// The most slots of a ring.
@@ -52,14 +53,32 @@ pub mod at {
     pub const INSTRUCTION: u64 = 152;
     /// Device, 8 bytes: the address that it accessed.
     pub const ADDRESS: u64 = 160;
+    /// Device, before it is ready, 8 bytes: where the log begins.
+    pub const LOG: u64 = 168;
+    /// Device, before it is ready: bytes of the log, or 0 if there is none.
+    pub const LOG_BYTES: u64 = 176;
+    /// Device, before it is ready: how it is woken ([`Doorbell`](crate::doorbell::Doorbell)).
+    pub const DOORBELL: u64 = 180;
+    /// Device: its position in the log.
+    pub const LOG_WRITTEN: u64 = 184;
+    /// Device: frames of the log that found no room.
+    pub const LOG_LOST: u64 = 188;
     /// Host: the session that it asks for, or 0.
     pub const WANTED: u64 = 192;
     /// Host: the session that it has ended by itself.
     pub const LEFT: u64 = 196;
     /// Device: its position in the ring of commands.
     pub const COMMANDS_TAKEN: u64 = 256;
+    /// Device: odd while it sleeps, and waits for the doorbell.
+    pub const DEVICE_SLEEPS: u64 = 260;
     /// Host: its position in the ring of completions.
     pub const COMPLETIONS_TAKEN: u64 = 320;
+    /// Host: its position in the log.
+    pub const LOG_TAKEN: u64 = 324;
+    /// Host: the session whose host rings the doorbell.
+    pub const RINGS: u64 = 328;
+    /// Host: odd while it sleeps, and waits for the device to ring.
+    pub const HOST_SLEEPS: u64 = 332;
 }
 
 /// The state of the device, in [`at::STATE`].

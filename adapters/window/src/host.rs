@@ -5,6 +5,7 @@ use core::fmt;
 use crate::atomics::Ordering;
 use crate::command::Command;
 use crate::completion::{BadCompletion, Completion};
+use crate::doorbell::{Doorbell, Ringer, Sleeper};
 use crate::fault::Fault;
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
 use crate::layout::{BadLayout, Layout};
@@ -118,8 +119,10 @@ pub struct Card {
     /// The most puts, gets and atomics that may be in progress. 0 if the device has no one-sided operations: its firmware is older
     /// than version 1.1 of the layout, or was built without them.
     pub one_sided: u32,
-    /// Where rings and buffers are.
+    /// Where rings, log and buffers are.
     pub layout: Layout,
+    /// How the device is woken.
+    pub doorbell: Doorbell,
     description: [u8; DESCRIPTION],
 }
 
@@ -130,30 +133,20 @@ impl Card {
     /// [`AttachError`].
     pub fn read(memory: &Memory<'_>) -> Result<Self, AttachError> {
         let not_ready = |_| AttachError::NotReady;
-        let state = u32::from_le(memory.word(at::STATE).map_err(not_ready)?.load(Ordering::Acquire));
-        let mut magic = [0; MAGIC.len()];
-        memory.read(at::MAGIC, &mut magic).map_err(not_ready)?;
-        if magic != MAGIC || state == State::Starting as u32 {
-            return Err(AttachError::NotReady);
-        }
-        if state != State::Ready as u32 {
+        if state_of(memory)? != State::Ready as u32 {
             return Err(AttachError::Failed(Fault::read(memory).map_err(not_ready)?));
         }
         let word = |at| {
             let mut bytes = [0; 4];
             memory.read(at, &mut bytes).map(|()| u32::from_le_bytes(bytes)).map_err(not_ready)
         };
-        let version = word(at::VERSION)?;
-        if version >> 16 != VERSION >> 16 {
-            return Err(AttachError::Version(version));
-        }
-        let layout = Layout::read(memory).map_err(not_ready)?;
-        layout.check(memory.bytes()).map_err(AttachError::Layout)?;
+        let (version, layout) = layout_of(memory)?;
         let mut description = [0; DESCRIPTION];
         memory.read(at::DESCRIPTION, &mut description).map_err(not_ready)?;
         let one_sided = if version & 0xffff == 0 { 0 } else { word(at::ONE_SIDED)? };
+        let doorbell = if version & 0xffff < 3 { Doorbell::None } else { Doorbell::of(word(at::DOORBELL)?) };
         let (boot, operations) = (word(at::BOOT)?, word(at::OPERATIONS)?);
-        Ok(Self { version, boot, operations, one_sided, layout, description })
+        Ok(Self { version, boot, operations, one_sided, layout, doorbell, description })
     }
 
     /// Name and version of the firmware: the text up to the first zero, or up to the first byte that is not text.
@@ -167,6 +160,32 @@ impl Card {
             }
         }
     }
+}
+
+/// The state of a device that has written its header.
+pub(crate) fn state_of(memory: &Memory<'_>) -> Result<u32, AttachError> {
+    let not_ready = |_| AttachError::NotReady;
+    let state = u32::from_le(memory.word(at::STATE).map_err(not_ready)?.load(Ordering::Acquire));
+    let mut magic = [0; MAGIC.len()];
+    memory.read(at::MAGIC, &mut magic).map_err(not_ready)?;
+    if magic != MAGIC || state == State::Starting as u32 { Err(AttachError::NotReady) } else { Ok(state) }
+}
+
+/// The version and the layout of such a device, which are checked.
+pub(crate) fn layout_of(memory: &Memory<'_>) -> Result<(u32, Layout), AttachError> {
+    let not_ready = |_| AttachError::NotReady;
+    let mut version = [0; 4];
+    memory.read(at::VERSION, &mut version).map_err(not_ready)?;
+    let version = u32::from_le_bytes(version);
+    if version >> 16 != VERSION >> 16 {
+        return Err(AttachError::Version(version));
+    }
+    let mut layout = Layout::read(memory).map_err(not_ready)?;
+    if version & 0xffff < 3 {
+        (layout.log, layout.log_bytes) = (0, 0); // the words were reserved
+    }
+    layout.check(memory.bytes()).map_err(AttachError::Layout)?;
+    Ok((version, layout))
 }
 
 /// Takes back the wish for a session, if the window still has it.
@@ -192,11 +211,25 @@ pub struct Attaching<'w> {
 }
 
 impl<'w> Attaching<'w> {
-    /// Asks the device of a window for a session. `session` is a random number that is not 0.
+    /// Asks the device of a window for a session. `session` is a random number that is not 0. The device never sleeps during a session
+    /// whose host does not ring.
     ///
     /// # Errors
     /// [`AttachError`].
     pub fn new(memory: Memory<'w>, session: u32) -> Result<Self, AttachError> {
+        Self::ask(memory, session, false)
+    }
+
+    /// As [`new`](Self::new), for a host that rings the doorbell when [`Host::must_ring`] says so, and after this call, whatever it
+    /// returns.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn with_doorbell(memory: Memory<'w>, session: u32) -> Result<Self, AttachError> {
+        Self::ask(memory, session, true)
+    }
+
+    fn ask(memory: Memory<'w>, session: u32, rings: bool) -> Result<Self, AttachError> {
         let card = Card::read(&memory)?;
         if session == 0 {
             return Err(AttachError::Session);
@@ -217,10 +250,17 @@ impl<'w> Attaching<'w> {
             writer: Writer::new(),
             reader: Reader::new(),
             session,
+            sleeper: Sleeper::new(),
+            ringer: Ringer::new(),
+            has_news: false,
         };
         if wanted.compare_exchange(0, session.to_le(), Ordering::AcqRel, Ordering::Acquire).is_err() {
             return Err(AttachError::Busy);
         }
+        // Only the host that the window wants writes these words. A device that does not see them yet polls for a moment longer.
+        memory.word(at::HOST_SLEEPS).map_err(not_ready)?.store(0, Ordering::Relaxed);
+        let rings = if rings { session } else { 0 };
+        memory.word(at::RINGS).map_err(not_ready)?.store(rings.to_le(), Ordering::Relaxed);
         Ok(Self { host: Some(host) })
     }
 
@@ -252,6 +292,10 @@ pub struct Host<'w> {
     writer: Writer,
     reader: Reader,
     session: u32,
+    sleeper: Sleeper,
+    ringer: Ringer,
+    /// Whether something was written for the device since the last look at its sleep.
+    has_news: bool,
 }
 
 impl<'w> Host<'w> {
@@ -270,7 +314,33 @@ impl<'w> Host<'w> {
     /// # Errors
     /// [`DeviceError::Violation`].
     pub fn command(&mut self, cookie: u64, command: &Command) -> Result<Pushed, DeviceError> {
+        self.has_news = true;
         Ok(self.writer.push(&self.commands, &command.encode(cookie))?)
+    }
+
+    /// Whether the device has to be woken: it sleeps, and a command was written, or slots for completions were given back, since the
+    /// last call. The caller rings the doorbell then. A host that rings calls this after each command and after completions.
+    pub fn must_ring(&mut self) -> bool {
+        let is_news = core::mem::take(&mut self.has_news);
+        is_news && self.memory.word(at::DEVICE_SLEEPS).is_ok_and(|word| self.ringer.must_ring(word))
+    }
+
+    /// Says that the host sleeps until the device rings. Returns whether there is no completion; otherwise the host must not sleep.
+    /// The host says by [`awake`](Self::awake) that it does not sleep any more.
+    pub fn announce_sleep(&mut self) -> bool {
+        let Ok(word) = self.memory.word(at::HOST_SLEEPS) else { return false };
+        self.sleeper.announce(word);
+        !self.reader.has_next(&self.completions)
+    }
+
+    /// Says that the host does not sleep, if it has said that it does. Returns whether it has. Bells that were rung are taken before the
+    /// next sleep is announced.
+    pub fn awake(&mut self) -> bool {
+        let was_asleep = self.sleeper.is_announced();
+        if was_asleep && let Ok(word) = self.memory.word(at::HOST_SLEEPS) {
+            self.sleeper.awake(word);
+        }
+        was_asleep
     }
 
     /// Takes the next completion.
@@ -279,7 +349,10 @@ impl<'w> Host<'w> {
     /// [`DeviceError::Violation`].
     pub fn take(&mut self) -> Result<Option<Completion>, DeviceError> {
         match self.reader.pop(&self.completions) {
-            Some(entry) => Ok(Some(Completion::decode(&entry)?)),
+            Some(entry) => {
+                self.has_news |= self.reader.has_given_back(&self.completions);
+                Ok(Some(Completion::decode(&entry)?))
+            }
             None => Ok(None),
         }
     }

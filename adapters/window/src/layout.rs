@@ -1,4 +1,4 @@
-//! Where rings and buffers are.
+//! Where rings, log and buffers are.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use crate::header::{HEADER, MAX_SLOTS, at};
 use crate::memory::{LINE, Memory, OutOfBounds};
 use crate::ring::SLOT;
 
-/// Where rings and buffers are. All offsets are bytes from the begin of the window, and multiples of 64.
+/// Where rings, log and buffers are. All offsets are bytes from the begin of the window, and multiples of 64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Layout {
@@ -22,7 +22,16 @@ pub struct Layout {
     pub buffers: u64,
     /// Bytes of the buffers.
     pub buffer_bytes: u64,
+    /// Where the log begins. Nothing is there if it has no bytes.
+    pub log: u64,
+    /// Bytes of the log: a power of two of at least [`LOG_BYTES_MIN`], or 0.
+    pub log_bytes: u32,
 }
+
+/// The fewest bytes of a log.
+pub const LOG_BYTES_MIN: u32 = 64;
+/// The most bytes of a log.
+pub const LOG_BYTES_MAX: u32 = 1 << 30;
 
 /// A layout does not fit its window, or is not what the specification allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +41,8 @@ pub struct BadLayout;
 impl fmt::Display for BadLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "the layout of the window is not valid: rings need a power of two of slots and must fit into the window",
+            "the layout of the window is not valid: rings need a power of two of slots, a log a power of two of bytes, and all \
+             must fit into the window",
         )
     }
 }
@@ -51,9 +61,25 @@ impl Layout {
         let completions = commands + u64::from(command_slots) * SLOT as u64;
         let buffers = completions + u64::from(completion_slots) * SLOT as u64;
         let buffer_bytes = (window as u64).checked_sub(buffers).ok_or(BadLayout)?;
-        let layout = Self { command_slots, completion_slots, commands, completions, buffers, buffer_bytes };
+        let layout = Self { command_slots, completion_slots, commands, completions, buffers, buffer_bytes, log: 0, log_bytes: 0 };
         layout.check(window)?;
         Ok(layout)
+    }
+
+    /// The same with a log of that many bytes, which takes them from the begin of the buffers.
+    ///
+    /// # Errors
+    /// [`BadLayout`] if this is no number of bytes of a log, or if the buffers are too small.
+    pub fn with_log(self, bytes: u32) -> Result<Self, BadLayout> {
+        let buffer_bytes = self.buffer_bytes.checked_sub(bytes.into()).ok_or(BadLayout)?;
+        let buffers = self.buffers.saturating_add(bytes.into());
+        let layout = Self { log: self.buffers, log_bytes: bytes, buffers, buffer_bytes, ..self };
+        if layout.has_valid_log() { Ok(layout) } else { Err(BadLayout) }
+    }
+
+    const fn has_valid_log(&self) -> bool {
+        let bytes = self.log_bytes;
+        bytes == 0 || (bytes.is_power_of_two() && bytes >= LOG_BYTES_MIN && bytes <= LOG_BYTES_MAX)
     }
 
     /// Checks a layout from the other side.
@@ -62,12 +88,16 @@ impl Layout {
     /// [`BadLayout`] if a part is outside the window or inside the header, if parts overlap, or if a number is not allowed.
     pub fn check(&self, window: usize) -> Result<(), BadLayout> {
         let slots = [self.command_slots, self.completion_slots];
-        if slots.iter().any(|slots| !slots.is_power_of_two() || *slots > MAX_SLOTS) {
+        if slots.iter().any(|slots| !slots.is_power_of_two() || *slots > MAX_SLOTS) || !self.has_valid_log() {
             return Err(BadLayout);
         }
+        let completion_bytes = u64::from(self.completion_slots) * SLOT as u64;
+        // A log of no bytes is nowhere.
+        let log = if self.log_bytes == 0 { self.completions.saturating_add(completion_bytes) } else { self.log };
         let parts = [
             (self.commands, u64::from(self.command_slots) * SLOT as u64),
-            (self.completions, u64::from(self.completion_slots) * SLOT as u64),
+            (self.completions, completion_bytes),
+            (log, self.log_bytes.into()),
             (self.buffers, self.buffer_bytes),
         ];
         let mut end = HEADER as u64;
@@ -100,6 +130,8 @@ impl Layout {
             completions: long(at::COMPLETIONS)?,
             buffers: long(at::BUFFERS)?,
             buffer_bytes: long(at::BUFFER_BYTES)?,
+            log: long(at::LOG)?,
+            log_bytes: word(at::LOG_BYTES)?,
         })
     }
 
@@ -113,6 +145,8 @@ impl Layout {
         memory.write(at::COMMANDS, &self.commands.to_le_bytes())?;
         memory.write(at::COMPLETIONS, &self.completions.to_le_bytes())?;
         memory.write(at::BUFFERS, &self.buffers.to_le_bytes())?;
-        memory.write(at::BUFFER_BYTES, &self.buffer_bytes.to_le_bytes())
+        memory.write(at::BUFFER_BYTES, &self.buffer_bytes.to_le_bytes())?;
+        memory.write(at::LOG, &self.log.to_le_bytes())?;
+        memory.write(at::LOG_BYTES, &self.log_bytes.to_le_bytes())
     }
 }

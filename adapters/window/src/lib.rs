@@ -9,9 +9,12 @@
 //! | [`device`], [`host`] | the two ends: sessions, commands out of the ring, completions into it, and the reverse |
 //! | [`command`], [`completion`] | what the slots of the rings carry |
 //! | [`ring`] | a ring of slots with one writer and one reader |
-//! | [`layout`] | where rings and buffers are |
+//! | [`log`] | a ring of bytes, for the log of the firmware |
+//! | [`doorbell`] | how a side that sleeps is woken by the other one |
+//! | [`layout`] | where rings, log and buffers are |
 //! | [`header`] | the words of the header |
-//! | [`placed_ring`] | a ring in the memory of a window |
+//! | [`placed_ring`], [`placed_log`] | both in the memory of a window |
+//! | [`host_log`] | the host's end of the log |
 //! | [`memory`] | bounded access to the window's memory |
 //! | [`atomics`] | the atomics, which are loom's while a model is checked |
 //!
@@ -20,6 +23,7 @@
 //! use towline_window::command::Command;
 //! use towline_window::completion::{Completion, Done};
 //! use towline_window::device::{About, Device};
+//! use towline_window::doorbell::Doorbell;
 //! use towline_window::host::Attaching;
 //! use towline_window::layout::Layout;
 //! use towline_window::memory::Memory;
@@ -30,7 +34,7 @@
 //! let mut shared = Shared([0; 4096]);
 //! // SAFETY: the memory is used by its address only while the window exists.
 //! let memory = unsafe { Memory::new(NonNull::from(&mut shared.0).cast(), 4096) }.unwrap();
-//! let about = About { boot: 1, operations: 8, one_sided: 8, description: "example" };
+//! let about = About { boot: 1, operations: 8, one_sided: 8, description: "example", doorbell: Doorbell::None };
 //! let mut device = Device::start(memory, Layout::plan(4096, 8, 8)?, &about)?;
 //! let mut attaching = Attaching::new(memory, 1234)?;
 //! if let Some(session) = device.wanted()? {
@@ -56,13 +60,19 @@ pub mod command;
 pub mod completion;
 #[cfg(not(loom))]
 pub mod device;
+pub mod doorbell;
 #[cfg(not(loom))]
 pub mod fault;
 pub mod header;
 #[cfg(not(loom))]
 pub mod host;
+#[cfg(not(loom))]
+pub mod host_log;
 pub mod layout;
+pub mod log;
 pub mod memory;
+#[cfg(not(loom))]
+pub mod placed_log;
 #[cfg(not(loom))]
 pub mod placed_ring;
 pub mod ring;

@@ -139,6 +139,17 @@ impl Reader {
         Self { next: START }
     }
 
+    /// Whether the last [`pop`](Self::pop) that took an entry has given slots back to the writer.
+    pub fn has_given_back(&self, ring: &impl Slots) -> bool {
+        self.next & (ring.slots() / 4).max(1).wrapping_sub(1) == 0
+    }
+
+    /// Whether there is an entry.
+    pub fn has_next(&self, ring: &impl Slots) -> bool {
+        let number = ring.slot(self.next).and_then(<[_]>::first);
+        number.is_some_and(|number| number.load(Ordering::Acquire) == sequence(self.next).to_le())
+    }
+
     /// Takes the next entry. Returns `None` if there is none. Words that the writer has not written have any value.
     pub fn pop(&mut self, ring: &impl Slots) -> Option<Entry> {
         let (number, words) = ring.slot(self.next)?.split_first()?;
@@ -150,7 +161,7 @@ impl Reader {
             *value = u32::from_le(word.load(Ordering::Relaxed));
         }
         self.next = self.next.wrapping_add(1);
-        if self.next & (ring.slots() / 4).max(1).wrapping_sub(1) == 0 {
+        if self.has_given_back(ring) {
             ring.taken().store(self.next.to_le(), Ordering::Release);
         }
         Some(entry)

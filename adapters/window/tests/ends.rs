@@ -9,6 +9,7 @@ use towline_window::atomics::Ordering;
 use towline_window::command::{BadCommand, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device, StartError};
+use towline_window::doorbell::Doorbell;
 use towline_window::fault::{self, Exception, Fault};
 use towline_window::header::{HEADER, at};
 use towline_window::host::{AttachError, Attaching, Card, DeviceError, Host};
@@ -17,7 +18,7 @@ use towline_window::memory::{Memory, OutOfBounds};
 use towline_window::ring::{Pushed, START, Violation};
 
 const BYTES: usize = 4096;
-const ABOUT: About<'_> = About { boot: 7, operations: 9, one_sided: 5, description: "test" };
+const ABOUT: About<'_> = About { boot: 7, operations: 9, one_sided: 5, description: "test", doorbell: Doorbell::None };
 const SESSION: u32 = 11;
 
 #[repr(align(64))]
@@ -117,7 +118,7 @@ fn a_device_that_is_not_ready_is_refused_with_the_reason() {
     memory.write(at::VERSION, &(2_u32 << 16 | 1).to_le_bytes()).unwrap();
     let refused = Card::read(&memory).unwrap_err();
     assert_eq!(refused, AttachError::Version(2 << 16 | 1));
-    assert!(refused.to_string().contains("version 2.1, and this host knows 1.2"));
+    assert!(refused.to_string().contains("version 2.1, and this host knows 1.3"));
     memory.write(at::VERSION, &(1_u32 << 16 | 9).to_le_bytes()).unwrap();
     assert!(Card::read(&memory).is_ok(), "a minor version may differ");
     memory.write(at::COMPLETIONS, &(HEADER as u64).to_le_bytes()).unwrap();

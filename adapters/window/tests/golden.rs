@@ -7,13 +7,18 @@ use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_window::command::{ANY, Body, Command, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::header::HEADER;
 use towline_window::host::Attaching;
+use towline_window::host_log::HostLog;
 use towline_window::layout::Layout;
+use towline_window::log::Taken;
 use towline_window::memory::Memory;
 
+const WINDOW: usize = 1088;
+
 #[repr(align(64))]
-struct Lines([u8; 1024]);
+struct Lines([u8; WINDOW]);
 
 /// The bytes of a slot as hexadecimal numbers, one word after the other, without the zeros at the end.
 fn hex(entry: &[u32]) -> String {
@@ -138,14 +143,14 @@ fn completions_have_the_bytes_of_the_specification() {
 
 #[test]
 fn a_window_has_the_bytes_of_the_specification() {
-    let mut lines = Lines([0; 1024]);
+    let mut lines = Lines([0; WINDOW]);
     let base = NonNull::new((&raw mut lines.0).cast()).unwrap();
     // SAFETY: the memory is used by its address only while the window exists.
-    let memory = unsafe { Memory::new(base, 1024) }.unwrap();
-    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, one_sided: 0x0203, description: "firmware 1" };
-    let layout = Layout::plan(1024, 2, 4).unwrap();
+    let memory = unsafe { Memory::new(base, WINDOW) }.unwrap();
+    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, one_sided: 0x0203, description: "firmware 1", doorbell: Doorbell::Pipes };
+    let layout = Layout::plan(WINDOW, 2, 4).unwrap().with_log(64).unwrap();
     let mut device = Device::start(memory, layout, &about).unwrap();
-    let mut attaching = Attaching::new(memory, 0x0102_0304).unwrap();
+    let mut attaching = Attaching::with_doorbell(memory, 0x0102_0304).unwrap();
     assert_eq!(device.wanted(), Ok(Some(0x0102_0304)));
     device.serve(0x0102_0304).unwrap();
     let mut host = attaching.poll().unwrap();
@@ -153,24 +158,41 @@ fn a_window_has_the_bytes_of_the_specification() {
     assert_eq!(device.take(), Some((1, Ok(Command::DeletePeer { peer: 5 }))));
     device.complete(&Completion::new(1, Err(Failure::NoSuchThing))).unwrap();
     device.beat().unwrap();
+    let mut log = device.take_log().unwrap();
+    log.append(b"fra");
+    log.append(b"me\0");
+    assert!(log.end());
+    log.append(&[b'x'; 60]);
+    assert!(!log.end(), "there is no room");
+    assert_eq!(HostLog::open(memory).unwrap().unwrap().read(&mut [0; 2]), Some(Taken::Bytes(2)));
+    device.announce_sleep();
+    assert!(host.must_ring() && !host.must_ring());
+    assert!(!host.announce_sleep(), "there is a completion");
+    host.awake();
+    assert!(host.take().unwrap().is_some());
+    assert!(host.announce_sleep());
 
-    let mut bytes = [0; 1024];
+    let mut bytes = [0; WINDOW];
     memory.read(0, &mut bytes).unwrap();
-    let mut expected = [0; 1024];
+    let mut expected = [0; WINDOW];
     let mut put = |at: usize, bytes: &[u8]| expected[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"TOWLINEW");
-    put(8, &[2, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
+    put(8, &[3, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
     put(24, &[0, 2]); // commands at 512
     put(32, &[0x80, 2]); // completions at 640
-    put(40, &[0x80, 3]); // buffers at 896
+    put(40, &[0xc0, 3]); // buffers at 960
     put(48, &[0x80]); // 128 bytes of buffers
     put(56, &[1, 1]); // 257 operations
     put(60, &[3, 2]); // 515 puts, gets and atomics
     put(64, b"firmware 1");
     put(128, &[1, 0, 0, 0, 4, 3, 2, 1, 1, 0, 0, 0]);
+    put(168, &[0x80, 3]); // log at 896
+    put(176, &[64, 0, 0, 0, 1, 0, 0, 0]); // its 64 bytes, and pipes as the doorbell
+    put(184, &[0xc6, 0xff, 0xff, 0xff, 1]); // 6 bytes, and a frame that was lost
     put(192, &[4, 3, 2, 1]);
-    put(256, &[0xc1, 0xff, 0xff, 0xff]); // a quarter of two slots is one
-    put(320, &[0xc0, 0xff, 0xff, 0xff]);
+    put(256, &[0xc1, 0xff, 0xff, 0xff, 1]); // a quarter of two slots is one; the first sleep
+    put(320, &[0xc1, 0xff, 0xff, 0xff, 0xc2, 0xff, 0xff, 0xff, 4, 3, 2, 1, 3]); // the second sleep
+    put(896, b"frame");
     put(HEADER, &[0x81, 0xff, 0xff, 0xff, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5]);
     put(640, &[0x81, 0xff, 0xff, 0xff, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
     assert_eq!(bytes, expected);

@@ -2,6 +2,8 @@
 
 use datagram::Interface;
 use runtime::Board;
+use towline_core::time::Duration;
+use towline_window::doorbell::Doorbell;
 use towline_window::memory::Memory;
 
 use crate::rails::LINKS;
@@ -28,4 +30,24 @@ pub trait Dpu: Board {
 
     /// Waits a moment for work, since there is none now. It may return at once.
     fn pause();
+
+    /// How the host wakes the device. Without a doorbell, the program never sleeps, and [`pause`](Self::pause) is all that it waits.
+    /// It is called once, after [`window`](Self::window).
+    fn doorbell() -> Doorbell {
+        Doorbell::None
+    }
+
+    /// How long the program looks for work before it sleeps, if there is a doorbell.
+    fn awake() -> Duration {
+        Duration::from_nanos(0)
+    }
+
+    /// Sleeps until the host rings, something arrives at an interface, or a time has passed, if there is one. It takes the bells that
+    /// were rung. It may return early, and returns in time for a heartbeat that shows the host that the firmware runs.
+    fn sleep(_most: Option<Duration>) {
+        Self::pause();
+    }
+
+    /// Wakes the host.
+    fn ring() {}
 }

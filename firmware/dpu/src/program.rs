@@ -3,10 +3,11 @@
 use offload::{Limits, Server};
 use runtime::Block;
 use towline_core::arena::Arena;
-use towline_core::pml::Config;
+use towline_core::pml::{Config, Rails};
 use towline_core::rma;
 use towline_core::time::{Duration, Instant};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::header::at;
 use towline_window::layout::Layout;
 
@@ -40,6 +41,8 @@ const LIMITS: Limits = Limits {
     communicators: 64,
     messages: MESSAGES,
 };
+/// Bytes of the log.
+const LOG: u32 = 1 << 16;
 /// Polls without an event before the program pauses.
 const PATIENCE: u32 = 200;
 const DESCRIPTION: &str = concat!("towline firmware ", env!("CARGO_PKG_VERSION"));
@@ -86,9 +89,14 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
     let rails = rails::make(&hub, interfaces, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
         .ok_or(Failed::Memory)?;
-    let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
-    let about = About { boot, operations: OPERATIONS, one_sided: ONE_SIDED, description: DESCRIPTION };
-    let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
+    let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).and_then(|layout| layout.with_log(LOG));
+    let layout = layout.map_err(|_| Failed::Layout)?;
+    let doorbell = B::doorbell();
+    let about = About { boot, operations: OPERATIONS, one_sided: ONE_SIDED, description: DESCRIPTION, doorbell };
+    let mut device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
+    if let Some(log) = device.take_log() {
+        trace::to_window(log);
+    }
     let mut server = match Server::new(&LIMITS, &mut arena, rails, device) {
         Ok(server) => server,
         Err((_, device)) => {
@@ -99,22 +107,51 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     };
     let stack = B::stack().map_or(0, |stack| stack.deepest);
     B::print(format_args!("dpu: ready, {} bytes of tables left, {stack} bytes of stack used\n", arena.left()));
-    let mut log = B::open_log(c"dpu.defmt");
-    let mut idle: u32 = 0;
+    defmt::info!("ready, start {=u32:x}, {=usize} bytes of tables left", boot, arena.left());
+    let (mut idle, mut since): (u32, _) = (0, now::<B>());
     loop {
-        let now = Instant::from_nanos(B::micros().saturating_mul(1000));
-        if server.poll(now) != 0 {
+        let now = now::<B>();
+        if poll::<B, _>(&mut server, now) != 0 {
             idle = 0;
             continue;
         }
+        if idle == 0 {
+            since = now;
+        }
         idle = idle.saturating_add(1);
-        if idle < PATIENCE {
-            continue;
+        let may_sleep = doorbell != Doorbell::None && server.device().is_rung();
+        if may_sleep && now.since(since) >= B::awake() {
+            if !sleep::<B, _>(&mut server) {
+                idle = 0;
+            }
+        } else if idle >= PATIENCE {
+            B::pause();
         }
-        // A log that the host does not take stays in memory, and later lines are lost.
-        if let Some(log) = &mut log {
-            let _ = trace::drain(log);
-        }
-        B::pause();
     }
+}
+
+fn now<B: Dpu>() -> Instant {
+    Instant::from_nanos(B::micros().saturating_mul(1000))
+}
+
+/// Lets the server work, and wakes the host if it waits for what came. Returns the number of events.
+fn poll<B: Dpu, R: Rails>(server: &mut Server<'_, '_, R>, now: Instant) -> u32 {
+    let events = server.poll(now);
+    if server.device_mut().must_ring() {
+        B::ring();
+    }
+    events
+}
+
+/// Sleeps until there is work. Returns `false` if there was work already.
+fn sleep<B: Dpu, R: Rails>(server: &mut Server<'_, '_, R>) -> bool {
+    server.device_mut().announce_sleep();
+    // What the host has written without ringing is seen now.
+    let now = now::<B>();
+    let is_idle = poll::<B, _>(server, now) == 0 && server.device().is_rung() && server.arm();
+    if is_idle {
+        B::sleep(server.poll_at().map(|due| due.since(now)));
+    }
+    server.device_mut().awake();
+    is_idle
 }

@@ -13,9 +13,12 @@ use dpu::Dpu;
 use dpu::rails::LINKS;
 use runtime::Board;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use towline_core::time::Duration;
+use towline_window::doorbell::Doorbell;
 use towline_window::memory::Memory;
 
-use crate::{LOGS, Machine};
+use crate::Machine;
+use crate::doorbell;
 
 /// Bytes of the longest datagram, if the user says nothing else: what fits a frame of Ethernet.
 const LONGEST: usize = 1472;
@@ -68,9 +71,10 @@ pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), Stri
         }
         interfaces.iter_mut().zip(told).for_each(|(interface, told)| interface.address = told);
     }
+    let sockets = interfaces.iter().map(|interface| interface.socket.try_clone().map(Into::into));
+    let sockets = sockets.collect::<Result<_, _>>().map_err(|why| format!("{addresses} cannot be used: {why}"))?;
+    doorbell::make(&path, sockets)?;
     let mut interfaces = interfaces.into_iter();
-    // The log is beside the window.
-    let _ = LOGS.set(format!("{path}.").into());
     *PARTS.lock().map_err(|_| String::from("another thread has failed"))? =
         (Some(memory), std::array::from_fn(|_| interfaces.next()));
     Ok(())
@@ -179,5 +183,21 @@ impl Dpu for Machine {
 
     fn pause() {
         std::thread::yield_now();
+    }
+
+    fn doorbell() -> Doorbell {
+        doorbell::kind()
+    }
+
+    fn awake() -> Duration {
+        doorbell::awake()
+    }
+
+    fn sleep(most: Option<Duration>) {
+        doorbell::sleep(most);
+    }
+
+    fn ring() {
+        doorbell::ring();
     }
 }

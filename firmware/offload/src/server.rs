@@ -195,6 +195,22 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         &self.device
     }
 
+    /// The same, for a program that sleeps.
+    pub const fn device_mut(&mut self) -> &mut Device<'w> {
+        &mut self.device
+    }
+
+    /// Prepares for a sleep. `true`: there is nothing to do before a frame arrives at an interface, the host writes to the window, or the
+    /// time of [`poll_at`](Self::poll_at) has come.
+    pub fn arm(&mut self) -> bool {
+        self.mtl.pml().arm()
+    }
+
+    /// The time by which [`poll`](Self::poll) must be called, even if there is no work. `None`: there is no such time.
+    pub fn poll_at(&mut self) -> Option<Instant> {
+        self.mtl.pml().poll_at()
+    }
+
     /// What the server keeps for its session: nothing after the end of a session.
     pub fn in_use(&mut self) -> InUse {
         InUse {

@@ -1,6 +1,8 @@
-//! A logger for `defmt`. It puts frames into a ring in memory, and [`drain`] writes them to any [`embedded_io::Write`].
+//! A logger for `defmt`. It puts frames into a ring in memory, and [`drain`] writes them to any [`embedded_io::Write`]. A program
+//! with a window to a host puts them into the log of the window instead, by `to_window` (feature `window`): there the host reads
+//! them, also those that were written shortly before the program failed.
 //!
-//! Logging never waits. A frame that does not fit into the ring is dropped as a whole and counted.
+//! Logging never waits. A frame that does not fit is dropped as a whole and counted.
 #![no_std]
 
 use core::cell::UnsafeCell;
@@ -8,6 +10,8 @@ use core::cell::UnsafeCell;
 use critical_section::RestoreState;
 use embedded_io::Write;
 use heapless::Deque;
+#[cfg(feature = "window")]
+use towline_window::placed_log::DeviceLog;
 
 /// Size of the ring in bytes.
 const CAPACITY: usize = 4096;
@@ -29,6 +33,9 @@ struct TraceState {
     /// The frame that is being written does not fit.
     overrun: bool,
     counts: Counts,
+    /// Where frames go instead of the ring.
+    #[cfg(feature = "window")]
+    window: Option<DeviceLog<'static>>,
     /// The token of the critical section in which a frame is written.
     section: Option<RestoreState>,
 }
@@ -44,12 +51,18 @@ static STATE: Shared = Shared(UnsafeCell::new(TraceState {
     frame: 0,
     overrun: false,
     counts: Counts { frames: 0, lost: 0 },
+    #[cfg(feature = "window")]
+    window: None,
     section: None,
 }));
 
 impl TraceState {
-    /// Calls `work` with the encoder, and puts the encoded bytes into the ring.
+    /// Calls `work` with the encoder, and puts the encoded bytes where they go.
     fn encode(&mut self, work: impl FnOnce(&mut defmt::Encoder, &mut dyn FnMut(&[u8]))) {
+        #[cfg(feature = "window")]
+        if let Some(window) = &mut self.window {
+            return work(&mut self.encoder, &mut |piece| window.append(piece));
+        }
         let Self { bytes, encoder, frame, overrun, .. } = self;
         work(encoder, &mut |piece| {
             for byte in piece {
@@ -63,6 +76,11 @@ impl TraceState {
     }
 
     fn end(&mut self) {
+        #[cfg(feature = "window")]
+        if let Some(window) = &mut self.window {
+            window.end();
+            return;
+        }
         if self.overrun {
             for _ in 0..self.frame {
                 self.bytes.pop_back();
@@ -139,6 +157,24 @@ pub fn drain<W: Write>(sink: &mut W) -> Result<Counts, W::Error> {
             }
         });
     }
+}
+
+/// From now on, frames go to the log of a window, and those in the ring go there first. The window's log counts lost frames.
+#[cfg(feature = "window")]
+pub fn to_window(mut window: DeviceLog<'static>) {
+    critical_section::with(|_| {
+        // SAFETY: this runs inside the critical section.
+        let state = unsafe { &mut *STATE.0.get() };
+        while let Some(byte) = state.bytes.pop_front() {
+            window.append(&[byte]);
+            // A zero ends a frame, and no other byte of a frame is zero.
+            if byte == 0 {
+                window.end();
+            }
+        }
+        window.count_lost(state.counts.lost);
+        state.window = Some(window);
+    });
 }
 
 /// The handler of `defmt::panic!` and similar macros. Nothing uses them; a use would make the link fail.

@@ -9,6 +9,7 @@ use towline_core::rail::Rail;
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
 use towline_core::time::{Duration, Instant};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::host::{Attaching, Host};
 use towline_window::layout::Layout;
 use towline_window::memory::Memory;
@@ -92,6 +93,7 @@ impl<R: Rails> Dpu<R> {
             operations: limits.engine.requests,
             one_sided: limits.engine.rma.operations,
             description: "test",
+            doorbell: Doorbell::None,
         };
         let device = Device::start(window.memory(), layout(), &about).expect("the layout is valid");
         let attributes: Vec<_> = (0..rails.count()).filter_map(|at| rails.rail(at)).map(Rail::attributes).collect();

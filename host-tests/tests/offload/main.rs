@@ -15,6 +15,7 @@ use towline_window::atomics::Ordering;
 use towline_window::command::{ANY, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::header::at;
 use towline_window::host::{Attaching, DeviceError, Host};
 use towline_window::layout::Layout;
@@ -78,7 +79,7 @@ fn with_strangers(work: impl FnOnce(&mut Pair<'_>)) {
     let nodes = [0, 1].map(|me| {
         let memory = window();
         let about =
-            About { boot: me + 1, operations: ENGINE.requests, one_sided: ENGINE.rma.operations, description: "test" };
+            About { boot: me + 1, operations: ENGINE.requests, one_sided: ENGINE.rma.operations, description: "test", doorbell: Doorbell::None };
         let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
         let rails = [hub.rail(me).unwrap()];
         let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|(why, _)| why).unwrap();

@@ -1,4 +1,4 @@
-//! `towline dpu`: whole systems of hosts and DPUs on this machine.
+//! `towline dpu`: whole systems of hosts and DPUs on this machine, and the logs of firmware.
 //!
 //! | module | subject |
 //! |---|---|
@@ -8,6 +8,7 @@
 //! | [`relay`] | the network between the DPUs, with faults |
 //! | [`watch`] | ends the sessions of ranks that have died, and reports DPUs that have ended |
 //! | [`signals`] | signals that arrive before the job begins |
+//! | [`log`] | `towline dpu log`: prints the log of a firmware |
 //! | [`up`] | `towline dpu up`: starts all of it, and then the job |
 
 use std::process::ExitCode;
@@ -15,12 +16,13 @@ use std::process::ExitCode;
 pub mod arguments;
 mod boards;
 mod devices;
+mod log;
 mod relay;
 mod signals;
 mod up;
 mod watch;
 
-/// Run jobs whose ranks use DPUs
+/// Run jobs whose ranks use DPUs, and print logs of DPUs
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -30,12 +32,16 @@ pub struct Arguments {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Up(arguments::Up),
+    Log(log::Arguments),
 }
 
 /// Runs the command. Returns the exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
-    let Command::Up(arguments) = arguments.command;
-    up::run(arguments).unwrap_or_else(|why| {
+    let status = match arguments.command {
+        Command::Up(arguments) => up::run(arguments),
+        Command::Log(arguments) => log::run(&arguments),
+    };
+    status.unwrap_or_else(|why| {
         eprintln!("towline: {why}");
         2.into()
     })

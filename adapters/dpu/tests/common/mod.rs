@@ -16,6 +16,7 @@ use towline_core::time::Instant;
 use towline_dpu::mapping::Mapping;
 use towline_dpu::{Options, Transport};
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::layout;
 
 pub const WINDOW: usize = 1 << 20;
@@ -80,6 +81,7 @@ fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicB
                 operations: limits.engine.requests,
                 one_sided: limits.engine.rma.operations,
                 description: "test 1",
+                doorbell: Doorbell::None,
             };
             let layout = layout::Layout::plan(memory.bytes(), SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();

@@ -14,6 +14,7 @@ use towline_core::arena::Arena;
 use towline_core::time::{Duration, Instant};
 use towline_dpu::mapping::Mapping;
 use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
 use towline_window::layout::Layout;
 
 const WINDOW: usize = 1 << 20;
@@ -132,7 +133,7 @@ fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
             let patience = Duration::from_millis(1);
             let rails = dpu::rails::make(&*hub, [Some(Udp::new()), None], boot, patience, arena).unwrap();
             let (operations, one_sided) = (limits.engine.requests, limits.engine.rma.operations);
-            let about = About { boot, operations, one_sided, description: "test" };
+            let about = About { boot, operations, one_sided, description: "test", doorbell: Doorbell::None };
             let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
             Server::new(&limits, arena, rails, device).map_err(|(why, _)| why).unwrap()
         })
