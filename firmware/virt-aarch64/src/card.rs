@@ -8,14 +8,14 @@ use dpu::Dpu;
 use dpu::rails::LINKS;
 #[cfg(feature = "network")]
 use runtime::Board as _;
+use towline_core::time::Duration;
+use towline_window::doorbell::Doorbell;
 use towline_window::fault::{Fault, report};
 use towline_window::memory::Memory;
 #[cfg(feature = "network")]
 use virtio::{Network, Slots, interrupts};
 
-#[cfg(feature = "network")]
-use crate::gic;
-use crate::{Machine, timer};
+use crate::{Machine, gic, timer, uart};
 
 /// Where the window is: 32 MiB after the begin of memory. mmu.rs gives access to it.
 const WINDOW: usize = 0x4200_0000;
@@ -28,8 +28,12 @@ const SLOTS: Slots = Slots { base: 0x0a00_0000, step: 0x200, count: 32 };
 #[cfg(feature = "network")]
 const INTERRUPT: u32 = 48;
 
-/// Microseconds of a pause. A frame ends it, a command of the host does not.
-const SLEEP: u32 = 200;
+/// Microseconds of a pause while no host rings. A frame ends it, a command does not.
+const PAUSE: u32 = 200;
+/// Microseconds of the longest sleep, after which the host sees a heartbeat.
+const LONGEST: u64 = 100_000;
+/// The character that wakes the host: whoever reads the console rings for the board.
+const BELL: u8 = 0x07;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -83,11 +87,37 @@ impl Dpu for Machine {
     }
 
     fn pause() {
-        timer::sleep(SLEEP);
-        #[cfg(feature = "network")]
-        // SAFETY: as in `interfaces`.
-        unsafe {
-            interrupts::acknowledge(SLOTS);
-        }
+        wait(PAUSE);
     }
+
+    /// The pipe of the device is the input of the UART.
+    fn doorbell() -> Doorbell {
+        uart::listen();
+        gic::enable(uart::INTERRUPT);
+        Doorbell::Pipes
+    }
+
+    fn awake() -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn sleep(most: Option<Duration>) {
+        let micros = most.map_or(LONGEST, |most| most.as_nanos() / 1000).min(LONGEST);
+        wait(micros as u32);
+    }
+
+    fn ring() {
+        uart::put(BELL);
+    }
+}
+
+/// Waits for a time, or until something arrives.
+fn wait(micros: u32) {
+    timer::sleep(micros);
+    #[cfg(feature = "network")]
+    // SAFETY: the machine has its virtio devices there.
+    unsafe {
+        interrupts::acknowledge(SLOTS);
+    }
+    uart::drop_received();
 }

@@ -14,7 +14,6 @@
 mod card;
 mod fault;
 mod interrupts;
-#[cfg(feature = "network")]
 mod plic;
 mod protection;
 mod start;

@@ -1,7 +1,7 @@
 //! The processes that are the DPUs.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use towline_bootstrap::launch::prepare_child;
 
 use super::boards::Board;
+use super::console;
 use super::relay::{Network, hex};
 use super::signals;
 
@@ -182,7 +183,11 @@ impl Device {
             command.arg(&file).args([&own.join(","), DATAGRAM, &known.join(",")]);
             (command, String::new())
         };
-        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
+        // A process makes the pipes itself.
+        let bells = board.is_emulated().then(|| Ok((console::input(&file)?, console::host_bell(&file)?))).transpose();
+        let bells = bells.map_err(|why: io::Error| format!("cannot make the pipes of {}: {why}", file.display()))?;
+        let (input, host) = bells.map_or((Stdio::null(), None), |(input, host)| (input.into(), Some(host)));
+        command.current_dir(folder).stdin(input).stdout(Stdio::piped());
         // A signal of the terminal reaches the job, which needs the DPUs until it ends.
         command.process_group(0);
         prepare_child(&mut command);
@@ -193,9 +198,10 @@ impl Device {
         let out = process.stdout.take();
         std::thread::spawn(move || {
             // A process whose output nobody reads would stop at some time.
-            for line in out.into_iter().flat_map(|out| BufReader::new(out).split(b'\n').map_while(Result::ok)) {
-                let line = String::from_utf8_lossy(&line).trim_end().to_string();
-                let _ = sender.send(Said { device: number, line: Some(line) });
+            if let Some(out) = out {
+                console::listen(out, host.as_ref(), |line| {
+                    let _ = sender.send(Said { device: number, line: Some(line) });
+                });
             }
             sender.send(Said { device: number, line: None })
         });

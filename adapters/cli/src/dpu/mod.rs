@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`arguments`] | the command line |
 //! | [`boards`] | the boards that a DPU may be, and their programs |
+//! | [`console`] | the console of a board: its lines, and its bells |
 //! | [`devices`] | the processes that are the DPUs |
 //! | [`relay`] | the network between the DPUs, with faults |
 //! | [`watch`] | ends the sessions of ranks that have died, and reports DPUs that have ended |
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 
 pub mod arguments;
 mod boards;
+mod console;
 mod devices;
 mod log;
 mod relay;
