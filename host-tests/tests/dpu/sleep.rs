@@ -1,8 +1,10 @@
-//! Devices that sleep as often as they can, and that nothing but the doorbell, the network and the timers of the engine wake: the longest
+//! Devices and hosts that sleep as often as they can, and that nothing but the doorbell, the network and the timers of the engine wake: the longest
 //! sleep is longer than a test may last.
 
+use std::os::fd::AsRawFd as _;
+
 use towline_core::convertor::Span;
-use towline_dpu::{Comm, Mode, Options, Source, Tag, Transport};
+use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
 use towline_window::atomics::Ordering;
 use towline_window::header::at;
 
@@ -108,4 +110,50 @@ fn sleepy_devices_exchange_messages() {
         assert_eq!(answer, [round]);
     }
     assert!(sleeps(&dpus, 0) > ROUNDS / 10 && sleeps(&dpus, 1) > ROUNDS / 10);
+}
+
+/// Waits for a request, and sleeps whenever there is no completion. Returns how often it has slept.
+fn wait_asleep(transport: &mut Transport, request: Request) -> u32 {
+    let mut sleeps = 0;
+    loop {
+        if let Some(outcome) = transport.test(request) {
+            outcome.unwrap();
+            return sleeps;
+        }
+        if transport.progress() != 0 || !transport.arm() {
+            continue;
+        }
+        let fd = transport.bell().expect("board linux has a doorbell").as_raw_fd();
+        let mut bell = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: there is one entry.
+        let ready = unsafe { libc::poll(&raw mut bell, 1, 60_000) };
+        assert_eq!(ready, 1, "the device has not rung");
+        sleeps += 1;
+    }
+}
+
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_host_that_sleeps_misses_no_completion_of_a_sleepy_device() {
+    let Some(dpus) = sleepy("sleepy-host", 1) else { return };
+    for _ in 0..3 {
+        let mut transports = [open(&dpus, 0)];
+        let [comm] = introduce(&mut transports);
+        let [transport] = &mut transports;
+        let mut slept = 0;
+        for round in 0..ROUNDS {
+            compute(round);
+            let mut answer = [0; 1];
+            let sink = Span::contiguous((&raw mut answer).cast(), 4);
+            // SAFETY: the words outlive the operations.
+            let (received, sent) = unsafe {
+                let received = transport.irecv(comm, Source::Rank(0), Tag::Is(5), sink).unwrap();
+                let question = Span::of(zerocopy::IntoBytes::as_bytes(&round));
+                (received, transport.isend(comm, 0, 5, Mode::Synchronous, question).unwrap())
+            };
+            slept += wait_asleep(transport, received) + wait_asleep(transport, sent);
+            assert_eq!(answer, [round]);
+        }
+        assert!(slept > ROUNDS / 10, "it slept only {slept} times");
+    }
 }
