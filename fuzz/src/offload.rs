@@ -18,12 +18,11 @@ use towline_window::device::{About, Device};
 use towline_window::doorbell::Doorbell;
 use towline_window::header::at;
 use towline_window::host::{Attaching, Host};
-use towline_window::layout::Layout;
 use towline_window::memory::Memory;
 use towline_window::placed_ring::Ring;
 use towline_window::ring::{Entry, START, Writer};
 
-use crate::window::{BYTES, Lines, scribble};
+use crate::window::{BYTES, Lines, layout, scribble};
 
 const NODES: u32 = 3;
 const ENGINE: Config =
@@ -83,10 +82,9 @@ pub fn run(data: &[u8]) {
             let mut me = 0;
             let (arena, hub) = (&mut arena, &hub);
             move |memory| {
-                let layout = Layout::plan(BYTES, 8, 4).unwrap();
-                let device =
-                    Device::start(memory, layout, &About { boot: 1, operations: 6, one_sided: 2, description: "fuzz", doorbell: Doorbell::None })
-                        .unwrap();
+                let about =
+                    About { boot: 1, operations: 6, one_sided: 2, description: "fuzz", doorbell: Doorbell::Pipes };
+                let device = Device::start(memory, layout(), &about).unwrap();
                 let mut server =
                     Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap();
                 me += 1;
@@ -249,7 +247,10 @@ fn attack(node: &mut Node<'_, '_>, writer: &mut Writer, data: &mut Unstructured<
     match u8::arbitrary(data)? % 4 {
         0 => scribble(&node.memory, data)?,
         1 => {
+            node.server.device_mut().announce_sleep();
             node.server.poll(Instant::from_nanos(0));
+            let _ = (node.server.arm(), node.server.poll_at());
+            node.server.device_mut().awake();
             // If the device serves another session, its ring begins again.
             if node.server.device().session() == 0 {
                 *writer = Writer::new();

@@ -7,6 +7,7 @@
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
 //! finds room.
 
+use std::os::fd::BorrowedFd;
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
@@ -152,6 +153,11 @@ impl Matching {
     /// Name and version of the device's firmware.
     pub fn firmware(&self) -> &str {
         self.transport.card_of_window().map_or("", |card| card.description())
+    }
+
+    /// The descriptor that is readable once the device has woken this process. `None` if it cannot do that.
+    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.transport.bell()
     }
 
     /// Adds a peer by the card of its device.
@@ -673,6 +679,15 @@ impl Offload for Matching {
             || self.takeover.is_active()
             || self.is_waiting()
             || self.windows.is_busy()
+    }
+
+    fn arm(&mut self) -> bool {
+        if !self.is_busy() {
+            return true;
+        }
+        // These need calls of this process. All else ends by a completion.
+        let has_to_do = self.probing != 0 || !self.held.is_empty() || self.takeover.is_active() || self.is_waiting();
+        !has_to_do && self.ended.is_empty() && self.transport.arm()
     }
 }
 

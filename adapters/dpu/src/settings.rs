@@ -12,6 +12,8 @@ use crate::transport::{Options, Transport};
 /// How long all windows have to be in use before a process gives up. A [supervisor](crate::supervisor) locks the window of a process
 /// that has died for a moment, and the next process may come just then.
 const SUPERVISED: Duration = Duration::from_millis(100);
+/// Milliseconds in which a DPU that sleeps shows a sign of life at the latest, and some time for other programs.
+const SLEEP: u32 = 200;
 /// A list of windows.
 const WINDOWS: Values =
     Values::Checked("absolute paths of files, with commas between them; a place in a file as `file@offset`", |text| {
@@ -25,7 +27,7 @@ towline_settings::settings! {
             "Windows of this host's DPUs, such as `/sys/bus/pci/devices/0000:03:00.0/resource2`; each process takes the first one that no other process uses, beginning with that of its place among the ranks of this host";
         open_timeout_ms, "TOWLINE_DPU_OPEN_TIMEOUT_MS": u32 = 10_000u32, "ms" in Values::at_least(1),
             "How long a DPU may take to begin to serve a process";
-        silence_ms, "TOWLINE_DPU_SILENCE_MS": u32 = 5_000u32, "ms" in Values::at_least(1),
+        silence_ms, "TOWLINE_DPU_SILENCE_MS": u32 = 5_000u32, "ms" in Values::at_least(SLEEP),
             "A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed";
         one_sided, "TOWLINE_DPU_ONE_SIDED": bool = true, "",
             "Whether windows lie in the memory of DPUs, if all ranks of a window allow it and it fits: then a target serves operations while it makes no call";

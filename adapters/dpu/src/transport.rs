@@ -1,5 +1,6 @@
 //! The transport: sessions, peers, communicators and messages. `one_sided.rs` has the rest of its calls.
 
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -603,6 +604,12 @@ impl Transport {
     /// completions. It takes at most one ring of them, so it returns whatever the device does.
     pub fn progress(&mut self) -> u32 {
         let mut count = 0;
+        if let (Some(bells), Some(host)) = (&self.bells, &mut self.host)
+            && host.awake()
+        {
+            bells.host.clear();
+            self.check(); // a device that has failed does not ring
+        }
         let most = self.host.as_ref().map_or(0, |host| host.card().layout.completion_slots);
         // The window of a device that has failed may belong to another session by now.
         while count < most && self.lost.is_none() {
@@ -627,6 +634,18 @@ impl Transport {
             self.check();
         }
         count
+    }
+
+    /// Prepares for a sleep on [`bell`](Self::bell). `true`: there is no completion, and the next one makes the descriptor readable. The
+    /// next [`progress`](Self::progress) ends that.
+    pub fn arm(&mut self) -> bool {
+        let host = self.host.as_mut().filter(|_| self.bells.is_some() && self.lost.is_none());
+        host.is_some_and(Host::announce_sleep)
+    }
+
+    /// The descriptor by which the device wakes this process. `None` if it has no doorbell.
+    pub fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bells.as_ref().map(|bells| bells.host.as_fd())
     }
 
     /// Whether the device has failed.

@@ -62,9 +62,9 @@ impl<R: Rails> Pml<'_, R> {
     /// make progress first.
     pub fn arm(&mut self) -> bool {
         let idle = self.active_is_waiting() && self.refused.is_none() && self.work_is_waiting();
-        // A device does not wake this process when it ends an operation.
-        let waits_for_device = self.rails.offload().is_some_and(|device| device.is_busy());
-        idle && !waits_for_device && !self.has_one_sided_to_send() && self.arm_rails()
+        idle && !self.has_one_sided_to_send()
+            && self.rails.offload().is_none_or(|device| device.arm())
+            && self.arm_rails()
     }
 
     /// As [`arm`](Self::arm), for a short sleep while a frame waits here because no rail has room for it. A rail that reports new

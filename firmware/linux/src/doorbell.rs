@@ -12,7 +12,7 @@ use towline_core::time::Duration;
 use towline_window::doorbell::{Doorbell, HOST_PIPE, PIPE};
 
 /// Microseconds for which a device looks for work before it sleeps.
-const AWAKE: (&str, u64) = ("TOWLINE_FIRMWARE_AWAKE_US", 500);
+const AWAKE: (&str, u64) = ("TOWLINE_FIRMWARE_AWAKE_US", 20);
 /// Milliseconds of the longest sleep, after which the host sees a heartbeat.
 const LONGEST: (&str, u64) = ("TOWLINE_FIRMWARE_SLEEP_MS", 100);
 

@@ -4,7 +4,9 @@
 
 mod commands;
 mod kit;
+mod log;
 mod one_sided;
 #[path = "../post/mod.rs"]
 mod post;
 mod processes;
+mod sleep;

@@ -73,6 +73,8 @@ impl Protocol {
 /// DPUs that reach each other. They end when this is dropped.
 pub struct Dpus {
     protocol: Protocol,
+    /// The environment of board linux.
+    variables: Vec<(String, String)>,
     folder: PathBuf,
     processes: Vec<Child>,
     memories: Vec<Memory<'static>>,
@@ -90,6 +92,11 @@ fn board() -> String {
 impl Dpus {
     /// Starts DPUs. `name` tells them from others of this process.
     pub fn start(name: &str, count: usize, protocol: Protocol) -> Self {
+        Self::start_with(name, count, protocol, &[])
+    }
+
+    /// The same with variables in the environment of board linux.
+    pub fn start_with(name: &str, count: usize, protocol: Protocol, variables: &[(&str, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let memories =
@@ -99,8 +106,9 @@ impl Dpus {
             EXAMPLE => deliver(&folder, count),
             _ => connect(&folder, count),
         }
-        let processes = (0..count).map(|number| spawn(&folder, number, protocol)).collect();
-        Self { protocol, folder, processes, memories }
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let processes = (0..count).map(|number| spawn(&folder, number, protocol, &variables)).collect();
+        Self { protocol, variables, folder, processes, memories }
     }
 
     /// Whether the processors are those of the boards `virt`.
@@ -122,7 +130,7 @@ impl Dpus {
     pub fn restart(&mut self, number: usize) {
         self.processes[number].kill().unwrap();
         self.processes[number].wait().unwrap();
-        self.processes[number] = spawn(&self.folder, number, self.protocol);
+        self.processes[number] = spawn(&self.folder, number, self.protocol, &self.variables);
     }
 
     /// Has an emulated processor execute the instruction at address 0, where no code is. It does so by the emulator's debugger stub.
@@ -204,7 +212,7 @@ fn map(file: &File, offset: u64, bytes: usize) -> Memory<'static> {
     unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), bytes) }.unwrap()
 }
 
-fn spawn(folder: &Path, number: usize, protocol: Protocol) -> Child {
+fn spawn(folder: &Path, number: usize, protocol: Protocol, variables: &[(String, String)]) -> Child {
     let program = std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
     let file = file(folder, number);
     let mut process = match board().as_str() {
@@ -213,7 +221,7 @@ fn spawn(folder: &Path, number: usize, protocol: Protocol) -> Child {
         EXAMPLE => emulator("qemu-system-arm", "mps2-an386,memory-backend=ram"),
         _ => {
             let mut process = Process::new(&program);
-            process.arg(&file).arg("127.0.0.1:0");
+            process.arg(&file).arg("127.0.0.1:0").envs(variables.iter().cloned());
             process
         }
     };

@@ -55,9 +55,14 @@ impl CallerWait {
         Ok(std::mem::replace(&mut self.seen, changes) != changes)
     }
 
-    /// Has the rails end the sleep. Returns by when the sleep has to end: `due`, or earlier if some rail cannot be watched.
-    pub fn watch(&self, rails: &mut [AnyRail], now: Instant, due: Instant) -> Instant {
-        let all = self.handle.as_ref().is_some_and(|handle| handle.arm(rails));
+    /// Has the rails and the bell of the DPU end the sleep. Returns by when the sleep has to end: `due`, or earlier if some rail cannot be watched.
+    pub fn watch(
+        &self,
+        (rails, bell): (&mut [AnyRail], Option<BorrowedFd<'_>>),
+        now: Instant,
+        due: Instant,
+    ) -> Instant {
+        let all = self.handle.as_ref().is_some_and(|handle| handle.arm(rails, bell));
         if all { due } else { due.min(now + POLL_INTERVAL) }
     }
 

@@ -198,8 +198,8 @@ impl Engine {
         }
         self.needs_flush |= rails.0.iter().any(|rail| matches!(rail, AnyRail::Udp(_)));
         if let WaitSet::Futex(_) = self.wait_set {
-            let count = rails.count();
-            let wait_set = WaitSet::new(&mut rails.0, count);
+            let (rails, bell) = rails.watched_mut();
+            let wait_set = WaitSet::new(rails, rails.len(), bell);
             self.wait_set = wait_set.unwrap_or_else(|why| {
                 log::warn!("waiting ranks sleep for short times only, since there is no wait handle: {why}");
                 WaitSet::Timer
@@ -391,11 +391,11 @@ impl Engine {
             due = self.tasks.retry_at(now);
         }
         let Self { mtl, tasks, .. } = self;
-        let rails = mtl.pml().rails_mut().polled_mut();
+        let (rails, bell) = mtl.pml().rails_mut().watched_mut();
         let timers = rails.iter().filter_map(towline_core::rail::Rail::poll_at);
         let due = timers.fold(due, Instant::min);
         if let Some(reactor) = tasks.reactor() {
-            reactor.arm(rails, due);
+            reactor.arm((rails, bell), due);
         }
     }
 
@@ -419,7 +419,7 @@ impl Engine {
         let look = self.ended_contexts.as_ref().map_or(u64::MAX, EndedContexts::max_sleep);
         let due = now + Duration::from_nanos(self.idle_policy.max_sleep().min(look));
         // Before the rails are armed: shared memory has peers wake this process by the descriptor only once there is one.
-        let mut due = self.caller_wait.watch(self.mtl.pml().rails_mut().polled_mut(), now, due);
+        let mut due = self.caller_wait.watch(self.mtl.pml().rails_mut().watched_mut(), now, due);
         if self.mtl.pml().arm() {
             self.tasks.note_armed();
         } else {

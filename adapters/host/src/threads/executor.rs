@@ -120,11 +120,11 @@ impl Drop for FormerWaitSet<'_> {
 fn add_wakeup(cell: &Exclusive, wakeup: &WakeupFd) -> std::io::Result<WaitSet> {
     let mut engine = cell.lock();
     let timer = matches!(engine.wait_set, WaitSet::Timer);
-    let rails = engine.mtl.pml().rails_mut().polled_mut();
+    let (rails, bell) = engine.mtl.pml().rails_mut().watched_mut();
     let wait_set = if timer && rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
         WaitSet::Timer
     } else {
-        WaitSet::epoll(rails, Some(wakeup))?
+        WaitSet::epoll(rails, bell, Some(wakeup))?
     };
     Ok(std::mem::replace(&mut engine.wait_set, wait_set))
 }

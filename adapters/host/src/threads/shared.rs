@@ -99,7 +99,8 @@ impl Shared {
         engine.pending.entries.reserve(WAITING_THREADS);
         engine.waits.reserve(WAITING_THREADS);
         let wakeup = WakeupFd::new()?;
-        let wait_set = WaitSet::for_threads(engine.mtl.pml().rails_mut().polled_mut(), &wakeup)?;
+        let (rails, bell) = engine.mtl.pml().rails_mut().watched_mut();
+        let wait_set = WaitSet::for_threads(rails, bell, &wakeup)?;
         let state = Arc::new(SharedState {
             locked: Mutex::new(Locked {
                 engine,

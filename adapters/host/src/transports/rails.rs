@@ -1,5 +1,7 @@
 //! The rails of a context, in one type.
 
+use std::os::fd::BorrowedFd;
+
 use towline_core::btl::selection::Candidate;
 use towline_core::pml::Rails;
 use towline_core::pml::offload::Offload;
@@ -196,9 +198,9 @@ impl RailSet {
         self.2.as_deref().map(Matching::firmware)
     }
 
-    /// The rails that are polled.
-    pub fn polled_mut(&mut self) -> &mut [AnyRail] {
-        self.0.get_mut(..self.1.count).unwrap_or_default()
+    /// The rails that are polled, and the descriptor by which the DPU wakes this process.
+    pub fn watched_mut(&mut self) -> (&mut [AnyRail], Option<BorrowedFd<'_>>) {
+        (self.0.get_mut(..self.1.count).unwrap_or_default(), self.2.as_deref().and_then(Matching::bell))
     }
 
     /// Whether some peer uses a spare.

@@ -8,6 +8,7 @@
 //! for something else first. So if nobody has used the engine for a while after the wake-up, all tasks are woken.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -103,9 +104,9 @@ impl Reactor {
         waker
     }
 
-    /// Hands over: a thread leaves the engine while tasks wait. A task is woken by the next event of the rails, which are armed, or
-    /// at `due`.
-    pub fn arm(&self, rails: &mut [AnyRail], due: Instant) {
+    /// Hands over: a thread leaves the engine while tasks wait. A task is woken by the next event of the rails, which are armed, by the
+    /// bell of the DPU, or at `due`.
+    pub fn arm(&self, (rails, bell): (&mut [AnyRail], Option<BorrowedFd<'_>>), due: Instant) {
         let mut state = self.state.lock();
         if state.wakers.is_empty() {
             return;
@@ -114,7 +115,7 @@ impl Reactor {
         state.phase = Phase::Armed(due);
         self.set_timer(&mut state);
         drop(state);
-        if self.handle.arm(rails) {
+        if self.handle.arm(rails, bell) {
             return;
         }
         let mut state = self.state.lock();
@@ -314,7 +315,7 @@ mod tests {
     fn a_former_runner_wakes_a_task_for_the_events_that_it_took() {
         let (reactor, counter) = (Reactor::new().unwrap(), Arc::new(Counter::default()));
         assert!(reactor.add(1, Waker::from(Arc::clone(&counter))).is_none());
-        reactor.arm(&mut [], Instant::from_nanos(u64::MAX));
+        reactor.arm((&mut [], None), Instant::from_nanos(u64::MAX));
         reactor.state.lock().runner = Some(2);
         assert!(!reactor.turn(Ready { rails: true, ..Ready::default() }, 1), "it was replaced");
         assert_eq!(counter.0.load(Ordering::SeqCst), 1);

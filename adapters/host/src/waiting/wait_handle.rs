@@ -42,10 +42,10 @@ impl WaitHandle {
         Ok(Self { set, timer, wakeup })
     }
 
-    /// Watches the rails, which must be armed, for one event of each. A rail that is ready already counts. Returns false if some rail
-    /// cannot be watched, and so must be polled.
-    pub fn arm(&self, rails: &mut [AnyRail]) -> bool {
-        let mut all = true;
+    /// Watches the rails, which must be armed, and the bell of a DPU for one event of each. One that is ready already counts. Returns
+    /// false if some rail cannot be watched, and so must be polled.
+    pub fn arm(&self, rails: &mut [AnyRail], bell: Option<BorrowedFd<'_>>) -> bool {
+        let mut all = bell.is_none_or(|bell| self.watch_once(bell));
         for rail in rails {
             if matches!(rail, AnyRail::Loopback(_)) {
                 continue; // only this process sends to it
@@ -54,13 +54,17 @@ impl WaitHandle {
                 all = false;
                 continue;
             };
-            let (rail, once) = (EventData::new_u64(RAIL), EventFlags::IN | EventFlags::ONESHOT);
-            all &= match epoll::modify(&self.set, fd, rail, once) {
-                Err(rustix::io::Errno::NOENT) => epoll::add(&self.set, fd, rail, once).is_ok(),
-                modified => modified.is_ok(),
-            };
+            all &= self.watch_once(fd);
         }
         all
+    }
+
+    fn watch_once(&self, fd: BorrowedFd<'_>) -> bool {
+        let (rail, once) = (EventData::new_u64(RAIL), EventFlags::IN | EventFlags::ONESHOT);
+        match epoll::modify(&self.set, fd, rail, once) {
+            Err(rustix::io::Errno::NOENT) => epoll::add(&self.set, fd, rail, once).is_ok(),
+            modified => modified.is_ok(),
+        }
     }
 
     /// Sets the timer.

@@ -31,30 +31,38 @@ pub(crate) enum WaitSet {
 }
 
 impl WaitSet {
-    /// For the rails of a context that one thread uses, of which the first `polled` are polled.
-    pub fn new(rails: &mut [AnyRail], polled: usize) -> std::io::Result<Self> {
+    /// For the rails of a context that one thread uses, of which the first `polled` are polled, and for the bell of its DPU.
+    pub fn new(rails: &mut [AnyRail], polled: usize, bell: Option<BorrowedFd<'_>>) -> std::io::Result<Self> {
         let outward = |rail: &AnyRail| !matches!(rail, AnyRail::Loopback(_));
         let mut others = rails.iter().take(polled).enumerate().filter(|(_, rail)| outward(rail));
         match (others.next(), others.next()) {
-            (Some((index, AnyRail::Sm(_))), None) => Ok(Self::Futex(index)),
-            (None, _) => Ok(Self::Timer),
+            (Some((index, AnyRail::Sm(_))), None) if bell.is_none() => Ok(Self::Futex(index)),
+            (None, _) if bell.is_none() => Ok(Self::Timer),
             _ if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) => Ok(Self::Timer),
-            _ => Self::epoll(rails.get_mut(..polled).unwrap_or_default(), None),
+            _ => Self::epoll(rails.get_mut(..polled).unwrap_or_default(), bell, None),
         }
     }
 
     /// For rails that several threads poll; `wakeup` wakes the thread that sleeps.
-    pub fn for_threads(rails: &mut [AnyRail], wakeup: &WakeupFd) -> std::io::Result<Self> {
+    pub fn for_threads(
+        rails: &mut [AnyRail],
+        bell: Option<BorrowedFd<'_>>,
+        wakeup: &WakeupFd,
+    ) -> std::io::Result<Self> {
         if rails.iter().any(|rail| matches!(rail, AnyRail::Dyn(_))) {
             Ok(Self::Timer)
         } else {
-            Self::epoll(rails, Some(wakeup))
+            Self::epoll(rails, bell, Some(wakeup))
         }
     }
 
-    /// For rails that have wait handles, and for `wakeup`. If shared memory is so full that its handle finds no room, threads sleep
+    /// For rails that have wait handles, for the bell of a DPU, and for `wakeup`. If shared memory is so full that its handle finds no room, threads sleep
     /// for short times instead.
-    pub fn epoll(rails: &mut [AnyRail], wakeup: Option<&WakeupFd>) -> std::io::Result<Self> {
+    pub fn epoll(
+        rails: &mut [AnyRail],
+        bell: Option<BorrowedFd<'_>>,
+        wakeup: Option<&WakeupFd>,
+    ) -> std::io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = |fd: BorrowedFd<'_>| epoll::add(&set, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         for rail in rails {
@@ -69,6 +77,7 @@ impl WaitSet {
                 rail => network_fd(rail).map_or(Ok(()), watch)?,
             }
         }
+        bell.map_or(Ok(()), watch)?;
         if let Some(wakeup) = wakeup {
             watch(wakeup.as_fd())?;
         }

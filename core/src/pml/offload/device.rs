@@ -79,6 +79,11 @@ pub trait Offload: Fallback {
 
     /// Whether operations are in progress, so that this process must look for their end.
     fn is_busy(&self) -> bool;
+
+    /// Prepares for a sleep of this process. `true`: there is nothing to do, and the device wakes this process when an operation ends.
+    fn arm(&mut self) -> bool {
+        !self.is_busy()
+    }
 }
 
 /// An operation that a device is to begin.

@@ -1,0 +1,159 @@
+//! Devices and hosts that sleep as often as they can, and that nothing but the doorbell, the network and the timers of the engine wake: the longest
+//! sleep is longer than a test may last.
+
+use std::os::fd::AsRawFd as _;
+
+use towline_core::convertor::Span;
+use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
+use towline_window::atomics::Ordering;
+use towline_window::header::at;
+
+use crate::processes::{Dpus, Protocol};
+
+/// A device sleeps when it finds nothing to do, and for up to 1000 seconds.
+const SLEEPY: [(&str, &str); 2] = [("TOWLINE_FIRMWARE_AWAKE_US", "0"), ("TOWLINE_FIRMWARE_SLEEP_MS", "1000000")];
+const ROUNDS: u32 = 3000;
+
+/// Sleepy devices. `None` for boards without a doorbell.
+fn sleepy(name: &str, count: usize) -> Option<Dpus> {
+    let is_linux = std::env::var("TOWLINE_FIRMWARE_BOARD").is_ok_and(|board| board == "linux");
+    is_linux.then(|| Dpus::start_with(name, count, Protocol::Udp, &SLEEPY))
+}
+
+fn open(dpus: &Dpus, number: usize) -> Transport {
+    let (file, offset) = dpus.place(number);
+    Transport::open_at(&file, offset, Options::default()).unwrap()
+}
+
+/// How often the device has slept. The number counts begins and ends.
+fn sleeps(dpus: &Dpus, number: usize) -> u32 {
+    u32::from_le(dpus.memory(number).word(at::DEVICE_SLEEPS).unwrap().load(Ordering::Relaxed)) / 2
+}
+
+/// Computes for a while, which is shorter or longer than the device needs to fall asleep.
+fn compute(number: u32) {
+    for _ in 0..number.wrapping_mul(2_654_435_761) >> 19 {
+        std::hint::spin_loop();
+    }
+}
+
+fn introduce<const N: usize>(transports: &mut [Transport; N]) -> [Comm; N] {
+    let cards = transports.each_mut().map(|transport| transport.card().unwrap());
+    let peers: Vec<u32> = (0..N as u32).collect();
+    let mut rank = 0;
+    transports.each_mut().map(|transport| {
+        peers.iter().zip(&cards).for_each(|(peer, card)| transport.add_peer(*peer, card).unwrap());
+        rank += 1;
+        transport.add_comm(1, &peers, rank - 1).unwrap()
+    })
+}
+
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_sleepy_device_misses_no_command() {
+    let Some(dpus) = sleepy("sleepy", 1) else { return };
+    for _ in 0..3 {
+        // The device wakes for the begin and for the end of a session, too.
+        let mut transports = [open(&dpus, 0)];
+        let [comm] = introduce(&mut transports);
+        let [transport] = &mut transports;
+        let before = sleeps(&dpus, 0);
+        for round in 0..ROUNDS {
+            compute(round);
+            // A command that the caller waits for: the device has nothing else to do.
+            assert_eq!(transport.count(0).unwrap().1, 0);
+        }
+        assert!(sleeps(&dpus, 0) - before > ROUNDS / 10, "it slept only {} times", sleeps(&dpus, 0) - before);
+        for round in 0..ROUNDS / 10 {
+            // Many commands, so that the rings are full and the device waits for slots.
+            let (mut sent, mut received) = (vec![0; 256], vec![0; 256]);
+            sent.iter_mut().zip(0..).for_each(|(word, at)| *word = round + at);
+            let mut requests = Vec::new();
+            for (from, into) in sent.iter().zip(&mut received) {
+                if from % 32 == 0 {
+                    compute(*from);
+                }
+                let bytes = Span::of(zerocopy::IntoBytes::as_bytes(from));
+                let sink = Span::contiguous(std::ptr::from_mut(into).cast(), 4);
+                // SAFETY: the words outlive the operations.
+                requests.push(unsafe { transport.irecv(comm, Source::Rank(0), Tag::Is(round), sink) }.unwrap());
+                // SAFETY: as above.
+                requests.push(unsafe { transport.isend(comm, 0, round, Mode::Standard, bytes) }.unwrap());
+            }
+            for request in requests {
+                transport.wait(request).unwrap();
+            }
+            assert_eq!(received, sent);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn sleepy_devices_exchange_messages() {
+    let Some(dpus) = sleepy("sleepy-pair", 2) else { return };
+    let mut transports = [open(&dpus, 0), open(&dpus, 1)];
+    let comms = introduce(&mut transports);
+    for round in 0..ROUNDS {
+        compute(round);
+        let (me, other) = ((round & 1) as usize, 1 - (round & 1) as usize);
+        let mut answer = [0; 1];
+        let sink = Span::contiguous((&raw mut answer).cast(), 4);
+        // SAFETY: the words outlive the operations.
+        let (received, sent) = unsafe {
+            let received = transports[other].irecv(comms[other], Source::Rank(me as u32), Tag::Is(5), sink).unwrap();
+            let question = Span::of(zerocopy::IntoBytes::as_bytes(&round));
+            (received, transports[me].isend(comms[me], other as u32, 5, Mode::Synchronous, question).unwrap())
+        };
+        assert_eq!(transports[other].wait(received).unwrap().received, 4);
+        transports[me].wait(sent).unwrap();
+        assert_eq!(answer, [round]);
+    }
+    assert!(sleeps(&dpus, 0) > ROUNDS / 10 && sleeps(&dpus, 1) > ROUNDS / 10);
+}
+
+/// Waits for a request, and sleeps whenever there is no completion. Returns how often it has slept.
+fn wait_asleep(transport: &mut Transport, request: Request) -> u32 {
+    let mut sleeps = 0;
+    loop {
+        if let Some(outcome) = transport.test(request) {
+            outcome.unwrap();
+            return sleeps;
+        }
+        if transport.progress() != 0 || !transport.arm() {
+            continue;
+        }
+        let fd = transport.bell().expect("board linux has a doorbell").as_raw_fd();
+        let mut bell = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: there is one entry.
+        let ready = unsafe { libc::poll(&raw mut bell, 1, 60_000) };
+        assert_eq!(ready, 1, "the device has not rung");
+        sleeps += 1;
+    }
+}
+
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_host_that_sleeps_misses_no_completion_of_a_sleepy_device() {
+    let Some(dpus) = sleepy("sleepy-host", 1) else { return };
+    for _ in 0..3 {
+        let mut transports = [open(&dpus, 0)];
+        let [comm] = introduce(&mut transports);
+        let [transport] = &mut transports;
+        let mut slept = 0;
+        for round in 0..ROUNDS {
+            compute(round);
+            let mut answer = [0; 1];
+            let sink = Span::contiguous((&raw mut answer).cast(), 4);
+            // SAFETY: the words outlive the operations.
+            let (received, sent) = unsafe {
+                let received = transport.irecv(comm, Source::Rank(0), Tag::Is(5), sink).unwrap();
+                let question = Span::of(zerocopy::IntoBytes::as_bytes(&round));
+                (received, transport.isend(comm, 0, 5, Mode::Synchronous, question).unwrap())
+            };
+            slept += wait_asleep(transport, received) + wait_asleep(transport, sent);
+            assert_eq!(answer, [round]);
+        }
+        assert!(slept > ROUNDS / 10, "it slept only {slept} times");
+    }
+}
