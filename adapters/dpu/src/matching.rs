@@ -149,9 +149,9 @@ impl Matching {
         &mut self.transport
     }
 
-    /// Name and version of the device's firmware.
-    pub fn firmware(&self) -> &str {
-        self.transport.card_of_window().map_or("", |card| card.description())
+    /// Which device it is: its window, its firmware and the version of its window.
+    pub fn describe(&self) -> String {
+        self.transport.describe()
     }
 
     /// Adds a peer by the card of its device.

@@ -120,6 +120,10 @@ pub struct Transport {
     /// The last heartbeat that was seen, and when it changed.
     heartbeat: (u32, Instant),
     polls: u32,
+    /// Where the window is: its file, and where it begins there.
+    place: (PathBuf, u64),
+    /// The end of this transport is a failure of this process for its peers.
+    fails_at_end: bool,
     /// Dropped after the host's end, which uses its memory.
     mapping: Mapping,
 }
@@ -177,6 +181,8 @@ impl Transport {
             options,
             heartbeat: (0, Instant::now()),
             polls: 0,
+            place: (path.into(), offset),
+            fails_at_end: false,
             host: Some(host),
             session,
             mapping,
@@ -186,6 +192,19 @@ impl Transport {
     /// What the device says of itself.
     pub fn card_of_window(&self) -> Option<&Card> {
         self.host.as_ref().map(Host::card)
+    }
+
+    /// Which device it is, for people: its window, its firmware and the version of its window.
+    pub fn describe(&self) -> String {
+        let (path, offset) = &self.place;
+        let offset = if *offset == 0 { String::new() } else { format!("@{offset}") };
+        let (version, firmware) = self.card_of_window().map_or((0, ""), |card| (card.version, card.description()));
+        format!("window {}{offset} of version {}.{}: {firmware}", path.display(), version >> 16, version & 0xffff)
+    }
+
+    /// Makes the end of this transport a failure of this process for its peers. Otherwise they learn that it has ended.
+    pub const fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
     }
 
     /// The card of the device, by which other devices reach it.
@@ -855,8 +874,11 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        if let Some(host) = self.host.take() {
-            host.detach();
+        match self.host.take() {
+            // A thread that panics has not ended normally.
+            Some(host) if self.fails_at_end || std::thread::panicking() => host.give_up(),
+            Some(host) => host.detach(),
+            None => {}
         }
     }
 }

@@ -12,7 +12,6 @@ use crate::errors::setup::SetupError;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
-use crate::transports::rails::AnyRail;
 use crate::values::tags::FINISH_TAGS;
 use crate::waiting::idle::Idle;
 
@@ -87,7 +86,7 @@ impl<L: Threads> ContextState<L> {
             let mut engine = self.engine.lock();
             engine.mtl.del_comms();
             if failed {
-                engine.mtl.pml().rails_mut().0.iter_mut().for_each(AnyRail::end_as_failure);
+                engine.mtl.pml().rails_mut().end_as_failure();
             }
         }
         self.engine.lock().end_world(self.grid.total());
