@@ -7,7 +7,7 @@
 //!
 //! A frame has its buffer until the device needs no further work for it, so frames to a peer that gives its device no buffers keep
 //! theirs. A peer gets no more buffers than remain free. So one such peer takes half of them, and `n` such peers leave one part in `n + 1`
-//! to the others.
+//! to the others. Control frames have buffers of their own, for which the same holds.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -88,13 +88,22 @@ impl From<Refusal> for FramesError {
     }
 }
 
+/// Whose share of the buffers for sending a frame takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Share {
+    /// That of all frames.
+    Any = 0,
+    /// That of control frames.
+    Control = 1,
+}
+
 /// What a buffer is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     /// For nothing: a buffer for sending is free, and one for receiving is to be given to the device.
     Idle,
     /// It has a frame of that many bytes for a peer, with a tag.
-    Sending { to: u32, tag: u8, len: u32 },
+    Sending { to: u32, tag: u8, len: u32, share: Share },
     /// The device puts the next frame there.
     Given,
     /// It has a frame of a peer, which waits for a poll or is held by the reader.
@@ -109,8 +118,8 @@ struct Remote {
     is_unreachable: bool,
     /// Its loss was noted, and was or will be reported.
     is_lost: bool,
-    /// Buffers with frames for it.
-    sending: usize,
+    /// Buffers with frames for it, of each share.
+    sending: [usize; 2],
 }
 
 /// What the next polls report.
@@ -134,6 +143,8 @@ pub struct Frames {
     buffers: Vec<(Buffer, Use)>,
     /// The buffers for sending that are free.
     free: Vec<usize>,
+    /// How many of them each share has.
+    room: [usize; 2],
     /// The buffers for receiving that are to be given to the device.
     idle: Vec<usize>,
     /// The buffers with frames for which the device had no room.
@@ -164,6 +175,7 @@ impl Frames {
         // So there is always room for a command, and no call waits for the device to take one.
         let most = (window.layout.command_slots / 4).min(window.operations / 2);
         let count = config.buffers.min(most).max(2); // one for control frames, and one for others
+        let control = (count as usize).div_ceil(CONTROL_SHARE);
         let card = transport.card()?;
         transport.list_ended();
         let buffers = (0..2 * count)
@@ -176,6 +188,7 @@ impl Frames {
             peers: Vec::new(),
             buffers,
             free: (0..count as usize).collect(),
+            room: [count as usize - control, control],
             idle: (count as usize..2 * count as usize).collect(),
             refused: VecDeque::new(),
             requests: Owners::default(),
@@ -238,7 +251,7 @@ impl Frames {
 
     /// Gives the frame in a buffer to the device. Returns whether the device has taken it.
     fn begin(&mut self, at: usize) -> bool {
-        let Some((buffer, Use::Sending { to, tag, len })) = self.buffers.get(at) else { return true };
+        let Some((buffer, Use::Sending { to, tag, len, .. })) = self.buffers.get(at) else { return true };
         match self.transport.send_frame(*to, (*tag).into(), buffer, (*len).into()) {
             Ok(request) => {
                 self.requests.add(request.0, at);
@@ -255,7 +268,7 @@ impl Frames {
             let taken = self.transport.take(request);
             let Some(at) = self.requests.remove(request.0) else { continue };
             match self.buffers.get(at).map(|(_, what)| *what) {
-                Some(Use::Sending { to, .. }) => self.sent(at, to, &taken),
+                Some(Use::Sending { to, share, .. }) => self.sent(at, to, share, &taken),
                 Some(Use::Given) => self.arrived(at, &taken),
                 _ => {}
             }
@@ -265,7 +278,7 @@ impl Frames {
         }
     }
 
-    fn sent(&mut self, at: usize, to: u32, taken: &Taken) {
+    fn sent(&mut self, at: usize, to: u32, share: Share, taken: &Taken) {
         if taken.outcome == Err(Failure::Operation(completion::Failure::Full)) {
             self.refused.push_back(at);
             return;
@@ -274,23 +287,26 @@ impl Frames {
             // The device reports the loss behind the frames of the peer.
             remote.is_unreachable |= taken.outcome.is_err();
         }
-        self.return_buffer(at, to);
+        self.return_buffer(at, to, share);
     }
 
     /// The buffer of a frame for a peer is free again.
-    fn return_buffer(&mut self, at: usize, to: u32) {
+    fn return_buffer(&mut self, at: usize, to: u32, share: Share) {
         if let Some(remote) = self.remote_mut(to) {
-            remote.sending = remote.sending.saturating_sub(1);
+            remote.sending[share as usize] = remote.sending[share as usize].saturating_sub(1);
         }
+        self.room[share as usize] += 1;
         self.set(at, Use::Idle);
         self.free.push(at);
     }
 
-    /// Whether a frame for a peer may have a buffer. The peer may have as many as remain free, so that the others can go on if it takes no
-    /// frames.
-    fn has_room(&self, to: Endpoint, lane: Lane) -> bool {
-        let kept = if lane == Lane::Control { 0 } else { (self.buffers.len() / 2).div_ceil(CONTROL_SHARE) };
-        self.remote(to.0).is_some_and(|remote| remote.sending < self.free.len().saturating_sub(kept))
+    /// The share in which a frame for a peer may have a buffer. The peer may have as many as remain free, so that the others can go on if
+    /// it takes no frames.
+    fn share_for(&self, to: Endpoint, lane: Lane) -> Option<Share> {
+        let remote = self.remote(to.0)?;
+        let has_room = |share: &Share| remote.sending[*share as usize] < self.room[*share as usize];
+        let control = Some(Share::Control).filter(|_| lane == Lane::Control);
+        control.into_iter().chain([Share::Any]).find(has_room)
     }
 
     fn arrived(&mut self, at: usize, taken: &Taken) {
@@ -440,7 +456,7 @@ impl Rail for Frames {
         let at = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
         let endpoint = u32::try_from(at).map_err(|_| Unreachable::Full)?;
         self.transport.add_peer(endpoint, card).map_err(unreachable)?;
-        let remote = Some(Remote { name: peer, is_unreachable: false, is_lost: false, sending: 0 });
+        let remote = Some(Remote { name: peer, is_unreachable: false, is_lost: false, sending: [0; 2] });
         match self.peers.get_mut(at) {
             Some(place) => *place = remote,
             None => self.peers.push(remote),
@@ -464,9 +480,9 @@ impl Rail for Frames {
                     self.set(at, Use::Idle);
                     self.idle.push(at);
                 }
-                Some(Use::Sending { to, .. }) if to == endpoint.0 && self.refused.contains(&at) => {
+                Some(Use::Sending { to, share, .. }) if to == endpoint.0 && self.refused.contains(&at) => {
                     self.refused.retain(|refused| *refused != at);
-                    self.return_buffer(at, to);
+                    self.return_buffer(at, to, share);
                 }
                 _ => {}
             }
@@ -484,13 +500,14 @@ impl Rail for Frames {
         if self.transport.lost().is_some() {
             return Err(SendError::Unreachable); // its memory may be that of another session
         }
-        if !self.has_room(to, shape.lane) {
+        if self.share_for(to, shape.lane).is_none() {
             self.settle();
         }
-        let at = *self.free.last().filter(|_| self.has_room(to, shape.lane)).ok_or(SendError::Busy)?;
+        let share = self.share_for(to, shape.lane).ok_or(SendError::Busy)?;
+        let at = *self.free.last().ok_or(SendError::Busy)?;
         let (buffer, _) = self.buffers.get(at).ok_or(SendError::Busy)?;
         let room = self.transport.address_of(buffer).as_ptr();
-        let ticket = Ticket { endpoint: to, position: at as u64, len: shape.len, extra: shape.tag.into() };
+        let ticket = Ticket { endpoint: to, position: at as u64, len: shape.len, extra: u32::from(shape.tag) | (share as u32) << 8 };
         // SAFETY: the buffer is in the mapped window, has room for the longest frame, and is not in use.
         Ok(unsafe { Grant::new(room, shape.len as usize, ticket) })
     }
@@ -499,10 +516,13 @@ impl Rail for Frames {
         let at = ticket.position as usize;
         if self.free.last() == Some(&at) {
             self.free.pop();
-            if let Some(remote) = self.remote_mut(ticket.endpoint.0) {
-                remote.sending += 1;
+            let share = if ticket.extra >> 8 == 0 { Share::Any } else { Share::Control };
+            let to = ticket.endpoint.0;
+            if let Some(remote) = self.remote_mut(to) {
+                remote.sending[share as usize] += 1;
             }
-            self.set(at, Use::Sending { to: ticket.endpoint.0, tag: ticket.extra as u8, len: ticket.len });
+            self.room[share as usize] = self.room[share as usize].saturating_sub(1);
+            self.set(at, Use::Sending { to, tag: ticket.extra as u8, len: ticket.len, share });
             if !self.refused.is_empty() || !self.begin(at) {
                 self.refused.push_back(at);
             }
