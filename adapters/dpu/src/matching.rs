@@ -23,6 +23,7 @@ use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
+use crate::unreceived::Unreceived;
 use crate::window_operations::Windows;
 
 /// How many polls after a probe that found nothing are busy.
@@ -36,7 +37,7 @@ const SHORT: u64 = 1024;
 
 /// What the engine waits for.
 #[derive(Clone, Copy, Debug)]
-enum Owner {
+pub(crate) enum Owner {
     /// A send that was complete for its caller when it was copied.
     Nobody {
         /// The receiver.
@@ -57,6 +58,15 @@ enum Owner {
     ReceiveTaken(Posted),
 }
 
+/// A communicator of the device.
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// Its context.
+    pub context: u32,
+    /// The peer of each rank.
+    pub peers: Box<[u32]>,
+}
+
 /// A send that waits for room.
 #[derive(Debug)]
 pub(crate) struct HeldSend {
@@ -72,10 +82,10 @@ pub struct Matching {
     pub(crate) transport: Transport,
     /// The peers that the device knows.
     pub(crate) peers: Peers,
-    /// The peer of each rank, for each communicator of the device.
-    pub(crate) members: FxHashMap<u32, Box<[u32]>>,
+    /// The communicators of the device.
+    pub(crate) members: FxHashMap<u32, Members>,
     /// The operations that the device has.
-    owners: Owners<Owner>,
+    pub(crate) owners: Owners<Owner>,
     /// Bytes of the device's memory that sends have.
     send_bytes: u64,
     /// Sends that the device has.
@@ -108,6 +118,7 @@ pub struct Matching {
     /// Whether windows may use the device.
     pub(crate) windows_allowed: bool,
     pub(crate) windows: Windows,
+    pub(crate) unreceived: Unreceived,
 }
 
 impl Matching {
@@ -136,6 +147,7 @@ impl Matching {
             next_comm: ANY,
             windows_allowed: true,
             windows: Windows::default(),
+            unreceived: Unreceived::default(),
         }
     }
 
@@ -170,6 +182,11 @@ impl Matching {
     /// Whether the device knows a peer.
     pub fn has_peer(&self, peer: u32) -> bool {
         self.peers.contains(peer)
+    }
+
+    /// Whether all messages go by the rails, since a device has failed.
+    pub const fn has_left_device(&self) -> bool {
+        self.has_left
     }
 
     /// Whether the host has taken the posted receives over.
@@ -371,7 +388,7 @@ impl Matching {
     }
 
     /// Finds a message of the device. `None` also if its sender is lost, which the engine tells.
-    fn find(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Done>, pml::Refusal> {
+    pub(crate) fn find(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Done>, pml::Refusal> {
         match self.transport.probe_words(comm, source, tag, take) {
             Ok(Some(found)) => {
                 if take {
@@ -475,8 +492,8 @@ impl Matching {
         }
     }
 
-    fn peer_of(&self, comm: u32, rank: u32) -> u32 {
-        self.members.get(&comm).and_then(|members| members.get(rank as usize)).copied().unwrap_or(ANY)
+    pub(crate) fn peer_of(&self, comm: u32, rank: u32) -> u32 {
+        self.members.get(&comm).and_then(|members| members.peers.get(rank as usize)).copied().unwrap_or(ANY)
     }
 
     /// Makes progress.
@@ -504,6 +521,7 @@ impl Matching {
         if !self.closing.is_empty() {
             self.close();
         }
+        self.look_for_unreceived();
     }
 
     /// Deletes communicators for which no send waits any more.
@@ -536,9 +554,10 @@ impl Offload for Matching {
         context: u32,
         members: &mut dyn Iterator<Item = rail::Peer>,
         rank: u32,
+        lasting: bool,
     ) -> Result<Option<u32>, pml::Refusal> {
-        let members: Box<[u32]> = members.map(|peer| peer.0).collect();
-        if !members.iter().all(|peer| self.peers.contains(*peer)) {
+        let members = Members { context, peers: members.map(|peer| peer.0).collect() };
+        if !members.peers.iter().all(|peer| self.peers.contains(*peer)) {
             return Ok(None);
         }
         if self.has_left && self.transport.lost().is_some() {
@@ -546,7 +565,12 @@ impl Offload for Matching {
             self.members.insert(self.next_comm, members);
             return Ok(Some(self.next_comm));
         }
-        let comm = self.transport.add_comm(context, &members, rank).map_err(refusal)?;
+        let is_world = (0..).zip(&members.peers).all(|(rank, peer)| rank == *peer);
+        let comm = match lasting && is_world {
+            true => self.transport.add_lasting_comm(context, members.peers.len() as u32, rank),
+            false => self.transport.add_comm(context, &members.peers, rank),
+        };
+        let comm = comm.map_err(refusal)?;
         self.members.insert(comm.0, members);
         Ok(Some(comm.0))
     }
@@ -673,6 +697,7 @@ impl Offload for Matching {
             || self.takeover.is_active()
             || self.is_waiting()
             || self.windows.is_busy()
+            || self.unreceived.is_looking()
     }
 }
 

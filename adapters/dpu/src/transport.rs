@@ -272,6 +272,15 @@ impl Transport {
         self.call(&Command::AddCommunicator { context, rank, size, peers }).map(|done| Comm(done.value))
     }
 
+    /// Makes a communicator of `size` ranks in which rank r is the peer r, also after that was lost and added again.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn add_lasting_comm(&mut self, context: u32, size: u32, rank: u32) -> Result<Comm, Refusal> {
+        let peers = Body { bytes: 0, ..self.staging.body };
+        self.call(&Command::AddCommunicator { context, rank, size, peers }).map(|done| Comm(done.value))
+    }
+
     /// Deletes a communicator.
     ///
     /// # Errors

@@ -120,6 +120,16 @@ pub struct Up {
     #[arg(long)]
     pub keep_going: bool,
 
+    /// Restart a rank that was killed or has failed, at most N times for each rank: see `towline run`
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = number(0, u32::MAX),
+        allow_negative_numbers = true
+    )]
+    pub restart: u32,
+
     /// Print output unchanged, without the rank before each line
     #[arg(long)]
     pub no_prefix: bool,
@@ -148,6 +158,9 @@ impl Up {
             words.extend(["--timeout".into(), limit.as_secs_f64().to_string().into()]);
         }
         words.extend(self.keep_going.then(|| "--keep-going".into()));
+        if self.restart != 0 {
+            words.extend(["--restart".into(), self.restart.to_string().into()]);
+        }
         words.extend(self.no_prefix.then(|| "--no-prefix".into()));
         words.push("--".into());
         words.extend(self.command);

@@ -25,7 +25,7 @@ impl<L: Threads> ContextState<L> {
         // The program receives nothing any more. A rank that waits for a receive of its message must not wait for this one.
         let failed_before = {
             let mut engine = self.engine.lock();
-            engine.mtl.pml().refuse_unexpected(FINISH_TAGS);
+            engine.refuse_unexpected(FINISH_TAGS);
             engine.pending.failed_sends
         };
         all.send_last_messages(deadline);
@@ -71,7 +71,7 @@ impl<L: Threads> ContextState<L> {
     /// these this is a failure, and the launcher waits for the end of the process.
     pub(crate) fn leave(&self, failed: bool) -> Result<(), SetupError> {
         let (started, deadline) = self.end_period();
-        self.engine.lock().mtl.pml().refuse_unexpected(0..0);
+        self.engine.lock().refuse_unexpected(0..0);
         let soon = started + LEAVE_LIMIT;
         let mut sent = self.drain_detached(soon);
         if !self.drain_all_frames(soon) {
