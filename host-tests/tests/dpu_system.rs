@@ -45,8 +45,14 @@ fn variable(name: &str) -> String {
 
 /// `towline dpu up` with two DPUs. Options and program follow.
 fn up() -> Process {
+    up_of(2)
+}
+
+/// The same with that many DPUs.
+fn up_of(ranks: u32) -> Process {
     let mut command = Process::new(built().join("towline"));
-    command.args(["dpu", "up", "-n", "2", "--timeout", "60", "--board", &variable("TOWLINE_FIRMWARE_BOARD")]);
+    command.args(["dpu", "up", "-n", &ranks.to_string(), "--timeout", "60"]);
+    command.args(["--board", &variable("TOWLINE_FIRMWARE_BOARD")]);
     command.args(["--firmware", &variable("TOWLINE_FIRMWARE_DPU")]).args(FAULTS).stdin(Stdio::null());
     // They are no settings, so ranks would warn of them.
     command.env_remove("TOWLINE_FIRMWARE_BOARD").env_remove("TOWLINE_FIRMWARE_DPU");
@@ -117,8 +123,11 @@ fn a_picture_is_the_same_as_without_dpus() {
     };
     let alone = heat(&mut Process::new("env"), "alone.png");
     assert!(alone.status.success(), "{alone:?}");
-    check(&heat(up().arg("--"), "together.png"));
-    assert!(fs::read(folder.0.join("alone.png")).unwrap() == fs::read(folder.0.join("together.png")).unwrap());
+    for transport in ["dpu", "dpu-frames"] {
+        let name = format!("{transport}.png");
+        check(&heat(up().args(["--transport", transport, "--"]), &name));
+        assert!(fs::read(folder.0.join("alone.png")).unwrap() == fs::read(folder.0.join(name)).unwrap());
+    }
 }
 
 /// The ranks that have a window make no call of the library: rank 0 finds their answers in it.
@@ -127,6 +136,116 @@ fn a_picture_is_the_same_as_without_dpus() {
 fn windows_of_ranks_that_make_no_call_are_served() {
     let out = check(&up().arg("--").arg(example("mailbox")).args(["--letters", "30"]).output().unwrap());
     assert_eq!(out.trim_end(), "[0] 30 letters to each of 1 ranks, 1 of which made no call");
+}
+
+/// How many frames the relay has seen.
+fn frames(said: &str) -> u64 {
+    let line = said.lines().find_map(|line| line.strip_prefix("towline: relay: ")).expect(said);
+    line.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Counts words with one-sided operations, of which the DPUs see only frames, and compares with a job of one rank.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn one_sided_operations_go_over_dpus_as_rails() {
+    let folder = Folder::new("words");
+    let text: String = (0..400).map(|at: u32| format!("word{} ", at.wrapping_mul(at) % 37)).collect();
+    fs::write(folder.0.join("text"), text).unwrap();
+    let alone = Process::new(example("histogram")).arg("text").current_dir(&folder.0).output().unwrap();
+    let expected = String::from_utf8(alone.stdout).unwrap();
+    assert!(expected.contains("word0"), "{expected}");
+    for transports in ["dpu-frames", "tcp,dpu-frames"] {
+        let mut command = up();
+        command.args(["--transport", transports, "--no-prefix", "--"]).arg(example("histogram")).arg("text");
+        let output = command.current_dir(&folder.0).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout) == expected, "{output:?}");
+        // Beside tcp, short messages take the rail of less latency.
+        assert!(transports != "dpu-frames" || frames(&said) > 400, "{said}");
+    }
+}
+
+/// Long messages are striped over tcp and the DPUs.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_file_goes_over_dpus_as_rails_alone_and_beside_tcp() {
+    let folder = Folder::new("rails");
+    let bytes: Vec<u8> = (0..1_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    fs::write(folder.0.join("input"), &bytes).unwrap();
+    for (transports, least) in [("dpu-frames", 680), ("tcp,dpu-frames", 50)] {
+        let mut command = up();
+        command.args(["--transport", transports, "--"]).arg(example("filecast")).args(["input", "copies"]);
+        let output = command.current_dir(&folder.0).output().unwrap();
+        check(&output);
+        assert!(fs::read(folder.0.join("copies/1")).unwrap() == bytes);
+        fs::remove_dir_all(folder.0.join("copies")).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(frames(&said) >= least, "{transports}: {said}");
+    }
+}
+
+/// The firmware of either DPU is killed while both rails carry messages: tcp sends the frames again, and no message is lost.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn other_rails_take_over_from_a_dpu_that_fails() {
+    for victim in [0, 1] {
+        let folder = Folder::new("rail-killed");
+        let (result, tasks) = (folder.0.join("result"), 1000);
+        let script = r#"if [ "$TOWLINE_RANK" = 0 ]; then "$@" >"$0"; else "$@"; fi"#;
+        let mut command = up();
+        command.args(["--transport", "tcp,dpu-frames", "--", "sh", "-c", script]).arg(&result).arg(example("tasks"));
+        command.args(["--tasks", &tasks.to_string(), "--bytes", "60000"]);
+        let mut system = System::start(&mut command);
+        let has_begun = |device| system.word(device, at::COMMANDS_TAKEN).wrapping_sub(START) > 300;
+        wait("frames are on the way", || (has_begun(0) && has_begun(1)).then_some(()));
+        // SAFETY: this sends a signal to another process.
+        assert_eq!(unsafe { libc::kill(system.dpus[victim], libc::SIGKILL) }, 0);
+        system.says(&[&format!("towline: DPU {victim} has ended")]);
+        let (status, said) = system.end();
+        assert!(status.success(), "{status}: {said}");
+        let result = fs::read_to_string(result).unwrap();
+        assert!(result.starts_with(&format!("{tasks} tasks, sum ")) && result.ends_with(" 0 repeated\n"), "{result}");
+    }
+}
+
+/// Without another rail, both ranks end with an error that says what to do.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_job_over_dpus_as_rails_alone_says_that_one_has_failed() {
+    let mut command = up();
+    command.args(["--transport", "dpu-frames", "--keep-going", "--"]).arg(example("ring"));
+    let mut system = System::start(command.args(["--rounds", "100000000"]));
+    wait("both DPUs work", || (system.works(0) && system.works(1)).then_some(()));
+    let has_begun = |device| system.word(device, at::COMMANDS_TAKEN).wrapping_sub(START) > 300;
+    wait("frames are on the way", || (has_begun(0) && has_begun(1)).then_some(()));
+    // SAFETY: this sends a signal to another process.
+    assert_eq!(unsafe { libc::kill(system.dpus[1], libc::SIGKILL) }, 0);
+    let (status, said) = system.end();
+    assert_eq!(status.code(), Some(1), "{said}");
+    for rank in 0..2 {
+        let begin = format!("rank {rank} (pid ");
+        let line = said.lines().find(|line| line.contains(&begin)).expect(&said);
+        assert!(line.contains("the DPU of this process or of its peer has failed"), "{line}");
+    }
+    assert!(said.contains("TOWLINE_TRANSPORTS=tcp,dpu-frames"), "{said}");
+}
+
+/// Board linux has room for more than sixteen DPUs.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_job_has_twenty_ranks() {
+    if variable("TOWLINE_FIRMWARE_BOARD") != "linux" {
+        let output = up_of(20).args(["--", "true"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains("room for 16 in all"), "{said}");
+        return;
+    }
+    for transport in ["dpu", "dpu-frames"] {
+        let mut command = up_of(20);
+        command.args(["--transport", transport, "--"]).arg(example("all_to_all"));
+        let out = check(&command.args(["--rounds", "2", "--bytes", "2000"]).output().unwrap());
+        assert!(out.starts_with("[0] 20 ranks, blocks of 2000 bytes"), "{out}");
+    }
 }
 
 /// Frames that each link has carried.

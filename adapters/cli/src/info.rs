@@ -90,8 +90,8 @@ struct Info {
     selection: Selection,
     /// How a program joins its job: what, and the answer.
     start: Vec<(&'static str, String)>,
-    /// Name, and the reason if it does not work.
-    transports: Vec<(String, Option<String>)>,
+    /// Name, and what it uses here if there is something to say, or the reason if it does not work.
+    transports: Vec<(String, Result<Option<String>, String>)>,
     /// Name, address, and the reason if tcp does not use it.
     interfaces: Vec<(String, String, Option<String>)>,
     /// The kind of peer, and what is chosen for it and why.
@@ -108,10 +108,10 @@ fn gather(arguments: &Arguments, reported: Option<Variable>) -> Result<Info, Str
     let settings = Config::default().settings().map_err(|why| why.to_string())?;
     let selection = Selection::new(&arguments.names, arguments.filter.as_deref(), &settings)?;
     let filter = Filter::from_lists(&config.tcp.include, &config.tcp.exclude);
-    let mut all = vec![("loopback".to_string(), None)];
+    let mut all = vec![("loopback".to_string(), Ok(None))];
     // What is not shown is not tried, since jobs take a while.
     if selection.wants(Section::Transports) {
-        all.extend(transports::ALL.map(|name| (name.to_string(), transports::why_unavailable(name))));
+        all.extend(transports::ALL.map(|name| (name.to_string(), transports::try_here(name))));
     }
     let interfaces = survey(&filter).map_err(|why| format!("cannot list the network interfaces: {why}"))?;
     let shown = interfaces.into_iter().map(|(it, verdict)| (it.name, it.address.to_string(), verdict.err())).collect();
@@ -248,8 +248,9 @@ impl Info {
     fn select(&mut self) {
         let Self { selection, start, transports, interfaces, chosen, machine, sizes, settings } = self;
         let text = |why: &Option<String>| why.clone().unwrap_or_default();
+        let told = |here: &Result<Option<String>, String>| here.as_ref().map_or_else(Clone::clone, text);
         start.retain(|(what, answer)| selection.shows(Section::Start, what, &[answer]));
-        transports.retain(|(name, why)| selection.shows(Section::Transports, name, &[&text(why)]));
+        transports.retain(|(name, here)| selection.shows(Section::Transports, name, &[&told(here)]));
         interfaces.retain(|(name, address, why)| selection.shows(Section::Interfaces, name, &[address, &text(why)]));
         chosen.retain(|(whom, what)| selection.shows(Section::Chosen, whom, &[what]));
         machine.retain(|(name, value, _)| selection.shows(Section::Machine, name, &[value]));
@@ -264,8 +265,10 @@ impl Info {
     }
 
     fn json(&self) -> Value {
-        let transport =
-            |(name, why): &(String, Option<String>)| json!({"name": name, "works": why.is_none(), "why": why});
+        let transport = |(name, here): &(String, Result<Option<String>, String>)| {
+            let device = here.as_ref().ok().and_then(Option::as_deref);
+            json!({"name": name, "works": here.is_ok(), "why": here.as_ref().err(), "device": device})
+        };
         let interface = |(name, address, why): &(String, String, Option<String>)| json!({"name": name, "address": address, "used": why.is_none(), "why": why});
         let setting = |it: &Setting| {
             json!({"name": it.name, "value": it.value, "unit": it.unit, "possible": it.possible, 
@@ -306,7 +309,12 @@ impl Info {
         if !self.transports.is_empty() {
             line("\nTransports".into());
         }
-        self.transports.iter().for_each(|(name, why)| line(format!("  {name:10} {}", verdict(why, "works"))));
+        let works = |here: &Result<Option<String>, String>| match here {
+            Ok(None) => "works".to_string(),
+            Ok(Some(what)) => format!("works: {what}"),
+            Err(why) => format!("no: {why}"),
+        };
+        self.transports.iter().for_each(|(name, here)| line(format!("  {name:10} {}", works(here))));
         if !self.interfaces.is_empty() {
             line("\nNetwork interfaces for tcp".into());
         }

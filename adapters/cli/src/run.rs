@@ -292,7 +292,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// One of the names of `--transport`. An empty one selects as without the option.
-fn transport(text: &str) -> Result<String, String> {
+pub fn transport(text: &str) -> Result<String, String> {
     let name = text.trim();
     if name.is_empty() || name == "loopback" || transports::ALL.contains(&name) {
         return Ok(name.into());

@@ -53,6 +53,10 @@ fn each_rank_finds_its_window_and_the_status_is_that_of_the_job() {
         assert!(line.contains(&format!("window {window}, address 127.")), "{line}");
         assert!(line.ends_with(&format!(".{}:61100 at the relay, in truth 127.0.0.1:9", 2 + rank)), "{line}");
     }
+    let mut command = up(&folder, READY);
+    command.args(["--transport", "tcp,dpu-frames", "--", "sh", "-c", r#"echo "$TOWLINE_TRANSPORTS""#]);
+    let told = both(&command.output().unwrap());
+    assert!(told.contains("[0] tcp,dpu-frames\n"), "{told}");
     assert!(!said.contains("towline: link"), "{said}");
     assert!(said.contains("towline: relay: 0 frames, 0 lost, 0 doubled, 0 held back"), "{said}");
     assert!(left(&folder).is_empty());
@@ -77,6 +81,10 @@ fn a_system_that_cannot_start_says_why() {
     refused(READY, &["--cut", "2:100"], "possible links: 0 to 1");
     refused(READY, &["--board", "linux,linux,linux"], "3 boards for 2 DPUs");
     refused(READY, &["--board", "linus"], "did you mean `linux`");
+    refused(READY, &["--transport", "tcp"], "add dpu or dpu-frames");
+    refused(READY, &["--transport", "dpu-frame"], "did you mean `dpu-frames`");
+    refused(READY, &["--transport", "dpu,dpu-frames"], "names dpu and dpu-frames");
+    refused(READY, &["--n", "17", "--board", "virt-aarch64"], "room for 16 in all");
     refused(READY, &["--lose", "101"], "possible: 0 to 100");
     let mut command = up(&folder, READY);
     let output = command.args(["--board", "virt-aarch64", "--", "true"]).env("PATH", "/nowhere").output().unwrap();

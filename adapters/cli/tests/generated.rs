@@ -65,7 +65,7 @@ fn bash_completes_commands_and_names_of_values() {
         ("run --bind-to ''", "core none"),
         ("run --map-by ''", "slot core node"),
         ("run --stdin ''", "all none"),
-        ("run --transport ''", "sm tcp udp verbs dpu"),
+        ("run --transport ''", "sm tcp udp verbs dpu dpu-frames"),
         ("run --transport t", "tcp"),
         ("soak --transport ''", "sm tcp udp"),
         ("dpu u", "up"),

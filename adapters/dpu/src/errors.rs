@@ -138,6 +138,11 @@ pub enum Refusal {
 const ONE_SIDED_SINCE: u32 = 1 << 16 | 1;
 
 impl Refusal {
+    /// Whether a peer was not added since the device has no room for so many.
+    pub const fn is_full_of_peers(&self) -> bool {
+        matches!(self, Self::Device(completion::Failure::Full | completion::Failure::NoSuchThing))
+    }
+
     /// The party that has to act.
     pub const fn blame(&self) -> Blame {
         match self {

@@ -123,7 +123,7 @@ impl Fallback for Matching {
 
     fn take_loss(&mut self, comm: u32, source: u32) -> Option<Peer> {
         let members = self.members.get(&comm)?;
-        let numbers = members.iter().enumerate().filter(|(rank, _)| source == ANY || *rank == source as usize);
+        let numbers = members.peers.iter().enumerate().filter(|(rank, _)| source == ANY || *rank == source as usize);
         for (_, number) in numbers {
             if let Some(peer) = self.peers.get_mut(*number).filter(|peer| peer.has_loss) {
                 peer.has_loss = false;

@@ -4,19 +4,23 @@
 //! The frames of a rail are messages between the devices, which are reliable. So the rail loses no frame, needs no link above it, and
 //! reports the loss of a peer once. Frames are copied to and from the buffers of the window. A window has one
 //! session, so a process has this rail or the [matching transport](crate::transport). All hosts of a job use the same one of both.
+//!
+//! A frame has its buffer until the device needs no further work for it, so frames to a peer that gives its device no buffers keep
+//! theirs. A peer gets no more buffers than remain free. So one such peer takes half of them, and `n` such peers leave one part in `n + 1`
+//! to the others. Control frames have buffers of their own, for which the same holds.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use towline_core::convertor::Span;
-use towline_core::rail::attributes::{AcceleratorLimits, EXCLUSIVITY_DEFAULT};
+use towline_core::rail::attributes::{AcceleratorLimits, EXCLUSIVITY_LOW};
 use towline_core::rail::native::OneSided;
 use towline_core::rail::{
     Attributes, Capabilities, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, Frame, FrameId,
     Grant, HEAD, Lane, Liveness, Lost, Peer, Rail, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
     Unreachable,
 };
-use towline_core::time::Instant;
+use towline_core::time::{Duration, Instant};
 use towline_window::completion;
 
 use crate::errors::{Failure, Refusal};
@@ -27,6 +31,10 @@ use crate::transport::{Buffer, Request, Taken, Transport};
 const SINCE: u32 = 1 << 16 | 2;
 /// Of this many buffers for sending, one is for control frames alone.
 const CONTROL_SHARE: usize = 4;
+/// The shortest and the longest time between two polls of a thread that waits: a device has no handle that arrivals make ready.
+const PAUSES: (Duration, Duration) = (Duration::from_nanos(20_000), Duration::from_millis(1));
+/// A waiting thread lets this share of the time pass for which it has waited.
+const PAUSE_SHARE: u64 = 8;
 
 /// Sizes of a rail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,13 +88,22 @@ impl From<Refusal> for FramesError {
     }
 }
 
+/// Whose share of the buffers for sending a frame takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Share {
+    /// That of all frames.
+    Any = 0,
+    /// That of control frames.
+    Control = 1,
+}
+
 /// What a buffer is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Use {
     /// For nothing: a buffer for sending is free, and one for receiving is to be given to the device.
     Idle,
     /// It has a frame of that many bytes for a peer, with a tag.
-    Sending { to: u32, tag: u8, len: u32 },
+    Sending { to: u32, tag: u8, len: u32, share: Share },
     /// The device puts the next frame there.
     Given,
     /// It has a frame of a peer, which waits for a poll or is held by the reader.
@@ -101,6 +118,8 @@ struct Remote {
     is_unreachable: bool,
     /// Its loss was noted, and was or will be reported.
     is_lost: bool,
+    /// Buffers with frames for it, of each share.
+    sending: [usize; 2],
 }
 
 /// What the next polls report.
@@ -124,6 +143,8 @@ pub struct Frames {
     buffers: Vec<(Buffer, Use)>,
     /// The buffers for sending that are free.
     free: Vec<usize>,
+    /// How many of them each share has.
+    room: [usize; 2],
     /// The buffers for receiving that are to be given to the device.
     idle: Vec<usize>,
     /// The buffers with frames for which the device had no room.
@@ -135,6 +156,9 @@ pub struct Frames {
     held: u32,
     /// Whether the end of the device was noted.
     has_ended: bool,
+    /// When the rail was polled last, and when a poll had an event last.
+    polled: Instant,
+    had_event: Instant,
 }
 
 impl Frames {
@@ -150,7 +174,8 @@ impl Frames {
         let frame = config.frame_bytes.max(2 * HEAD as u32);
         // So there is always room for a command, and no call waits for the device to take one.
         let most = (window.layout.command_slots / 4).min(window.operations / 2);
-        let count = config.buffers.min(most).max(1);
+        let count = config.buffers.min(most).max(2); // one for control frames, and one for others
+        let control = (count as usize).div_ceil(CONTROL_SHARE);
         let card = transport.card()?;
         transport.list_ended();
         let buffers = (0..2 * count)
@@ -163,15 +188,28 @@ impl Frames {
             peers: Vec::new(),
             buffers,
             free: (0..count as usize).collect(),
+            room: [count as usize - control, control],
             idle: (count as usize..2 * count as usize).collect(),
             refused: VecDeque::new(),
             requests: Owners::default(),
             news: VecDeque::new(),
             held: 0,
             has_ended: false,
+            polled: Instant::ZERO,
+            had_event: Instant::ZERO,
         };
         rail.give();
         Ok(rail)
+    }
+
+    /// Which device it is: its window, its firmware and the version of its window.
+    pub fn describe(&self) -> String {
+        self.transport.describe()
+    }
+
+    /// Makes the end of this rail a failure of this process for its peers.
+    pub const fn end_as_failure(&mut self) {
+        self.transport.end_as_failure();
     }
 
     fn remote(&self, endpoint: u32) -> Option<&Remote> {
@@ -213,7 +251,7 @@ impl Frames {
 
     /// Gives the frame in a buffer to the device. Returns whether the device has taken it.
     fn begin(&mut self, at: usize) -> bool {
-        let Some((buffer, Use::Sending { to, tag, len })) = self.buffers.get(at) else { return true };
+        let Some((buffer, Use::Sending { to, tag, len, .. })) = self.buffers.get(at) else { return true };
         match self.transport.send_frame(*to, (*tag).into(), buffer, (*len).into()) {
             Ok(request) => {
                 self.requests.add(request.0, at);
@@ -230,7 +268,7 @@ impl Frames {
             let taken = self.transport.take(request);
             let Some(at) = self.requests.remove(request.0) else { continue };
             match self.buffers.get(at).map(|(_, what)| *what) {
-                Some(Use::Sending { to, .. }) => self.sent(at, to, &taken),
+                Some(Use::Sending { to, share, .. }) => self.sent(at, to, share, &taken),
                 Some(Use::Given) => self.arrived(at, &taken),
                 _ => {}
             }
@@ -240,19 +278,35 @@ impl Frames {
         }
     }
 
-    fn sent(&mut self, at: usize, to: u32, taken: &Taken) {
+    fn sent(&mut self, at: usize, to: u32, share: Share, taken: &Taken) {
         if taken.outcome == Err(Failure::Operation(completion::Failure::Full)) {
             self.refused.push_back(at);
             return;
         }
-        if taken.outcome.is_err()
-            && let Some(remote) = self.remote_mut(to)
-        {
+        if let Some(remote) = self.remote_mut(to) {
             // The device reports the loss behind the frames of the peer.
-            remote.is_unreachable = true;
+            remote.is_unreachable |= taken.outcome.is_err();
         }
+        self.return_buffer(at, to, share);
+    }
+
+    /// The buffer of a frame for a peer is free again.
+    fn return_buffer(&mut self, at: usize, to: u32, share: Share) {
+        if let Some(remote) = self.remote_mut(to) {
+            remote.sending[share as usize] = remote.sending[share as usize].saturating_sub(1);
+        }
+        self.room[share as usize] += 1;
         self.set(at, Use::Idle);
         self.free.push(at);
+    }
+
+    /// The share in which a frame for a peer may have a buffer. The peer may have as many as remain free, so that the others can go on if
+    /// it takes no frames.
+    fn share_for(&self, to: Endpoint, lane: Lane) -> Option<Share> {
+        let remote = self.remote(to.0)?;
+        let has_room = |share: &Share| remote.sending[*share as usize] < self.room[*share as usize];
+        let control = Some(Share::Control).filter(|_| lane == Lane::Control);
+        control.into_iter().chain([Share::Any]).find(has_room)
     }
 
     fn arrived(&mut self, at: usize, taken: &Taken) {
@@ -286,7 +340,39 @@ impl Frames {
         self.has_ended = true;
         self.news.retain(|news| matches!(news, News::Lost(..)));
         for endpoint in 0..self.peers.len() as u32 {
-            self.lose(endpoint, Lost::Broken);
+            self.lose(endpoint, Lost::DeviceFailed);
+        }
+    }
+
+    /// The next event, after the device was looked at.
+    fn next_event(&mut self) -> Option<Event> {
+        self.settle();
+        if !self.has_ended {
+            for _ in 0..self.refused.len() {
+                let Some(at) = self.refused.pop_front() else { break };
+                if !self.begin(at) {
+                    self.refused.push_front(at);
+                    break;
+                }
+            }
+            self.give();
+        }
+        loop {
+            match *self.news.front()? {
+                News::Frame(_) if self.held >= self.attributes.frames_kept => return None,
+                News::Frame(at) => {
+                    self.news.pop_front();
+                    if let Some(frame) = self.frame(at) {
+                        return Some(Event::Frame(frame));
+                    }
+                }
+                News::Lost(endpoint, why) => {
+                    self.news.pop_front();
+                    if let Some(remote) = self.remote(endpoint) {
+                        return Some(Event::Lost(remote.name, why));
+                    }
+                }
+            }
         }
     }
 
@@ -324,7 +410,7 @@ impl Frames {
 const fn reason(why: completion::Failure) -> Lost {
     match why {
         completion::Failure::PeerFinished => Lost::Closed,
-        completion::Failure::Unreachable => Lost::TimedOut,
+        completion::Failure::Unreachable => Lost::DeviceFailed,
         _ => Lost::Broken,
     }
 }
@@ -332,7 +418,7 @@ const fn reason(why: completion::Failure) -> Lost {
 /// Why a peer was not added.
 const fn unreachable(why: Refusal) -> Unreachable {
     match why {
-        Refusal::Device(completion::Failure::Full | completion::Failure::NoSuchThing) => Unreachable::Full,
+        why if why.is_full_of_peers() => Unreachable::Full,
         Refusal::Device(_) | Refusal::TooLong => Unreachable::BadCard,
         _ => Unreachable::System,
     }
@@ -342,7 +428,7 @@ const fn attributes(frame: u32, frames_kept: u32) -> Attributes {
     Attributes {
         name: "dpu-frames",
         capabilities: Capabilities::SEND,
-        exclusivity: EXCLUSIVITY_DEFAULT,
+        exclusivity: EXCLUSIVITY_LOW,
         latency: 20_000,
         bandwidth: 1000,
         eager_limit: frame,
@@ -370,7 +456,7 @@ impl Rail for Frames {
         let at = self.peers.iter().position(Option::is_none).unwrap_or(self.peers.len());
         let endpoint = u32::try_from(at).map_err(|_| Unreachable::Full)?;
         self.transport.add_peer(endpoint, card).map_err(unreachable)?;
-        let remote = Some(Remote { name: peer, is_unreachable: false, is_lost: false });
+        let remote = Some(Remote { name: peer, is_unreachable: false, is_lost: false, sending: [0; 2] });
         match self.peers.get_mut(at) {
             Some(place) => *place = remote,
             None => self.peers.push(remote),
@@ -394,10 +480,9 @@ impl Rail for Frames {
                     self.set(at, Use::Idle);
                     self.idle.push(at);
                 }
-                Some(Use::Sending { to, .. }) if to == endpoint.0 && self.refused.contains(&at) => {
+                Some(Use::Sending { to, share, .. }) if to == endpoint.0 && self.refused.contains(&at) => {
                     self.refused.retain(|refused| *refused != at);
-                    self.set(at, Use::Idle);
-                    self.free.push(at);
+                    self.return_buffer(at, to, share);
                 }
                 _ => {}
             }
@@ -415,14 +500,14 @@ impl Rail for Frames {
         if self.transport.lost().is_some() {
             return Err(SendError::Unreachable); // its memory may be that of another session
         }
-        let kept = if shape.lane == Lane::Control { 0 } else { (self.buffers.len() / 2).div_ceil(CONTROL_SHARE) };
-        if self.free.len() <= kept {
+        if self.share_for(to, shape.lane).is_none() {
             self.settle();
         }
-        let at = *self.free.last().filter(|_| self.free.len() > kept).ok_or(SendError::Busy)?;
+        let share = self.share_for(to, shape.lane).ok_or(SendError::Busy)?;
+        let at = *self.free.last().ok_or(SendError::Busy)?;
         let (buffer, _) = self.buffers.get(at).ok_or(SendError::Busy)?;
         let room = self.transport.address_of(buffer).as_ptr();
-        let ticket = Ticket { endpoint: to, position: at as u64, len: shape.len, extra: shape.tag.into() };
+        let ticket = Ticket { endpoint: to, position: at as u64, len: shape.len, extra: u32::from(shape.tag) | (share as u32) << 8 };
         // SAFETY: the buffer is in the mapped window, has room for the longest frame, and is not in use.
         Ok(unsafe { Grant::new(room, shape.len as usize, ticket) })
     }
@@ -431,7 +516,13 @@ impl Rail for Frames {
         let at = ticket.position as usize;
         if self.free.last() == Some(&at) {
             self.free.pop();
-            self.set(at, Use::Sending { to: ticket.endpoint.0, tag: ticket.extra as u8, len: ticket.len });
+            let share = if ticket.extra >> 8 == 0 { Share::Any } else { Share::Control };
+            let to = ticket.endpoint.0;
+            if let Some(remote) = self.remote_mut(to) {
+                remote.sending[share as usize] += 1;
+            }
+            self.room[share as usize] = self.room[share as usize].saturating_sub(1);
+            self.set(at, Use::Sending { to, tag: ticket.extra as u8, len: ticket.len, share });
             if !self.refused.is_empty() || !self.begin(at) {
                 self.refused.push_back(at);
             }
@@ -444,35 +535,13 @@ impl Rail for Frames {
         !self.buffers.iter().any(is_to)
     }
 
-    fn poll(&mut self, _now: Instant) -> Option<Event> {
-        self.settle();
-        if !self.has_ended {
-            for _ in 0..self.refused.len() {
-                let Some(at) = self.refused.pop_front() else { break };
-                if !self.begin(at) {
-                    self.refused.push_front(at);
-                    break;
-                }
-            }
-            self.give();
+    fn poll(&mut self, now: Instant) -> Option<Event> {
+        self.polled = now;
+        let event = self.next_event();
+        if event.is_some() {
+            self.had_event = now;
         }
-        loop {
-            match *self.news.front()? {
-                News::Frame(_) if self.held >= self.attributes.frames_kept => return None,
-                News::Frame(at) => {
-                    self.news.pop_front();
-                    if let Some(frame) = self.frame(at) {
-                        return Some(Event::Frame(frame));
-                    }
-                }
-                News::Lost(endpoint, why) => {
-                    self.news.pop_front();
-                    if let Some(remote) = self.remote(endpoint) {
-                        return Some(Event::Lost(remote.name, why));
-                    }
-                }
-            }
-        }
+        event
     }
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
@@ -506,9 +575,12 @@ impl Rail for Frames {
         }
     }
 
-    /// At once, as long as the device works: it has no handle that arrivals make ready, so frames come only by polling.
+    /// Soon, as long as the device works: it has no handle that arrivals make ready, so frames come only by polling.
     fn poll_at(&self) -> Option<Instant> {
-        (!self.has_ended).then_some(Instant::ZERO)
+        let quiet = self.polled.since(self.had_event).as_nanos();
+        let (shortest, longest) = PAUSES;
+        let pause = Duration::from_nanos(quiet / PAUSE_SHARE).max(shortest).min(longest);
+        (!self.has_ended).then_some(self.polled + pause)
     }
 
     fn arm(&mut self) -> bool {

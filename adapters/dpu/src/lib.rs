@@ -73,6 +73,7 @@ pub mod settings;
 pub mod supervisor;
 mod takeover;
 pub mod transport;
+mod unreceived;
 mod window_operations;
 pub mod windows;
 

@@ -24,6 +24,7 @@ use crate::owners::Owners;
 use crate::peers::Peers;
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
+use crate::unreceived::Unreceived;
 use crate::window_operations::Windows;
 
 /// How many polls after a probe that found nothing are busy.
@@ -37,7 +38,7 @@ const SHORT: u64 = 1024;
 
 /// What the engine waits for.
 #[derive(Clone, Copy, Debug)]
-enum Owner {
+pub(crate) enum Owner {
     /// A send that was complete for its caller when it was copied.
     Nobody {
         /// The receiver.
@@ -58,6 +59,15 @@ enum Owner {
     ReceiveTaken(Posted),
 }
 
+/// A communicator of the device.
+#[derive(Debug)]
+pub(crate) struct Members {
+    /// Its context.
+    pub context: u32,
+    /// The peer of each rank.
+    pub peers: Box<[u32]>,
+}
+
 /// A send that waits for room.
 #[derive(Debug)]
 pub(crate) struct HeldSend {
@@ -73,10 +83,10 @@ pub struct Matching {
     pub(crate) transport: Transport,
     /// The peers that the device knows.
     pub(crate) peers: Peers,
-    /// The peer of each rank, for each communicator of the device.
-    pub(crate) members: FxHashMap<u32, Box<[u32]>>,
+    /// The communicators of the device.
+    pub(crate) members: FxHashMap<u32, Members>,
     /// The operations that the device has.
-    owners: Owners<Owner>,
+    pub(crate) owners: Owners<Owner>,
     /// Bytes of the device's memory that sends have.
     send_bytes: u64,
     /// Sends that the device has.
@@ -109,6 +119,7 @@ pub struct Matching {
     /// Whether windows may use the device.
     pub(crate) windows_allowed: bool,
     pub(crate) windows: Windows,
+    pub(crate) unreceived: Unreceived,
 }
 
 impl Matching {
@@ -137,6 +148,7 @@ impl Matching {
             next_comm: ANY,
             windows_allowed: true,
             windows: Windows::default(),
+            unreceived: Unreceived::default(),
         }
     }
 
@@ -150,9 +162,9 @@ impl Matching {
         &mut self.transport
     }
 
-    /// Name and version of the device's firmware.
-    pub fn firmware(&self) -> &str {
-        self.transport.card_of_window().map_or("", |card| card.description())
+    /// Which device it is: its window, its firmware and the version of its window.
+    pub fn describe(&self) -> String {
+        self.transport.describe()
     }
 
     /// The descriptor that is readable once the device has woken this process. `None` if it cannot do that.
@@ -176,6 +188,11 @@ impl Matching {
     /// Whether the device knows a peer.
     pub fn has_peer(&self, peer: u32) -> bool {
         self.peers.contains(peer)
+    }
+
+    /// Whether all messages go by the rails, since a device has failed.
+    pub const fn has_left_device(&self) -> bool {
+        self.has_left
     }
 
     /// Whether the host has taken the posted receives over.
@@ -377,7 +394,7 @@ impl Matching {
     }
 
     /// Finds a message of the device. `None` also if its sender is lost, which the engine tells.
-    fn find(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Done>, pml::Refusal> {
+    pub(crate) fn find(&mut self, comm: u32, source: u32, tag: u32, take: bool) -> Result<Option<Done>, pml::Refusal> {
         match self.transport.probe_words(comm, source, tag, take) {
             Ok(Some(found)) => {
                 if take {
@@ -481,8 +498,8 @@ impl Matching {
         }
     }
 
-    fn peer_of(&self, comm: u32, rank: u32) -> u32 {
-        self.members.get(&comm).and_then(|members| members.get(rank as usize)).copied().unwrap_or(ANY)
+    pub(crate) fn peer_of(&self, comm: u32, rank: u32) -> u32 {
+        self.members.get(&comm).and_then(|members| members.peers.get(rank as usize)).copied().unwrap_or(ANY)
     }
 
     /// Makes progress.
@@ -510,6 +527,7 @@ impl Matching {
         if !self.closing.is_empty() {
             self.close();
         }
+        self.look_for_unreceived();
     }
 
     /// Deletes communicators for which no send waits any more.
@@ -542,9 +560,10 @@ impl Offload for Matching {
         context: u32,
         members: &mut dyn Iterator<Item = rail::Peer>,
         rank: u32,
+        lasting: bool,
     ) -> Result<Option<u32>, pml::Refusal> {
-        let members: Box<[u32]> = members.map(|peer| peer.0).collect();
-        if !members.iter().all(|peer| self.peers.contains(*peer)) {
+        let members = Members { context, peers: members.map(|peer| peer.0).collect() };
+        if !members.peers.iter().all(|peer| self.peers.contains(*peer)) {
             return Ok(None);
         }
         if self.has_left && self.transport.lost().is_some() {
@@ -552,7 +571,12 @@ impl Offload for Matching {
             self.members.insert(self.next_comm, members);
             return Ok(Some(self.next_comm));
         }
-        let comm = self.transport.add_comm(context, &members, rank).map_err(refusal)?;
+        let is_world = (0..).zip(&members.peers).all(|(rank, peer)| rank == *peer);
+        let comm = match lasting && is_world {
+            true => self.transport.add_lasting_comm(context, members.peers.len() as u32, rank),
+            false => self.transport.add_comm(context, &members.peers, rank),
+        };
+        let comm = comm.map_err(refusal)?;
         self.members.insert(comm.0, members);
         Ok(Some(comm.0))
     }
@@ -679,6 +703,7 @@ impl Offload for Matching {
             || self.takeover.is_active()
             || self.is_waiting()
             || self.windows.is_busy()
+            || self.unreceived.is_looking()
     }
 
     fn arm(&mut self) -> bool {

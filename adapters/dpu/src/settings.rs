@@ -59,11 +59,21 @@ impl Place {
 }
 
 impl Settings {
-    /// Opens the device of this process, which is the `index`-th of those of the job on this host.
+    /// Opens the device of this process, which is the `index`-th of those of the job on this host, as the matcher of an engine.
     ///
     /// # Errors
     /// [`OpenError`]: that of the last window that was tried.
     pub fn open(&self, index: usize) -> Result<Matching, OpenError> {
+        let mut matching = Matching::new(self.open_transport(index)?);
+        matching.allow_windows(self.one_sided);
+        Ok(matching)
+    }
+
+    /// Opens the device of this process as [`open`](Self::open) does, for any use.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_transport(&self, index: usize) -> Result<Transport, OpenError> {
         let options = Options {
             open_within: Duration::from_millis(self.open_timeout_ms.into()),
             silent_for: Duration::from_millis(self.silence_ms.into()),
@@ -76,11 +86,7 @@ impl Settings {
                 let Some(entry) = windows.get((index + step) % windows.len()) else { break };
                 let place = Place::parse(entry).map_err(|why| OpenError::Setting(entry.clone(), why))?;
                 match Transport::open_at(&place.file, place.offset, options) {
-                    Ok(transport) => {
-                        let mut matching = Matching::new(transport);
-                        matching.allow_windows(self.one_sided);
-                        return Ok(matching);
-                    }
+                    Ok(transport) => return Ok(transport),
                     Err(why) if why.is_in_use() => failure = why,
                     Err(why) => return Err(why),
                 }

@@ -127,6 +127,10 @@ pub struct Transport {
     /// How the device is woken and wakes this process. `None` if it has no doorbell, or one that this process cannot use: then the device
     /// does not sleep during the session.
     bells: Option<Bells>,
+    /// Where the window is: its file, and where it begins there.
+    place: (PathBuf, u64),
+    /// The end of this transport is a failure of this process for its peers.
+    fails_at_end: bool,
     /// Dropped after the host's end, which uses its memory.
     mapping: Mapping,
 }
@@ -197,6 +201,8 @@ impl Transport {
             options,
             heartbeat: (0, Instant::now()),
             polls: 0,
+            place: (path.into(), offset),
+            fails_at_end: false,
             host: Some(host),
             session,
             bells,
@@ -224,6 +230,19 @@ impl Transport {
     /// What the device says of itself.
     pub fn card_of_window(&self) -> Option<&Card> {
         self.host.as_ref().map(Host::card)
+    }
+
+    /// Which device it is, for people: its window, its firmware and the version of its window.
+    pub fn describe(&self) -> String {
+        let (path, offset) = &self.place;
+        let offset = if *offset == 0 { String::new() } else { format!("@{offset}") };
+        let (version, firmware) = self.card_of_window().map_or((0, ""), |card| (card.version, card.description()));
+        format!("window {}{offset} of version {}.{}: {firmware}", path.display(), version >> 16, version & 0xffff)
+    }
+
+    /// Makes the end of this transport a failure of this process for its peers. Otherwise they learn that it has ended.
+    pub const fn end_as_failure(&mut self) {
+        self.fails_at_end = true;
     }
 
     /// The card of the device, by which other devices reach it.
@@ -288,6 +307,15 @@ impl Transport {
         let size = u32::try_from(peers.len()).map_err(|_| Refusal::TooLong)?;
         let table: Vec<u8> = peers.iter().flat_map(|peer| peer.to_le_bytes()).collect();
         let peers = self.staged(&table)?;
+        self.call(&Command::AddCommunicator { context, rank, size, peers }).map(|done| Comm(done.value))
+    }
+
+    /// Makes a communicator of `size` ranks in which rank r is the peer r, also after that was lost and added again.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn add_lasting_comm(&mut self, context: u32, size: u32, rank: u32) -> Result<Comm, Refusal> {
+        let peers = Body { bytes: 0, ..self.staging.body };
         self.call(&Command::AddCommunicator { context, rank, size, peers }).map(|done| Comm(done.value))
     }
 
@@ -934,8 +962,11 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
-        if let Some(host) = self.host.take() {
-            host.detach();
+        match self.host.take() {
+            // A thread that panics has not ended normally.
+            Some(host) if self.fails_at_end || std::thread::panicking() => host.give_up(),
+            Some(host) => host.detach(),
+            None => {}
         }
         self.ring();
     }

@@ -5,6 +5,7 @@ mod wired;
 
 use offload::Limits;
 use towline_core::pml::Config as Engine;
+use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_dpu::frames::{Config, Frames};
 use towline_dpu::{Options, Transport};
@@ -53,6 +54,87 @@ mod large {
 mod small {
     use super::*;
     rail_suite!(Carried::new(200, 4));
+}
+
+mod unequal {
+    use super::*;
+
+    const TAG: u8 = 0x80;
+    /// Attempts in a row that find no room, after which there is none until the peer takes frames.
+    const FULL: u32 = 20_000;
+
+    /// Gives the rail a frame. Returns whether it took it.
+    fn try_send(rail: &mut Frames, to: Endpoint, lane: Lane, byte: u8) -> bool {
+        let shape = Shape { tag: TAG, lane, header: 0, len: 512 };
+        let ticket = match rail.reserve(to, shape) {
+            Ok(mut grant) => {
+                grant.write(0, &[byte; 512]);
+                grant.finish()
+            }
+            Err(SendError::Busy) => return false,
+            Err(why) => panic!("{why:?}"),
+        };
+        let _ = rail.commit(ticket);
+        true
+    }
+
+    /// Polls, and returns the first bytes of the frames that have come.
+    fn poll(rail: &mut Frames) -> Vec<u8> {
+        std::thread::yield_now();
+        let mut came = vec![];
+        while let Some(event) = rail.poll(Instant::ZERO) {
+            let Event::Frame(frame) = event else { panic!("{event:?}") };
+            came.push(frame.head[0]);
+            rail.release(frame.id);
+        }
+        came
+    }
+
+    /// A peer that takes no frames keeps neither all buffers nor all of those for control frames.
+    #[test]
+    fn a_peer_that_does_not_poll_leaves_buffers_to_others() {
+        let mut setup = Carried::new(1024, 8);
+        let mut rails = setup.rails(3);
+        let cards: Vec<_> = rails.iter().map(|rail| rail.card().to_vec()).collect();
+        for (own, rail) in rails.iter_mut().enumerate() {
+            for (other, card) in (0..).zip(&cards).filter(|(other, _)| *other != own as u32) {
+                rail.add_peer(Peer(other), card).unwrap();
+            }
+        }
+        // The endpoints of the first rail are in the order in which peers were added.
+        let (silent, awake) = (Endpoint(0), Endpoint(1));
+        let [rail, _silent, other] = &mut rails[..] else { panic!() };
+        for lane in [Lane::Bulk, Lane::Control] {
+            let (mut taken, mut refused) = (0, 0);
+            while refused < FULL {
+                if try_send(rail, silent, lane, 1) {
+                    (taken, refused) = (taken + 1, 0);
+                } else {
+                    refused += 1;
+                    poll(rail);
+                }
+            }
+            assert!(taken > 0, "{lane:?}");
+        }
+        let mut came = vec![];
+        for byte in 0..40 {
+            let lane = if byte % 2 == 0 { Lane::Bulk } else { Lane::Control };
+            let start = std::time::Instant::now();
+            while !try_send(rail, awake, lane, byte) {
+                assert!(start.elapsed().as_secs() < 60, "the silent peer has all buffers");
+                poll(rail);
+                came.extend(poll(other));
+            }
+        }
+        let start = std::time::Instant::now();
+        while came.len() < 40 {
+            assert!(start.elapsed().as_secs() < 60, "{came:?}");
+            poll(rail);
+            came.extend(poll(other));
+        }
+        came.sort_unstable();
+        assert!(came.into_iter().eq(0..40));
+    }
 }
 
 /// The engine of the hosts matches, and the devices carry its frames.

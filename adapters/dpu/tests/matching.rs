@@ -23,7 +23,7 @@ fn pair(devices: &common::Devices) -> ([Matching; 2], [u32; 2]) {
     }
     let mut rank = 0;
     let comms = hosts.each_mut().map(|host| {
-        let comm = host.add_comm(1, &mut [0, 1].map(Peer).into_iter(), rank).unwrap();
+        let comm = host.add_comm(1, &mut [0, 1].map(Peer).into_iter(), rank, false).unwrap();
         rank += 1;
         comm.expect("the device knows both peers")
     });

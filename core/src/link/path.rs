@@ -266,6 +266,7 @@ pub(super) enum DownReason {
     Misbehaved,
     /// The peer has given this side up.
     GivenUp,
+    DeviceFailed,
 }
 
 impl DownReason {
@@ -282,6 +283,7 @@ impl From<Lost> for DownReason {
             Lost::Closed => Self::Closed,
             Lost::TimedOut | Lost::Stalled => Self::TimedOut,
             Lost::Misbehaved => Self::Misbehaved,
+            Lost::DeviceFailed => Self::DeviceFailed,
         }
     }
 }
@@ -293,6 +295,7 @@ impl From<DownReason> for Lost {
             DownReason::Closed => Self::Closed,
             DownReason::TimedOut => Self::TimedOut,
             DownReason::Misbehaved => Self::Misbehaved,
+            DownReason::DeviceFailed => Self::DeviceFailed,
         }
     }
 }

@@ -26,14 +26,14 @@ impl<R: Rails> Mtl<'_, R> {
             return Ok(());
         }
         let Some((state, device)) = self.comms.get_mut(comm.0).zip(self.pml.offload()) else { return Ok(()) };
-        let mut made = device.add_comm(state.context, &mut state.members(), state.rank);
+        let mut made = device.add_comm(state.context, &mut state.members(), state.rank, state.is_lasting());
         if made == Err(Refusal::DeviceFailed) {
             self.progress_offload(); // falls back to the rails
             if self.fallback.is_over() {
                 return Ok(());
             }
             let Some((state, device)) = self.comms.get_mut(comm.0).zip(self.pml.offload()) else { return Ok(()) };
-            made = device.add_comm(state.context, &mut state.members(), state.rank);
+            made = device.add_comm(state.context, &mut state.members(), state.rank, state.is_lasting());
         }
         match made {
             Ok(Some(number)) => {
@@ -85,6 +85,9 @@ impl<R: Rails> Mtl<'_, R> {
         };
         if tag == ANY {
             return Err(Refusal::Invalid);
+        }
+        if self.excluded(comm, Source::Rank(dest)).is_some() {
+            return Err(self.refusal(comm, Source::Rank(dest)));
         }
         if self.fallback.sends_by_rails() {
             // Receives may still be with the device of the receiver, so a ready send would fail although its receive is posted.

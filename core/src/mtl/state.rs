@@ -75,6 +75,11 @@ impl<'m> CommState<'m> {
         })
     }
 
+    /// Whether each rank is the peer that has the rank's place now.
+    pub const fn is_lasting(&self) -> bool {
+        self.lasting
+    }
+
     /// A device matches its messages, under this number.
     pub const fn offload(&mut self, number: u32) {
         (self.is_offloaded, self.offloaded) = (true, number);

@@ -340,7 +340,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     #[inline(never)]
     unsafe fn irecv_elsewhere(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
-        if state.offloaded().is_some() {
+        if state.offloaded().is_some() && self.excluded(comm, source).is_none() {
             // SAFETY: passed on from the caller.
             return unsafe { self.irecv_offloaded(comm, source, tag, sink) };
         }

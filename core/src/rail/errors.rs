@@ -118,6 +118,8 @@ pub enum Lost {
     Stalled,
     /// A rail had no room for its connection to the peer, such as a ring in shared memory, and no other rail reaches the peer.
     NoRoom,
+    /// The device that carries frames to the peer has failed, or that of the peer. Nothing is known of the peer's process.
+    DeviceFailed,
 }
 
 impl fmt::Display for Lost {
@@ -129,6 +131,7 @@ impl fmt::Display for Lost {
             Self::Misbehaved => "the peer violated the protocol",
             Self::Stalled => "the peer gave no sign of life within the stall time-out",
             Self::NoRoom => "there was no room for the connection to the peer, and no other rail reaches it",
+            Self::DeviceFailed => "a device between this process and the peer has failed, and no other rail reaches the peer",
         })
     }
 }

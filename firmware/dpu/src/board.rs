@@ -1,7 +1,7 @@
 //! What the program needs of its board.
 
 use datagram::Interface;
-use runtime::Board;
+use runtime::{Block, Board, Zeros};
 use towline_core::time::Duration;
 use towline_window::doorbell::Doorbell;
 use towline_window::memory::Memory;
@@ -16,6 +16,17 @@ pub trait Dpu: Board {
     /// Milliseconds that an answer of another device may take at least before it counts as lost: the longest time for which a device
     /// may stop without a fault.
     const PATIENCE_MILLIS: u64;
+
+    /// Most peers, this device included. [`tables`](Self::tables) has to have room for them.
+    const PEERS: u32 = 16;
+
+    /// The memory of all tables. It is called once, and later calls return `None`. A board with other limits has its own;
+    /// the program prints how much of it is left.
+    fn tables() -> Option<Zeros> {
+        /// 2 MiB.
+        static TABLES: Block<{ 1 << 18 }> = Block::new();
+        TABLES.take_zeros()
+    }
 
     /// The memory of the window. Returns `None` if there is none. It is called once.
     fn window() -> Option<Memory<'static>>;

@@ -1,7 +1,8 @@
 //! Set-up, and the loop.
 
+use core::ptr::NonNull;
+
 use offload::{Limits, Server};
-use runtime::Block;
 use towline_core::arena::Arena;
 use towline_core::pml::{Config, Rails};
 use towline_core::rma;
@@ -12,10 +13,8 @@ use towline_window::header::at;
 use towline_window::layout::Layout;
 
 use crate::board::Dpu;
-use crate::rails::{self, PEERS};
+use crate::rails;
 
-/// Words of static memory for all tables.
-const WORDS: usize = 1 << 18;
 /// Slots of the rings of commands and completions.
 const SLOTS: u32 = 256;
 /// Most sends and receives in progress. A message that a probe took out may keep a request, too.
@@ -28,26 +27,31 @@ const REGIONS: u32 = 64;
 const WINDOW: u16 = 8;
 /// Most messages that probes have taken out.
 const MESSAGES: u32 = 64;
-const LIMITS: Limits = Limits {
-    engine: Config {
-        peers: PEERS,
-        requests: OPERATIONS + MESSAGES,
-        unexpected: 256,
-        units: 256,
-        unit_bytes: 1024,
-        rma: rma::Config { regions: REGIONS, operations: ONE_SIDED, window: WINDOW },
-        ..Config::SMALLEST
-    },
-    communicators: 64,
-    messages: MESSAGES,
-};
 /// Bytes of the log.
 const LOG: u32 = 1 << 16;
+/// Unexpected messages of a peer that find room, and as many units of 1024 bytes for them.
+const UNEXPECTED: u32 = 16;
+
+/// The limits of a device with that many peers.
+const fn limits(peers: u32) -> Limits {
+    let unexpected = peers.saturating_mul(UNEXPECTED);
+    Limits {
+        engine: Config {
+            peers,
+            requests: OPERATIONS + MESSAGES,
+            unexpected,
+            units: unexpected,
+            unit_bytes: 1024,
+            rma: rma::Config { regions: REGIONS, operations: ONE_SIDED, window: WINDOW },
+            ..Config::SMALLEST
+        },
+        communicators: 64,
+        messages: MESSAGES,
+    }
+}
 /// Polls without an event before the program pauses.
 const PATIENCE: u32 = 200;
 const DESCRIPTION: &str = concat!("towline firmware ", env!("CARGO_PKG_VERSION"));
-
-static TABLES: Block<WORDS> = Block::new();
 
 /// Why the program ended. The number is its exit status.
 #[derive(Clone, Copy, Debug, defmt::Format)]
@@ -85,9 +89,11 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let mut before = [0; 4];
     memory.read(at::BOOT, &mut before).map_err(|_| Failed::Layout)?;
     let boot = u32::from_le_bytes(before).wrapping_add(1).wrapping_add(B::boot());
-    let mut arena = Arena::new(TABLES.take().ok_or(Failed::Memory)?);
+    let tables = B::tables().ok_or(Failed::Memory)?.into_bytes();
+    // SAFETY: the bytes are borrowed uniquely for as long as the program runs, and nobody has written them, so they are zero.
+    let mut arena = unsafe { Arena::from_zeroed(NonNull::from(&mut *tables).cast(), tables.len()) };
     let hub = rails::hub(&mut arena).map_err(|_| Failed::Memory)?;
-    let rails = rails::make(&hub, interfaces, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
+    let rails = rails::make(&hub, B::PEERS, interfaces, boot, Duration::from_millis(B::PATIENCE_MILLIS), &mut arena)
         .ok_or(Failed::Memory)?;
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).and_then(|layout| layout.with_log(LOG));
     let layout = layout.map_err(|_| Failed::Layout)?;
@@ -97,7 +103,7 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     if let Some(log) = device.take_log() {
         trace::to_window(log);
     }
-    let mut server = match Server::new(&LIMITS, &mut arena, rails, device) {
+    let mut server = match Server::new(&limits(B::PEERS), &mut arena, rails, device) {
         Ok(server) => server,
         Err((_, device)) => {
             // The host learns of it.

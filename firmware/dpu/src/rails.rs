@@ -11,15 +11,17 @@ use towline_core::rail::{
 };
 use towline_core::time::Duration;
 
-/// Most peers, this device included.
-pub const PEERS: u32 = 16;
-
 /// Most network interfaces.
 pub const LINKS: usize = 2;
 
 /// Slots of the queue to itself, and bytes of a frame in it.
 const OWN: (u32, u32) = (16, 4096);
-const DATAGRAMS: datagram::Config = datagram::Config { peers: PEERS, held: 32, latency: 20_000, bandwidth: 1000 };
+/// Slots of a link for frames that are not acknowledged: this many, and at least some for each peer, so that peers that answer nothing
+/// leave room to the others. The same for control frames.
+const SLOTS: u32 = 128;
+const SLOTS_OF_PEER: u32 = 4;
+const CONTROL_SLOTS: u32 = 32;
+const CONTROL_SLOTS_OF_PEER: u32 = 2;
 
 /// The link to other devices.
 type Wire<'m, I> = Link<'m, Datagrams<'m, I>, Crc32c>;
@@ -92,10 +94,11 @@ impl<'m, I: Interface> Rails for All<'m, I> {
     }
 }
 
-/// The rails of a device with these network interfaces, whose answers may take at least the time `patience`. Returns `None` if the
-/// arena is too small, or if there is no interface.
+/// The rails of a device with these network interfaces, for at most `peers` peers, this device included. Answers of others may take at
+/// least the time `patience`. Returns `None` if the arena is too small, or if there is no interface.
 pub fn make<'m, I: Interface>(
     hub: &'m Hub<'m>,
+    peers: u32,
     interfaces: [Option<I>; LINKS],
     boot: u32,
     patience: Duration,
@@ -104,11 +107,12 @@ pub fn make<'m, I: Interface>(
     let mut wires = [const { None }; LINKS];
     let mut count: usize = 0;
     for (interface, place) in interfaces.into_iter().flatten().zip(&mut wires) {
-        let raw = Datagrams::new(interface, &DATAGRAMS, arena).ok()?;
+        let datagrams = datagram::Config { peers, held: 32, latency: 20_000, bandwidth: 1000 };
+        let raw = Datagrams::new(interface, &datagrams, arena).ok()?;
         let config = link::Config {
-            peers: PEERS,
-            slots: 128,
-            control_slots: 32,
+            peers,
+            slots: peers.saturating_mul(SLOTS_OF_PEER).max(SLOTS),
+            control_slots: peers.saturating_mul(CONTROL_SLOTS_OF_PEER).max(CONTROL_SLOTS),
             window: 128,
             deliveries: 32,
             least_timeout: patience,

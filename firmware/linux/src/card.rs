@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use datagram::{Address, Interface};
 use dpu::Dpu;
 use dpu::rails::LINKS;
-use runtime::Board;
+use runtime::{Block, Board, Zeros};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use towline_core::time::Duration;
 use towline_window::doorbell::Doorbell;
@@ -166,6 +166,15 @@ impl Dpu for Machine {
     type Interface = Udp;
 
     const PATIENCE_MILLIS: u64 = 1;
+
+    const PEERS: u32 = 256;
+
+    /// The system has pages for the memory that is used, and no more.
+    fn tables() -> Option<Zeros> {
+        /// 32 MiB.
+        static TABLES: Block<{ 1 << 22 }> = Block::new();
+        TABLES.take_zeros()
+    }
 
     fn window() -> Option<Memory<'static>> {
         PARTS.lock().ok()?.0.take()

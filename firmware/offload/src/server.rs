@@ -609,9 +609,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         }
         let (mtl, memory) = (&mut self.mtl, self.device.memory());
         let added = self.communicators.add(|storage, room| {
-            let group = if peers.bytes == 0 {
-                Group::World { size }
-            } else {
+            if peers.bytes == 0 {
+                return mtl.add_lasting_comm(context, Group::World { size }, rank).map_err(of_communicator);
+            }
+            let group = {
                 for index in 0..(size as usize).min(room) {
                     let mut word = [0; 4];
                     let at = peers.at.saturating_add(index as u64 * 4);

@@ -18,6 +18,11 @@ impl<const N: usize> Block<N> {
         Self { taken: AtomicBool::new(false), bytes: core::cell::UnsafeCell::new([0; N]) }
     }
 
+    /// As [`take`](Self::take), without touching the bytes.
+    pub fn take_zeros(&'static self) -> Option<Zeros> {
+        self.take().map(Zeros)
+    }
+
     /// The bytes, which are zero. The second call and all later ones return `None`.
     #[expect(clippy::mut_from_ref, reason = "only one call returns the bytes")]
     pub fn take(&'static self) -> Option<&'static mut [u8]> {
@@ -26,6 +31,17 @@ impl<const N: usize> Block<N> {
         }
         // SAFETY: only the first call gets here. The array has `N` words, is initialised, and is static.
         Some(unsafe { core::slice::from_raw_parts_mut(self.bytes.get().cast(), N * 8) })
+    }
+}
+
+/// Bytes of a [`Block`] that nobody has written, so that all of them are zero.
+#[derive(Debug)]
+pub struct Zeros(&'static mut [u8]);
+
+impl Zeros {
+    /// The bytes.
+    pub const fn into_bytes(self) -> &'static mut [u8] {
+        self.0
     }
 }
 

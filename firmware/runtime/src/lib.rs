@@ -8,6 +8,6 @@ mod block;
 mod board;
 mod report;
 
-pub use block::Block;
+pub use block::{Block, Zeros};
 pub use board::{Board, Stack};
 pub use report::{Report, Unwritten};

@@ -20,6 +20,8 @@ use crate::network::Port;
 pub const WINDOW: usize = 1 << 18;
 /// Slots of each ring.
 pub const SLOTS: u32 = 16;
+/// Most peers of the firmware's links.
+const PEERS: u32 = 16;
 
 #[repr(align(64))]
 struct Lines {
@@ -122,7 +124,7 @@ impl Dpu<DeviceRails> {
         let hub = Box::new(dpu::rails::hub(&mut arena).expect("enough memory"));
         // SAFETY: the hub is in a box, which this object drops after the rails.
         let shared = unsafe { &*std::ptr::from_ref(&*hub) };
-        let rails = dpu::rails::make(shared, ports, boot, Duration::from_millis(1), &mut arena);
+        let rails = dpu::rails::make(shared, PEERS, ports, boot, Duration::from_millis(1), &mut arena);
         Self::start(window, limits, boot, rails.expect("enough memory"), Some(hub), kept)
     }
 }

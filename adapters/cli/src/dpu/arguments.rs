@@ -8,11 +8,12 @@ use super::boards::Board;
 use super::relay::{Cut, LINKS, Protocol, Rates};
 use crate::names::one_of;
 use crate::numbers::{long_number, number};
-use crate::run::seconds;
+use crate::run::{seconds, transport};
+use crate::transports::ALL;
 use crate::variables;
 
-/// The most DPUs, as many as the firmware has peers.
-const DEVICES_MAX: u32 = 16;
+/// The most DPUs, as many as the firmware has peers on the board that has most.
+const DEVICES_MAX: u32 = 256;
 
 /// Start N DPUs, a relay between them, and a job of N ranks that use them
 ///
@@ -96,6 +97,17 @@ pub struct Up {
     )]
     pub seed: u64,
 
+    /// How the ranks use the DPUs, and other transports beside that: dpu for the DPUs to match messages, dpu-frames for the ranks to do that
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "dpu",
+        value_parser = one_of(&ALL, transport),
+        hide_possible_values = true
+    )]
+    pub transport: Vec<String>,
+
     /// Set an environment variable for all ranks; NAME alone takes the value from this environment
     #[arg(short = 'e', long = "env", value_name = "NAME[=VALUE]", value_parser = variables::named)]
     pub variables: Vec<String>,
@@ -107,6 +119,16 @@ pub struct Up {
     /// Let the other ranks go on when a rank fails
     #[arg(long)]
     pub keep_going: bool,
+
+    /// Restart a rank that was killed or has failed, at most N times for each rank: see `towline run`
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        value_parser = number(0, u32::MAX),
+        allow_negative_numbers = true
+    )]
+    pub restart: u32,
 
     /// Print output unchanged, without the rank before each line
     #[arg(long)]
@@ -125,7 +147,8 @@ impl Up {
 
     /// The arguments of `towline run` for the job, whose ranks find their DPUs by `windows`.
     pub fn job(self, windows: &str) -> Vec<OsString> {
-        let mut words: Vec<OsString> = ["run", "--transport", "dpu", "--ranks"].map(Into::into).into();
+        let mut words: Vec<OsString> = ["run", "--transport"].map(Into::into).into();
+        words.extend([self.transport.join(",").into(), "--ranks".into()]);
         words.push(self.ranks.to_string().into());
         for variable in self.variables {
             words.extend(["--env".into(), variable.into()]);
@@ -135,6 +158,9 @@ impl Up {
             words.extend(["--timeout".into(), limit.as_secs_f64().to_string().into()]);
         }
         words.extend(self.keep_going.then(|| "--keep-going".into()));
+        if self.restart != 0 {
+            words.extend(["--restart".into(), self.restart.to_string().into()]);
+        }
         words.extend(self.no_prefix.then(|| "--no-prefix".into()));
         words.push("--".into());
         words.extend(self.command);

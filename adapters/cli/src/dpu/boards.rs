@@ -56,6 +56,14 @@ impl Board {
         }
     }
 
+    /// The most DPUs of a system in which this board is one: the peers that its firmware has room for, itself included.
+    pub const fn peers(self) -> u32 {
+        match self {
+            Self::Linux => 256,
+            Self::VirtAarch64 | Self::VirtRiscv64 => 16,
+        }
+    }
+
     /// Whether it is a machine in QEMU.
     pub const fn is_emulated(self) -> bool {
         !matches!(self, Self::Linux)
@@ -124,6 +132,13 @@ pub fn assign(named: &[Board], count: u32, protocol: Protocol) -> Result<Vec<Boa
             ));
         }
     };
+    if let Some(board) = boards.iter().find(|board| board.peers() < count) {
+        return Err(format!(
+            "{count} DPUs are too many for board {}, whose firmware has room for {} in all: start fewer ranks, or name another board",
+            board.name(),
+            board.peers()
+        ));
+    }
     if protocol == Protocol::Ethernet && boards.contains(&Board::Linux) {
         return Err("--protocol ethernet is not for board linux, which speaks udp".into());
     }
@@ -190,6 +205,8 @@ mod tests {
         assert!(assign(&[VirtAarch64, VirtRiscv64], 3, Udp).unwrap_err().contains("2 boards for 3 DPUs"));
         assert_eq!(assign(&[Linux, VirtRiscv64], 2, Udp), Ok(vec![Linux, VirtRiscv64]));
         assert!(assign(&[Linux, VirtRiscv64], 2, Ethernet).unwrap_err().contains("--protocol ethernet"));
+        assert_eq!(assign(&[Linux], 256, Udp).map(|boards| boards.len()), Ok(256));
+        assert!(assign(&[VirtAarch64], 17, Udp).unwrap_err().contains("room for 16"));
         for name in Board::NAMES {
             assert_eq!(Board::parse(name).map(Board::name), Ok(name));
         }

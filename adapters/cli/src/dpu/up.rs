@@ -12,6 +12,7 @@ use super::relay::{Network, Relay};
 use super::signals;
 use super::watch::Watch;
 use crate::run;
+use crate::transports::OF_DPUS;
 
 /// Runs the job. Returns its exit status.
 ///
@@ -19,6 +20,9 @@ use crate::run;
 /// A text that says why it was not started.
 pub fn run(arguments: Up) -> Result<ExitCode, String> {
     let boards = assign(&arguments.board, arguments.ranks, arguments.protocol)?;
+    if !arguments.transport.iter().any(|name| OF_DPUS.contains(&name.as_str())) {
+        return Err(format!("--transport names no transport that uses DPUs: add {}", OF_DPUS.join(" or ")));
+    }
     if arguments.cut.is_some_and(|cut| cut.link >= arguments.links as usize) {
         return Err("--cut names a link that --links does not make".into());
     }

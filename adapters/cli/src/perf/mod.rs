@@ -168,7 +168,7 @@ fn measure_overlap(arguments: &Arguments, reported: &Option<Variable>) -> Result
     if arguments.transport.is_empty() {
         // udp, which is not among the standard ones, and the DPU of this host, if it has one.
         transports
-            .extend(["udp", "dpu"].iter().filter(|name| why_unavailable(name).is_none()).map(|name| (*name).into()));
+            .extend(["udp", "dpu", "dpu-frames"].iter().filter(|name| why_unavailable(name).is_none()).map(|name| (*name).into()));
     }
     overlap::measure(&transports, &arguments.sizes, arguments.repeat, arguments.quick, reported)
 }

@@ -88,7 +88,7 @@ pub fn measure(
     };
     let repeat = repeat.unwrap_or(REPEAT[usize::from(quick)]).to_string();
     out!(
-        "{:9} {:8} {:>9} {:8} {:6} {:8} {:>11} {:>11} {:>11} {:>7}\n",
+        "{:10} {:8} {:>9} {:8} {:6} {:8} {:>11} {:>11} {:>11} {:>7}\n",
         "transport",
         "thread",
         "size",
@@ -108,7 +108,7 @@ pub fn measure(
             command.args(["run", "--ranks", "2", "--no-prefix", "--transport", transport]).envs(reported.clone());
             command.args(["--env", &format!("TOWLINE_PROGRESS_THREAD={thread}"), "--"]).arg(&me);
             command.args(["overlap-rank", "--repeat", &repeat, "--sizes", &sizes.join(",")]);
-            command.args(["--name", &format!("{transport:9} {:8}", if *thread == "always" { "yes" } else { "no" })]);
+            command.args(["--name", &format!("{transport:10} {:8}", if *thread == "always" { "yes" } else { "no" })]);
             let ended = command.stdin(Stdio::null()).status();
             let ended = ended.map_err(|why| format!("cannot start {}: {why}", me.display()))?;
             if !ended.success() {

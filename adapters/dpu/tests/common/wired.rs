@@ -19,6 +19,8 @@ use towline_window::layout::Layout;
 
 const WINDOW: usize = 1 << 20;
 const SLOTS: u32 = 256;
+/// Most peers of the links.
+const PEERS: u32 = 16;
 
 /// A socket.
 struct Udp(UdpSocket);
@@ -131,7 +133,7 @@ fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
             // SAFETY: the servers end before the mappings.
             let memory = unsafe { mapping.memory() }.unwrap();
             let patience = Duration::from_millis(1);
-            let rails = dpu::rails::make(&*hub, [Some(Udp::new()), None], boot, patience, arena).unwrap();
+            let rails = dpu::rails::make(&*hub, PEERS, [Some(Udp::new()), None], boot, patience, arena).unwrap();
             let (operations, one_sided) = (limits.engine.requests, limits.engine.rma.operations);
             let about = About { boot, operations, one_sided, description: "test", doorbell: Doorbell::None };
             let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();

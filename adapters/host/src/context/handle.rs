@@ -166,6 +166,9 @@ impl<L: Sharing> CommHandle<L> {
             engine.warn(); // the program may end before this rank is idle
             return Error::NoSharedMemory { rank };
         }
+        if engine.mtl.why_lost(peer) == Some(Lost::DeviceFailed) {
+            return Error::DeviceFailed; // nothing is known of the rank
+        }
         self.note_lost(peer);
         Error::PeerFailed { rank }
     }

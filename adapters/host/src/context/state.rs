@@ -34,6 +34,8 @@ pub(crate) struct ContextState<L: Sharing> {
     pub rail_names: Vec<String>,
     /// Transports that do not work here, and why.
     pub failed_transports: Vec<(String, String)>,
+    /// The DPU of this context and what it does, for the report.
+    pub device: Option<String>,
     /// A line about the progress thread for the report.
     pub progress_thread_note: Option<String>,
     pub finished: AtomicBool,
@@ -110,8 +112,7 @@ impl<L: Sharing> ContextState<L> {
         };
         let choices = self.rail_choices.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = choices.iter().enumerate().map(line);
-        let dpu = engine.mtl.rails().firmware().map(|firmware| format!("dpu matches and moves messages ({firmware})"));
         let failures = self.failed_transports.iter().map(|(name, why)| format!("{name} does not work here: {why}"));
-        failures.chain(dpu).chain(lines).chain(self.progress_thread_note.clone()).collect()
+        failures.chain(self.device.clone()).chain(lines).chain(self.progress_thread_note.clone()).collect()
     }
 }

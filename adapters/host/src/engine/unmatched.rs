@@ -8,6 +8,14 @@ use crate::engine::Engine;
 use crate::values::address::Grid;
 
 impl Engine {
+    /// The program receives nothing any more: its unexpected messages are refused, except those with these tags.
+    pub fn refuse_unexpected(&mut self, except: std::ops::Range<u32>) {
+        self.mtl.pml().refuse_unexpected(except);
+        if let Some(dpu) = self.mtl.pml().rails_mut().dpu_mut() {
+            dpu.refuse_unexpected();
+        }
+    }
+
     /// Counts the messages of a communicator that is about to be dropped.
     pub fn note_dropped_messages(&mut self, grid: Grid, context: u32) {
         let Self { mtl, dropped_messages, .. } = self;
@@ -20,7 +28,8 @@ impl Engine {
         let mut unmatched = self.dropped_messages.clone();
         let kept = self.mtl.unreceived().filter(|message| !message.is_internal());
         kept.for_each(|message| unmatched.add(named(grid, &message)));
-        if let Some(refused) = self.mtl.pml().refused_messages() {
+        let by_dpu = self.mtl.pml().rails_mut().dpu_mut().and_then(|dpu| dpu.refused_messages());
+        for refused in self.mtl.pml().refused_messages().into_iter().chain(by_dpu) {
             let largest = LargestMessage {
                 bytes: refused.largest,
                 from: rank_of(grid, refused.peer),

@@ -100,7 +100,8 @@ pub enum Error {
     },
     /// The DPU that matches the messages of this process, or that of its peer, has failed. Whether messages in progress were sent or
     /// received is not known, nor whether one-sided operations in progress were done. Later messages and later windows use the other
-    /// transports.
+    /// transports. Over `dpu-frames`: the DPU of this process, or that of its peer, or the network between them has failed, and no other
+    /// transport reaches the peer, which counts as lost.
     DeviceFailed,
     /// Messages of a rank were lost with a DPU that has failed: their sends were complete, and they were not received. A receive that
     /// may take messages of the rank reports that once, and takes no message.
@@ -330,7 +331,8 @@ impl fmt::Display for Error {
             ),
             Self::DeviceFailed => f.write_str(
                 "the DPU of this process or of its peer has failed: whether the operation was done is not known, and later messages and windows \
-                 use the other transports",
+                 use the other transports; if there is none beside dpu-frames, see the DPU's firmware, and start the job again with others \
+                 beside it (TOWLINE_TRANSPORTS=tcp,dpu-frames)",
             ),
             Self::MessagesLost { rank } => write!(
                 f,

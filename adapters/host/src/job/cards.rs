@@ -78,7 +78,14 @@ pub(crate) fn add_to_dpu(dpu: Option<&mut Matching>, peer: Peer, card: Option<&[
         (Some(_), None) => {
             Err("this process uses a DPU, and it does not: name dpu in TOWLINE_TRANSPORTS of all processes".into())
         }
-        (Some(dpu), Some(card)) => dpu.add_peer(peer.0, card).map_err(|why| format!("its DPU: {why}")),
+        (Some(dpu), Some(card)) => dpu.add_peer(peer.0, card).map_err(|why| match why {
+            why if why.is_full_of_peers() => {
+                "the DPU of this process has no room for so many peers: start fewer ranks, use firmware that has room for more \
+                 (PEERS of its board), or name other transports in TOWLINE_TRANSPORTS"
+                    .into()
+            }
+            why => format!("its DPU: {why}"),
+        }),
     }
 }
 

@@ -58,6 +58,8 @@ impl<L: Threads> Communicator<L> {
                     add(&mut all, name, &rail.raw().counters().list());
                     add(&mut all, &format!("{name}.link"), &rail.counters().list());
                 }
+                AnyRail::LinkedDpu(rail) => add(&mut all, &format!("{name}.link"), &rail.counters().list()),
+                AnyRail::Dpu(_) => {}
                 // No context has a bundle.
                 AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Bundled(_) | AnyRail::Dyn(_) => {}
             }

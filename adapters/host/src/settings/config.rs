@@ -25,7 +25,7 @@ towline_settings::settings! {
     /// ```
     pub struct Config, "" {
         transports, "TOWLINE_TRANSPORTS": String = "", "" in TRANSPORT_LIST,
-            "Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp, verbs and dpu are used only if they are named; dpu alone stands for `sm,tcp,dpu`";
+            "Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp, verbs, dpu and dpu-frames are used only if they are named; dpu alone stands for `sm,tcp,dpu`";
         links, "TOWLINE_LINKS": u32 = 1u32, "" in Values::range(1, MAX_LINKS),
             "Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others";
         bundle, "TOWLINE_BUNDLE": bool = false, "",
@@ -93,17 +93,23 @@ towline_settings::settings! {
 }
 
 /// The transports that have rails, in the order in which these are polled.
-pub(crate) const WITH_RAILS: [&str; 4] = ["sm", "tcp", "udp", "verbs"];
+pub(crate) const WITH_RAILS: [&str; 5] = ["sm", "tcp", "udp", "verbs", DPU_FRAMES];
 /// The transport that matches messages by itself, beside the rails.
 pub(crate) const DPU: &str = "dpu";
+/// The transport whose rail is a DPU, for an engine of the host.
+pub(crate) const DPU_FRAMES: &str = "dpu-frames";
 /// All transports.
-pub(crate) const TRANSPORTS: [&str; 5] = ["sm", "tcp", "udp", "verbs", DPU];
+pub(crate) const TRANSPORTS: [&str; 6] = ["sm", "tcp", "udp", "verbs", DPU, DPU_FRAMES];
 
 const TRANSPORT_LIST: Values =
-    Values::Checked("sm, tcp, udp, verbs and dpu, with commas between them; empty for sm and tcp", |text| {
+    Values::Checked("sm, tcp, udp, verbs, dpu and dpu-frames, with commas between them; empty for sm and tcp", |text| {
         let known = |name: &String| TRANSPORTS.contains(&name.as_str()) || name == "loopback";
-        match entries(text).iter().find(|name| !known(name)) {
-            Some(name) if entries(text).len() == 1 => Err(unknown("transport", name, &TRANSPORTS)),
+        let names = entries(text);
+        if [DPU, DPU_FRAMES].iter().all(|one| names.iter().any(|name| name == one)) {
+            return Err("names dpu and dpu-frames, but a DPU is the one or the other: leave one of them out".into());
+        }
+        match names.iter().find(|name| !known(name)) {
+            Some(name) if names.len() == 1 => Err(unknown("transport", name, &TRANSPORTS)),
             Some(name) => Err(format!("contains `{name}`, which {}", unknown("transport", name, &TRANSPORTS))),
             None => Ok(()),
         }

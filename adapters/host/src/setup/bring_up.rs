@@ -50,6 +50,8 @@ pub(crate) struct StartedContext {
     /// The incarnation of each rank whose cards were read.
     pub incarnations: Vec<u32>,
     failed_transports: Vec<(String, String)>,
+    /// The DPU, for people.
+    device: Option<String>,
 }
 
 /// The rails of a context that reach some address, and the choice among all that were opened.
@@ -192,6 +194,7 @@ impl StartedContext {
         opened: OpenedRails,
         limits: pml::Config,
     ) -> Result<Self, SetupError> {
+        let device = opened.device();
         let OpenedRails { rails, dpu, failures } = opened;
         let memory = EngineMemory::new(config, &limits, &rails)?;
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
@@ -212,6 +215,7 @@ impl StartedContext {
             rail_names: names,
             incarnations,
             failed_transports: failures,
+            device,
         })
     }
 
@@ -223,6 +227,7 @@ impl StartedContext {
         opened: OpenedRails,
         limits: pml::Config,
     ) -> Result<Self, SetupError> {
+        let device = opened.device();
         let OpenedRails { rails, dpu, failures } = opened;
         let memory = EngineMemory::new(config, &limits, &rails)?;
         let mut rails = rails; // declared after the hub, so that the rails are dropped first where this fails
@@ -253,6 +258,7 @@ impl StartedContext {
             rail_names: names,
             incarnations: Vec::new(),
             failed_transports: failures,
+            device,
         })
     }
 
@@ -282,6 +288,7 @@ impl StartedContext {
             rail_choices: Mutex::new(self.rail_choices),
             rail_names: self.rail_names,
             failed_transports: self.failed_transports,
+            device: self.device,
             progress_thread_note,
             finished: AtomicBool::new(false),
         });

@@ -12,7 +12,6 @@ use crate::errors::setup::SetupError;
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
 use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
-use crate::transports::rails::AnyRail;
 use crate::values::tags::FINISH_TAGS;
 use crate::waiting::idle::Idle;
 
@@ -26,7 +25,7 @@ impl<L: Threads> ContextState<L> {
         // The program receives nothing any more. A rank that waits for a receive of its message must not wait for this one.
         let failed_before = {
             let mut engine = self.engine.lock();
-            engine.mtl.pml().refuse_unexpected(FINISH_TAGS);
+            engine.refuse_unexpected(FINISH_TAGS);
             engine.pending.failed_sends
         };
         all.send_last_messages(deadline);
@@ -72,7 +71,7 @@ impl<L: Threads> ContextState<L> {
     /// these this is a failure, and the launcher waits for the end of the process.
     pub(crate) fn leave(&self, failed: bool) -> Result<(), SetupError> {
         let (started, deadline) = self.end_period();
-        self.engine.lock().mtl.pml().refuse_unexpected(0..0);
+        self.engine.lock().refuse_unexpected(0..0);
         let soon = started + LEAVE_LIMIT;
         let mut sent = self.drain_detached(soon);
         if !self.drain_all_frames(soon) {
@@ -87,7 +86,7 @@ impl<L: Threads> ContextState<L> {
             let mut engine = self.engine.lock();
             engine.mtl.del_comms();
             if failed {
-                engine.mtl.pml().rails_mut().0.iter_mut().for_each(AnyRail::end_as_failure);
+                engine.mtl.pml().rails_mut().end_as_failure();
             }
         }
         self.engine.lock().end_world(self.grid.total());

@@ -4,6 +4,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use towline_core::rail::Lost;
+use towline_dpu::Matching;
 
 use crate::context::state::ContextState;
 use crate::engine::Engine;
@@ -14,7 +15,7 @@ use crate::job::launcher::Launcher;
 use crate::setup::peers::add_chosen_peer;
 use crate::threads::levels::Sharing;
 use crate::threads::lock::EngineLock;
-use crate::values::address::Address;
+use crate::values::address::{Address, Grid};
 
 /// The time between two readings of the launcher's messages.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
@@ -87,9 +88,8 @@ impl<L: Sharing> ContextState<L> {
 
     /// Adds all contexts of a restarted rank as peers, by the rails that its new cards lead to.
     fn add_restarted(&self, engine: &mut Engine, rank: u32, numbers: &[u32]) -> Result<u32, RejoinError> {
-        if engine.mtl.pml().rails_mut().dpu_mut().is_some() {
-            let report = "a DPU cannot accept a restarted rank yet: use other transports".into();
-            return Err(RejoinError::Unreachable { rank, report });
+        if let Some(why) = engine.mtl.pml().rails_mut().dpu_mut().and_then(|dpu| why_not_again(dpu, self.grid)) {
+            return Err(RejoinError::Unreachable { rank, report: why.into() });
         }
         // Everything is read under one lock, so that all of it belongs to one incarnation.
         let (incarnation, choices) = self.launcher.read(|job| {
@@ -118,6 +118,14 @@ impl<L: Sharing> ContextState<L> {
         }
         Ok(incarnation)
     }
+}
+
+/// Why this process cannot accept a restarted rank that uses a DPU.
+fn why_not_again(dpu: &Matching, grid: Grid) -> Option<&'static str> {
+    if dpu.has_left_device() {
+        return Some("a DPU of the job has failed, so all messages go by other transports, which a new process does not know: start the job again");
+    }
+    (grid.contexts != 1).then_some("a DPU cannot accept a restarted rank of several contexts: use other transports, or one context")
 }
 
 /// Waits until all running ranks have accepted this rank, which was restarted. So the program sends nothing to a rank that takes

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use towline_bootstrap::Job;
 use towline_dpu::Matching;
+use towline_dpu::frames::Frames;
 use towline_settings::{InvalidSetting, Origin, Setting, entries};
 use towline_sm::CleanUp;
 
 use crate::errors::setup::SetupError;
-use crate::settings::config::{Config, DPU, WITH_RAILS};
+use crate::settings::config::{Config, DPU, DPU_FRAMES, WITH_RAILS};
 use crate::transports::linked::Linked;
 use crate::transports::local::{is_oversubscribed, local_contexts};
 use crate::transports::rails::AnyRail;
@@ -24,6 +25,15 @@ pub(crate) struct OpenedRails {
     /// The DPU that matches messages, if it was asked for, and its card.
     pub dpu: Option<(Box<Matching>, Vec<u8>)>,
     pub failures: Vec<(String, String)>,
+}
+
+impl OpenedRails {
+    /// The DPU of this context and what it does, for people.
+    pub fn device(&self) -> Option<String> {
+        let matching = self.dpu.as_ref().map(|(dpu, _)| format!("dpu matches and moves messages ({})", dpu.describe()));
+        let carrying = || Some(format!("dpu-frames carries frames ({})", self.rails.iter().find_map(AnyRail::device)?));
+        matching.or_else(carrying)
+    }
 }
 
 /// Why a transport does not work here.
@@ -73,10 +83,10 @@ pub(crate) fn open(
     for name in WITH_RAILS {
         let wanted = asked.iter().any(|asked| asked == name);
         // A job of one context needs no rail to others, unless one was asked for.
-        if !wanted && (!asked.is_empty() || grid.total() == 1 || matches!(name, "udp" | "verbs")) {
+        if !wanted && (!asked.is_empty() || grid.total() == 1 || matches!(name, "udp" | "verbs" | DPU_FRAMES)) {
             continue;
         }
-        let links = if name == "sm" { 1 } else { config.links };
+        let links = if matches!(name, "sm" | DPU_FRAMES) { 1 } else { config.links };
         for link in 0..links {
             // Links of all transports are numbered together.
             let number = opened.rails.len() as u8;
@@ -85,6 +95,7 @@ pub(crate) fn open(
                 "tcp" => open_tcp(config, job, grid, link as u8, number, progress_thread),
                 "udp" => open_udp(config, job, grid, link as u8, number, progress_thread),
                 "verbs" => open_verbs(config, job, grid, link as u8, number, progress_thread),
+                DPU_FRAMES => open_dpu_frames(config, job, grid, number, progress_thread),
                 other => Err(Failure::other(format!("no function opens the transport {other}"))),
             };
             let (why, causes) = match rail {
@@ -115,11 +126,15 @@ pub(crate) fn open(
     Ok(opened)
 }
 
+/// The place of a context among those of the job on this host, each of which has a DPU.
+fn place_on_host(job: &Job, grid: Grid) -> usize {
+    let before = job.local_ranks().and_then(|local| local.iter().position(|rank| *rank == job.rank()));
+    before.unwrap_or(0) * grid.contexts as usize + grid.own.index as usize
+}
+
 /// Opens the DPU of a context.
 fn open_dpu(config: &Config, job: &Job, grid: Grid) -> Result<(Box<Matching>, Vec<u8>), String> {
-    let before = job.local_ranks().and_then(|local| local.iter().position(|rank| *rank == job.rank()));
-    let index = before.unwrap_or(0) * grid.contexts as usize + grid.own.index as usize;
-    let mut dpu = Box::new(config.dpu.open(index).map_err(|why| why.to_string())?);
+    let mut dpu = Box::new(config.dpu.open(place_on_host(job, grid)).map_err(|why| why.to_string())?);
     let card = dpu.transport().card().map_err(|why| why.to_string())?;
     Ok((dpu, card))
 }
@@ -166,7 +181,7 @@ fn open_tcp(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thread
     tcp.apply(&config.tcp)?;
     config.tcp.check_host()?;
     let rail = towline_tcp::Rail::new(tcp).map_err(|why| net_failure(why, &TCP_LISTS, &["TOWLINE_TCP_PORTS"]))?;
-    if config.links == 1 && !config.checksum {
+    if config.links == 1 && !config.checksum && !has_dpu_beside_others(config) {
         return Ok(AnyRail::Tcp(rail)); // without other links and checksums it needs no link layer
     }
     Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedTcp).map_err(Failure::other)
@@ -214,10 +229,26 @@ fn open_verbs(config: &Config, job: &Job, grid: Grid, link: u8, number: u8, thre
         towline_verbs::SetupError::Setting(why) => why.into(),
         why => Failure::other(why),
     })?;
-    if config.links == 1 && !config.checksum {
+    if config.links == 1 && !config.checksum && !has_dpu_beside_others(config) {
         return Ok(AnyRail::Verbs(rail)); // as for tcp
     }
     Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedVerbs).map_err(Failure::other)
+}
+
+/// Whether a DPU carries frames beside other networks. Then all of them are links, so that the frames of one that fails go by the others.
+fn has_dpu_beside_others(config: &Config) -> bool {
+    let asked = entries(&config.transports);
+    let names = |name: &str| asked.iter().any(|asked| asked == name);
+    names(DPU_FRAMES) && ["tcp", "udp", "verbs"].iter().any(|name| names(name))
+}
+
+fn open_dpu_frames(config: &Config, job: &Job, grid: Grid, number: u8, thread: bool) -> Result<AnyRail, Failure> {
+    let transport = config.dpu.open_transport(place_on_host(job, grid)).map_err(Failure::other)?;
+    let rail = Frames::new(transport, towline_dpu::frames::Config::default()).map_err(Failure::other)?;
+    if !has_dpu_beside_others(config) && !config.checksum {
+        return Ok(AnyRail::Dpu(rail)); // its frames are messages of the devices, which are reliable
+    }
+    Linked::new(rail, number, config, grid, thread).map(AnyRail::LinkedDpu).map_err(Failure::other)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use towline_core::rail::access::Access;
 use towline_core::rail::{Copied, FullRail, Rail, Short};
 use towline_core::rail::{DeviceMemory, Failover, FastPath, Liveness, RequestCache, SingleCopy, loopback};
 use towline_dpu::Matching;
+use towline_dpu::frames::Frames;
 use towline_sm::SingleCopyState;
 
 use crate::transports::bundled::Bundled;
@@ -36,6 +37,10 @@ pub enum AnyRail {
     Verbs(towline_verbs::Rail),
     /// One of several RDMA connections to each peer, or one with checksums. If it fails, the others resend its frames.
     LinkedVerbs(Linked<towline_verbs::Rail>),
+    /// A DPU that carries frames, without another network beside it.
+    Dpu(Frames),
+    /// A DPU that carries frames, beside other networks. If it fails, these resend its frames.
+    LinkedDpu(Linked<Frames>),
     /// Several links of one transport as one rail, for the module of a runtime that does its own matching. If a link fails, the
     /// others resend its frames.
     Bundled(Bundled<Self>),
@@ -55,7 +60,16 @@ impl std::fmt::Debug for DynRail {
 impl AnyRail {
     /// Whether this is a link: its frames can migrate to other links.
     pub(crate) fn is_link(&self) -> bool {
-        matches!(self, Self::LinkedTcp(_) | Self::Udp(_) | Self::LinkedVerbs(_))
+        matches!(self, Self::LinkedTcp(_) | Self::Udp(_) | Self::LinkedVerbs(_) | Self::LinkedDpu(_))
+    }
+
+    /// The DPU that carries the frames of this rail, for people.
+    pub(crate) fn device(&self) -> Option<String> {
+        match self {
+            Self::Dpu(rail) => Some(rail.describe()),
+            Self::LinkedDpu(rail) => Some(rail.raw().describe()),
+            _ => None,
+        }
     }
 
     /// Makes the end of this rail a failure for its peers, where the rail can tell them. Others end without a goodbye.
@@ -67,6 +81,8 @@ impl AnyRail {
             Self::LinkedTcp(rail) => rail.end_as_failure(),
             Self::Udp(rail) => rail.end_as_failure(),
             Self::LinkedVerbs(rail) => rail.end_as_failure(),
+            Self::Dpu(rail) => rail.end_as_failure(),
+            Self::LinkedDpu(rail) => rail.end_as_failure(),
             Self::Bundled(rail) => rail.links_mut().iter_mut().for_each(Self::end_as_failure),
             Self::Loopback(_) | Self::Verbs(_) | Self::Dyn(_) => {}
         }
@@ -86,6 +102,8 @@ macro_rules! each {
                 AnyRail::Udp($rail) => $call,
                 AnyRail::Verbs($rail) => $call,
                 AnyRail::LinkedVerbs($rail) => $call,
+                AnyRail::Dpu($rail) => $call,
+                AnyRail::LinkedDpu($rail) => $call,
                 AnyRail::Bundled($rail) => $call,
                 AnyRail::Loopback($rail) => $call,
                 AnyRail::Dyn(DynRail($rail)) => $call,
@@ -193,9 +211,12 @@ impl RailSet {
         self.2.as_deref_mut()
     }
 
-    /// The description of the firmware of the DPU that matches messages.
-    pub fn firmware(&self) -> Option<&str> {
-        self.2.as_deref().map(Matching::firmware)
+    /// Makes the end of these rails and of the DPU a failure for peers.
+    pub fn end_as_failure(&mut self) {
+        self.0.iter_mut().for_each(AnyRail::end_as_failure);
+        if let Some(dpu) = self.dpu_mut() {
+            dpu.transport().end_as_failure();
+        }
     }
 
     /// The rails that are polled, and the descriptor by which the DPU wakes this process.

@@ -134,7 +134,8 @@ fn network_fd(rail: &AnyRail) -> Option<BorrowedFd<'_>> {
         AnyRail::Udp(rail) => Some(rail.raw().as_fd()),
         AnyRail::Verbs(rail) => Some(rail.as_fd()),
         AnyRail::LinkedVerbs(rail) => Some(rail.raw().as_fd()),
-        // No context has a bundle.
+        // A DPU makes no descriptor readable: threads poll it from time to time. No context has a bundle.
+        AnyRail::Dpu(_) | AnyRail::LinkedDpu(_) => None,
         AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Bundled(_) | AnyRail::Dyn(_) => None,
     }
 }

@@ -11,7 +11,8 @@ use crate::rail::Peer;
 ///
 /// Each operation that was not refused ends once: [`next_ended`](Self::next_ended) returns its request.
 pub trait Offload: Fallback {
-    /// Makes a communicator on the device: rank r is the r-th of `members`, and this process has rank `rank`. `None`: the device
+    /// Makes a communicator on the device: rank r is the r-th of `members`, and this process has rank `rank`. `lasting`: a rank is always
+    /// the peer that has its place now, also if that was lost and added again. `None`: the device
     /// does not serve this communicator, which is the same at all members.
     ///
     /// # Errors
@@ -21,6 +22,7 @@ pub trait Offload: Fallback {
         context: u32,
         members: &mut dyn Iterator<Item = Peer>,
         rank: u32,
+        lasting: bool,
     ) -> Result<Option<u32>, Refusal>;
 
     /// Deletes a communicator. Its receives that have not matched end as cancelled.

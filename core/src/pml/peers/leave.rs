@@ -169,6 +169,7 @@ impl<R: Rails> Pml<'_, R> {
             3 => Lost::Misbehaved,
             4 => Lost::Stalled,
             5 => Lost::NoRoom,
+            6 => Lost::DeviceFailed,
             _ => Lost::Broken,
         })
     }
@@ -183,5 +184,6 @@ const fn lost_code(why: Lost) -> u8 {
         Lost::Misbehaved => 3,
         Lost::Stalled => 4,
         Lost::NoRoom => 5,
+        Lost::DeviceFailed => 6,
     }
 }
