@@ -61,7 +61,16 @@ impl Layout {
         let completions = commands + u64::from(command_slots) * SLOT as u64;
         let buffers = completions + u64::from(completion_slots) * SLOT as u64;
         let buffer_bytes = (window as u64).checked_sub(buffers).ok_or(BadLayout)?;
-        let layout = Self { command_slots, completion_slots, commands, completions, buffers, buffer_bytes, log: 0, log_bytes: 0 };
+        let layout = Self {
+            command_slots,
+            completion_slots,
+            commands,
+            completions,
+            buffers,
+            buffer_bytes,
+            log: 0,
+            log_bytes: 0,
+        };
         layout.check(window)?;
         Ok(layout)
     }

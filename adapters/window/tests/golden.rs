@@ -147,7 +147,13 @@ fn a_window_has_the_bytes_of_the_specification() {
     let base = NonNull::new((&raw mut lines.0).cast()).unwrap();
     // SAFETY: the memory is used by its address only while the window exists.
     let memory = unsafe { Memory::new(base, WINDOW) }.unwrap();
-    let about = About { boot: 0x0a0b_0c0d, operations: 0x0101, one_sided: 0x0203, description: "firmware 1", doorbell: Doorbell::Pipes };
+    let about = About {
+        boot: 0x0a0b_0c0d,
+        operations: 0x0101,
+        one_sided: 0x0203,
+        description: "firmware 1",
+        doorbell: Doorbell::Pipes,
+    };
     let layout = Layout::plan(WINDOW, 2, 4).unwrap().with_log(64).unwrap();
     let mut device = Device::start(memory, layout, &about).unwrap();
     let mut attaching = Attaching::with_doorbell(memory, 0x0102_0304).unwrap();

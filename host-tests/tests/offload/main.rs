@@ -78,8 +78,13 @@ fn with_strangers(work: impl FnOnce(&mut Pair<'_>)) {
     let hub = Hub::new(&mut arena, 2, 8, FRAME).unwrap();
     let nodes = [0, 1].map(|me| {
         let memory = window();
-        let about =
-            About { boot: me + 1, operations: ENGINE.requests, one_sided: ENGINE.rma.operations, description: "test", doorbell: Doorbell::None };
+        let about = About {
+            boot: me + 1,
+            operations: ENGINE.requests,
+            one_sided: ENGINE.rma.operations,
+            description: "test",
+            doorbell: Doorbell::None,
+        };
         let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
         let rails = [hub.rail(me).unwrap()];
         let mut server = Server::new(&LIMITS, &mut arena, rails, device).map_err(|(why, _)| why).unwrap();
