@@ -7,8 +7,8 @@
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
 //! finds room.
 
-use std::os::fd::BorrowedFd;
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 
 use rustc_hash::FxHashMap;
 use towline_core::convertor::Span;

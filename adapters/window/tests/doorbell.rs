@@ -13,8 +13,7 @@ use towline_window::layout::Layout;
 use towline_window::memory::Memory;
 
 const BYTES: usize = 2048;
-const ABOUT: About<'_> =
-    About { boot: 7, operations: 9, one_sided: 5, description: "test", doorbell: Doorbell::Pipes };
+const ABOUT: About<'_> = About { boot: 7, operations: 9, one_sided: 5, description: "test", doorbell: Doorbell::Pipes };
 const COMMAND: Command = Command::DeletePeer { peer: 1 };
 
 #[repr(align(64))]

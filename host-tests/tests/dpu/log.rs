@@ -30,7 +30,9 @@ fn the_log_is_read_from_the_window_until_the_firmware_fails_and_after_a_restart(
     let host = dpus.attach(0, 7);
     let (file, offset) = dpus.place(0);
     let mut log = Log::open(&file, offset).unwrap();
-    assert!(frames(&wait("the firmware logs its start", || Some(read(&mut log)).filter(|bytes| !bytes.is_empty()))) > 0);
+    assert!(
+        frames(&wait("the firmware logs its start", || Some(read(&mut log)).filter(|bytes| !bytes.is_empty()))) > 0
+    );
     assert_eq!((log.lost(), log.has_failed()), (0, false));
     if dpus.are_virtual() {
         dpus.crash(0);

@@ -173,7 +173,8 @@ impl EngineMemory {
         // A rail of the program's own may need flushes.
         let needs_flush = rails.iter().take(used).any(|rail| matches!(rail, AnyRail::Udp(_) | AnyRail::Dyn(_)));
         let bell = dpu.as_deref().and_then(Matching::bell);
-        let wait_set = WaitSet::new(&mut rails, used, bell).map_err(|why| SetupError::System("make a wait handle", why))?;
+        let wait_set =
+            WaitSet::new(&mut rails, used, bell).map_err(|why| SetupError::System("make a wait handle", why))?;
         let mut mtl = Mtl::new(limits, config.communicators, &mut self.arena, RailSet::new(rails, used, dpu))?;
         mtl.pml().set_stall_timeout(towline_core::time::Duration::from_millis(config.stall_timeout_ms.into()));
         let idle_policy = IdlePolicy::new(config, contexts_per_processor);
