@@ -230,6 +230,21 @@ fn a_job_over_dpus_as_rails_alone_says_that_one_has_failed() {
     assert!(said.contains("TOWLINE_TRANSPORTS=tcp,dpu-frames"), "{said}");
 }
 
+/// The new process of a rank opens the DPU of the former one, and the other ranks add it again.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_restarted_rank_uses_its_dpu_again() {
+    let questions = 60;
+    let sum: u64 = (0..questions).map(|number: u64| number * number).sum();
+    for transport in ["dpu", "dpu-frames"] {
+        let mut command = up();
+        command.args(["--transport", transport, "--restart", "1", "--"]).arg(example("restarts"));
+        let output = command.args(["--questions", &questions.to_string()]).output().unwrap();
+        let out = check(&output);
+        assert_eq!(out, format!("[0] rank 0: sum {sum}, 1 restarts\n"), "{output:?}");
+    }
+}
+
 /// Board linux has room for more than sixteen DPUs.
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]

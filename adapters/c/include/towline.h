@@ -532,7 +532,7 @@ typedef void (*towline_btl_error_fn)(const struct towline_btl_loss_t *loss, void
  */
 typedef struct towline_btl_attributes_t {
     /**
-     * The name of the transport, which ends with 0: "sm", "tcp", "udp", "verbs". It lives as long as the process.
+     * The name of the transport, which ends with 0: "sm", "tcp", "udp", "verbs", "dpu-frames". It lives as long as the process.
      */
     char name[16];
     /**
@@ -1405,7 +1405,7 @@ int towline_btl_deregister(struct towline_btl_registration_t registration);
 
 /**
  * Opens the transports of this process for a runtime that does its own matching: one module for each rail, in the order sm, tcp, udp,
- * verbs. Several links of a transport (the setting `links`) are several rails. No launcher and no other process is needed, and
+ * verbs, dpu-frames. Several links of a transport (the setting `links`) are several rails. No launcher and no other process is needed, and
  * nothing waits.
  *
  * The runtime carries the card of each module (`towline_btl_card`) to the module of the same rail in other processes, which add it

@@ -29,7 +29,8 @@ pub fn try_here(name: &str) -> Result<Option<String>, String> {
     let tried = || {
         let world = towline::Builder::new().transports(name).build()?;
         let begin = format!("{name} ");
-        let line = world.transport_report().into_iter().find(|line| OF_DPUS.contains(&name) && line.starts_with(&begin));
+        let line =
+            world.transport_report().into_iter().find(|line| OF_DPUS.contains(&name) && line.starts_with(&begin));
         world.finish()?;
         Ok(line.map(|line| line[begin.len()..].to_string()))
     };

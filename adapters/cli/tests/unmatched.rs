@@ -31,6 +31,13 @@ fn as_rank() {
                 (0..EACH).for_each(|tag| world.send(other, tag, &[rank; 3]).unwrap());
             }
         }
+        "waits" => {
+            if rank == 0 {
+                world.send(1, 5, &[1u8; 10]).unwrap();
+                world.send(1, 6, &[1u8; 20_000]).unwrap(); // returns when rank 1 finishes
+                world.ssend(1, 7, &[1u8; 8]).unwrap();
+            }
+        }
         "communicator" => {
             let other = world.dup().unwrap();
             if rank == 0 {
@@ -72,8 +79,15 @@ fn as_rank() {
 }
 
 fn run(ranks: u32, transport: &str, role: &str, variables: &[&str]) -> (Option<i32>, String) {
+    run_by(&["run"], ranks, transport, role, variables)
+}
+
+/// Runs ranks by a command of `towline`.
+fn run_by(by: &[&str], ranks: u32, transport: &str, role: &str, variables: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
-    command.args(["run", "-n", &ranks.to_string(), "--transport", transport, "-e", &format!("ROLE={role}")]);
+    // They are no settings, so ranks would warn of them.
+    command.env_remove("TOWLINE_FIRMWARE_BOARD").env_remove("TOWLINE_FIRMWARE_DPU");
+    command.args(by).args(["-n", &ranks.to_string(), "--transport", transport, "-e", &format!("ROLE={role}")]);
     command.args(variables.iter().flat_map(|variable| ["-e", variable]));
     let me = std::env::current_exe().unwrap();
     command.arg("--").arg(me).args(["--exact", "as_rank", "--nocapture"]).stdin(Stdio::null());
@@ -147,6 +161,27 @@ fn messages_of_dropped_communicators_and_of_dropped_worlds_count() {
         unmatched(&said)[0].contains("1 message was never received: 10 bytes from rank 0 to rank 1 with tag 5"),
         "{said}"
     );
+}
+
+/// Ranks whose messages their DPUs have, and ranks whose DPUs are rails. A sender that waits for a DPU's receive goes on.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn messages_that_dpus_have_are_reported_once() {
+    let [board, firmware] = ["TOWLINE_FIRMWARE_BOARD", "TOWLINE_FIRMWARE_DPU"].map(|name| std::env::var(name).unwrap());
+    let by = ["dpu", "up", "--board", &board, "--firmware", &firmware, "--timeout", "60"];
+    for transport in ["dpu", "dpu-frames"] {
+        let (status, said) = run_by(&by, 3, transport, "all", &[]);
+        let count = 3 * 2 * EACH;
+        let start = format!("towline: warning: {count} messages were never received, {} bytes in all", count * 12);
+        assert_eq!((status, unmatched(&said).len()), (Some(0), 1), "{said}");
+        assert!(unmatched(&said)[0].starts_with(&start), "{said}");
+        let (status, said) = run_by(&by, 3, transport, "clean", &["TOWLINE_UNMATCHED=error"]);
+        assert_eq!((status, unmatched(&said)), (Some(0), vec![]), "{said}");
+    }
+    let (status, said) = run_by(&by, 2, "dpu", "waits", &[]);
+    let line = "towline: warning: 3 messages were never received, 20018 bytes in all; the longest: 20000 bytes from rank 0 to rank \
+                1 with tag 6, in the world (TOWLINE_UNMATCHED)";
+    assert_eq!((status, unmatched(&said)), (Some(0), vec![line]), "{said}");
 }
 
 #[test]

@@ -507,7 +507,12 @@ impl Rail for Frames {
         let at = *self.free.last().ok_or(SendError::Busy)?;
         let (buffer, _) = self.buffers.get(at).ok_or(SendError::Busy)?;
         let room = self.transport.address_of(buffer).as_ptr();
-        let ticket = Ticket { endpoint: to, position: at as u64, len: shape.len, extra: u32::from(shape.tag) | (share as u32) << 8 };
+        let ticket = Ticket {
+            endpoint: to,
+            position: at as u64,
+            len: shape.len,
+            extra: u32::from(shape.tag) | (share as u32) << 8,
+        };
         // SAFETY: the buffer is in the mapped window, has room for the longest frame, and is not in use.
         Ok(unsafe { Grant::new(room, shape.len as usize, ticket) })
     }

@@ -68,6 +68,7 @@ pub mod one_sided;
 pub mod operations;
 mod owners;
 mod peers;
+mod refused;
 pub mod remotes;
 pub mod settings;
 pub mod supervisor;

@@ -1,114 +1,26 @@
-//! The messages that no receive takes any more, at the end of a process: they are taken out of the device, and counted. So a sender that
-//! waits for a receive goes on.
+//! What was taken out of a device since no receive takes it any more.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use towline_core::convertor::Span;
 use towline_core::pml::RefusedMessages;
-use towline_core::pml::matching::ANY;
-use towline_core::rail::Peer;
 
-use crate::errors::Refusal;
-use crate::matching::{Matching, Owner};
 use crate::transport::Message;
-
-/// The time between two looks for messages while a process waits for the others: a look asks the device once for each communicator.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What was taken out.
 #[derive(Debug, Default)]
 pub(crate) struct Unreceived {
     /// When the process ends: the last look.
-    looked: Option<Instant>,
-    summary: Option<RefusedMessages>,
+    pub looked: Option<Instant>,
+    /// A summary of it.
+    pub summary: Option<RefusedMessages>,
     /// Messages that were taken out, and for whose receive there was no room yet, with their lengths.
-    waiting: VecDeque<(Message, u64)>,
+    pub waiting: VecDeque<(Message, u64)>,
 }
 
 impl Unreceived {
     /// Whether the process ends, so that the device must be looked at from time to time.
     pub const fn is_looking(&self) -> bool {
         self.looked.is_some()
-    }
-}
-
-impl Matching {
-    /// The program receives nothing any more. From now on, messages of users that find no receive are taken out of the device while this
-    /// makes progress.
-    pub fn refuse_unexpected(&mut self) {
-        if self.unreceived.looked.is_none() {
-            self.unreceived.looked = Some(Instant::now());
-            self.take_unreceived();
-        }
-    }
-
-    /// The messages that were taken out since [`refuse_unexpected`](Self::refuse_unexpected), and those that are in the device now. Messages
-    /// that came over other transports are not among them.
-    pub fn refused_messages(&mut self) -> Option<RefusedMessages> {
-        if self.unreceived.is_looking() {
-            self.take_unreceived();
-        }
-        self.unreceived.summary
-    }
-
-    /// Looks for messages if it is time for that.
-    pub(crate) fn look_for_unreceived(&mut self) {
-        if self.unreceived.looked.is_some_and(|looked| looked.elapsed() >= LOOK) {
-            self.take_unreceived();
-        }
-    }
-
-    fn take_unreceived(&mut self) {
-        self.unreceived.looked = Some(Instant::now());
-        while let Some((message, len)) = self.unreceived.waiting.pop_front() {
-            if let Some(message) = self.receive_nothing(message, len) {
-                self.unreceived.waiting.push_front((message, len));
-                return;
-            }
-        }
-        if self.has_left {
-            return; // what the device has left is for receives that were posted before
-        }
-        let comms: Vec<u32> = self.members.keys().copied().collect();
-        for comm in comms {
-            // Any tag is any tag of users.
-            while let Ok(Some(found)) = self.find(comm, ANY, ANY, false) {
-                if self.takeover.has_receive_for(comm, &found) {
-                    break;
-                }
-                let Ok(Some(found)) = self.find(comm, ANY, ANY, true) else { break };
-                let peer = Peer(self.peer_of(comm, found.rank));
-                let context = self.members.get(&comm).map_or(0, |members| members.context);
-                let summary = self.unreceived.summary.get_or_insert(RefusedMessages {
-                    count: 0,
-                    bytes: 0,
-                    largest: 0,
-                    peer,
-                    tag: found.tag,
-                    context,
-                });
-                (summary.count, summary.bytes) = (summary.count + 1, summary.bytes.saturating_add(found.received));
-                if found.received > summary.largest {
-                    (summary.largest, summary.peer) = (found.received, peer);
-                    (summary.tag, summary.context) = (found.tag, context);
-                }
-                if let Some(message) = self.receive_nothing(Message(found.value), found.received) {
-                    self.unreceived.waiting.push_back((message, found.received));
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Receives a message into no memory. Returns it if there is no room now.
-    fn receive_nothing(&mut self, message: Message, len: u64) -> Option<Message> {
-        // SAFETY: nothing is written.
-        match unsafe { self.transport.imrecv_part(&message, Span::EMPTY, len) } {
-            Ok(request) => self.owners.add(request.0, Owner::Dropped),
-            Err(Refusal::Busy) => return Some(message),
-            Err(_) => {} // the device has failed
-        }
-        None
     }
 }

@@ -289,9 +289,18 @@ impl<R: Rails> Mtl<'_, R> {
         let own = self.pml.offloaded_peer(request);
         let peer = [own, told].into_iter().find(|peer| *peer != ANY).or_else(|| self.missing_member(request));
         let Some(peer) = peer else { return why };
+        if self.has_replaced(request, Peer(peer)) {
+            return DeviceFailure::Restarted(peer);
+        }
         let is_closed =
             matches!(why, DeviceFailure::PeerClosed(_)) || self.pml.why_lost(Peer(peer)) == Some(Lost::Closed);
         if is_closed { DeviceFailure::PeerClosed(peer) } else { DeviceFailure::PeerFailed(peer) }
+    }
+
+    /// Whether a peer was replaced since the communicator of a request was made.
+    fn has_replaced(&self, request: Request, peer: Peer) -> bool {
+        let comm = self.pml.offloaded_context(request).and_then(|context| self.comm_of(context));
+        comm.and_then(|comm| self.comms.get(comm.0)).is_some_and(|state| state.excludes(self.rejoins.of(peer)))
     }
 
     /// A member of a request's communicator that was lost.

@@ -131,7 +131,9 @@ impl fmt::Display for Lost {
             Self::Misbehaved => "the peer violated the protocol",
             Self::Stalled => "the peer gave no sign of life within the stall time-out",
             Self::NoRoom => "there was no room for the connection to the peer, and no other rail reaches it",
-            Self::DeviceFailed => "a device between this process and the peer has failed, and no other rail reaches the peer",
+            Self::DeviceFailed => {
+                "a device between this process and the peer has failed, and no other rail reaches the peer"
+            }
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::btl::state;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BtlAttributes {
-    /// The name of the transport, which ends with 0: "sm", "tcp", "udp", "verbs". It lives as long as the process.
+    /// The name of the transport, which ends with 0: "sm", "tcp", "udp", "verbs", "dpu-frames". It lives as long as the process.
     pub name: [c_char; 16],
     /// Bits, with the values of `MCA_BTL_FLAGS_` of Open MPI's `btl.h` 3.3.0. `PUT_AM`, `GET_AM` and `ATOMIC_AM_FOP` stand for
     /// operations that the module does by active messages; the calls are the same.

@@ -13,7 +13,7 @@ use crate::error::{Code, Failure, Fault, Outcome};
 use crate::place::{Place, read_place};
 
 /// Opens the transports of this process for a runtime that does its own matching: one module for each rail, in the order sm, tcp, udp,
-/// verbs. Several links of a transport (the setting `links`) are several rails. No launcher and no other process is needed, and
+/// verbs, dpu-frames. Several links of a transport (the setting `links`) are several rails. No launcher and no other process is needed, and
 /// nothing waits.
 ///
 /// The runtime carries the card of each module (`towline_btl_card`) to the module of the same rail in other processes, which add it

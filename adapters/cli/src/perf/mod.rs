@@ -167,8 +167,12 @@ fn measure_overlap(arguments: &Arguments, reported: &Option<Variable>) -> Result
     let mut transports = transports(arguments)?;
     if arguments.transport.is_empty() {
         // udp, which is not among the standard ones, and the DPU of this host, if it has one.
-        transports
-            .extend(["udp", "dpu", "dpu-frames"].iter().filter(|name| why_unavailable(name).is_none()).map(|name| (*name).into()));
+        transports.extend(
+            ["udp", "dpu", "dpu-frames"]
+                .iter()
+                .filter(|name| why_unavailable(name).is_none())
+                .map(|name| (*name).into()),
+        );
     }
     overlap::measure(&transports, &arguments.sizes, arguments.repeat, arguments.quick, reported)
 }

@@ -16,7 +16,7 @@ use crate::transports::rails::AnyRail;
 
 impl<L: Threads> Builder<L> {
     /// Opens the transports for a runtime that does its own matching: one [module](crate::btl::Module) for each rail, with the
-    /// directory of its peers, in the order sm, tcp, udp, verbs. Several [links](crate::Config::links) of a transport are several
+    /// directory of its peers, in the order sm, tcp, udp, verbs, dpu-frames. Several [links](crate::Config::links) of a transport are several
     /// rails; or with [`bundle`](crate::Config::bundle) they are one rail, which goes on while one of the links works. A job of several
     /// processes is assumed; no launcher and no other process is needed, and nothing waits.
     ///

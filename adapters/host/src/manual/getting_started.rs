@@ -135,7 +135,8 @@
 //! `adapters/host/examples` holds complete programs: `ring` (a token goes round), `filecast` (one rank streams a file to all
 //! others, which verify its SHA-256), `heat2d` (the heat equation on a picture; halos with strided columns), `contexts` (all
 //! threads of all processes send to each other), `histogram` (counts the words of a file by fetch-and-add in a table over
-//! all ranks), `mailbox` (windows of ranks that make no call, over DPUs), and `tasks` (one rank gives tasks to the others, and goes on when a DPU fails).
+//! all ranks), `mailbox` (windows of ranks that make no call, over DPUs), `tasks` (one rank gives tasks to the others, and
+//! goes on when a DPU fails), and `restarts` (ranks go on with a rank that was restarted).
 //!
 //! ```text
 //! cargo build --release -p towline-cli -p towline --bins --examples

@@ -26,7 +26,7 @@
 //!
 //! # Which transport
 //!
-//! `TOWLINE_TRANSPORTS=sm,tcp`, or `--mca mtl_towline_transports sm,tcp`, chooses the transports: `sm`, `tcp`, `udp` and `verbs`. By
+//! `TOWLINE_TRANSPORTS=sm,tcp`, or `--mca mtl_towline_transports sm,tcp`, chooses the transports: `sm`, `tcp`, `udp`, `verbs` and `dpu-frames`, and for the MTL `dpu`. By
 //! default they are `sm` and `tcp`, as far as they work: processes of one host use shared memory, and others use tcp. All other
 //! [settings](super::tuning) can be given in both ways. `mpirun -x TOWLINE_TRANSPORTS` passes a variable on to other hosts, which
 //! Open MPI does by itself with its own. `ompi_info --param mtl towline --level 9` lists the variables of the component.

@@ -8,11 +8,12 @@
 //! | `udp` | ranks of any host | if named | an IP network |
 //! | `verbs` | ranks of any host | if named and built in (`--features verbs`) | an RDMA device and libibverbs |
 //! | `dpu` | ranks with a DPU, of any host | if named | a DPU with Towline's firmware for each rank (`TOWLINE_DPU_WINDOWS`) |
+//! | `dpu-frames` | ranks with a DPU, of any host | if named | the same |
 //!
 //! # How a transport is chosen
 //!
 //! Each rank publishes a *card* for each transport, which says where it can be reached. For each peer, the transports that
-//! reach it are ordered by *exclusivity*, as Open MPI's BTLs are: loopback, then sm, then verbs, then tcp and udp. Only
+//! reach it are ordered by *exclusivity*, as Open MPI's BTLs are: loopback, then sm, then verbs, then tcp, udp and dpu-frames. Only
 //! transports of the highest exclusivity are used for that peer. For ranks that sm reaches, the next transport is a *spare*: it is
 //! used if sm has no room. If these are several rails, the first frames of messages go
 //! round-robin over the rails of the lowest latency, and the rest of a long message is striped in proportion to bandwidth.
@@ -123,14 +124,32 @@
 //! transports before all ranks have made a call, and a rank that lets more messages of another one wait than its DPU has room for
 //! (`unexpected`) must receive them first.
 //!
-//! A rank that was restarted, and a job of more than 16 ranks, cannot use DPUs yet. Messages that no receive has taken at the end are
-//! not reported (`TOWLINE_UNMATCHED`), and a rank that waits to send such a message waits until the finish time-out. More than 1024
+//! A job has at most as many ranks as the firmware has room for: 256 on a board that runs Linux, 16 on the others. With more, each rank ends
+//! at its start, with an error that says so. A rank that was restarted is accepted again, unless a DPU has failed before, or ranks have
+//! several contexts. Messages that no receive has taken at the end are reported as with other transports (`TOWLINE_UNMATCHED`), but a rank
+//! that waits to send such a message gets no error: its message counts as received. Messages of communicators that were dropped before are
+//! not counted. More than 1024
 //! sends of a rank that wait for their receives keep its later sends in the host, also those to other ranks. Traffic between DPUs is not signed and not
 //! encrypted, so their network must be closed to others. Without hardware, `towline dpu up` starts DPUs as processes.
 //!
 //! A firmware for Linux sleeps while it has nothing to do, and so does a rank that waits for its DPU: each wakes the other by a pipe
 //! beside the window. Other firmware looks for work at any time, and a rank that waits for it looks for its end about once in a millisecond.
 //! `towline dpu log WINDOW | defmt-print -e PROGRAM` prints the log of a firmware, also of one that has failed.
+//!
+//! # dpu-frames
+//!
+//! A DPU carries the frames of an engine in the host, as a network card does, and the rank matches its messages itself. So all operations
+//! of the library go over it, one-sided operations and runtimes with the BTL face too. It is slower than `dpu` and makes no progress
+//! while a rank computes, unless it has a progress thread. A job has `dpu` or `dpu-frames`, not both. A process needs a window of its own, as
+//! for `dpu`; `towline info` shows which DPU it gets.
+//!
+//! - **Alone**: `--transport dpu-frames`. Frames are messages between the DPUs, which are reliable. If a firmware fails, operations with
+//!   all ranks that only it reaches end with [`Error::DeviceFailed`](crate::Error::DeviceFailed), and these ranks are lost.
+//! - **Beside others**: `--transport tcp,dpu-frames`. Both are links then: long messages are striped over them, and if a firmware fails,
+//!   tcp sends its frames again, so nothing is lost. Where sm is named, too, it carries the messages within a host.
+//!
+//! A rank that makes no call of the library keeps at most half of the buffers of another rank's rail. The limits of ranks are those of
+//! `dpu`, and restarted ranks are accepted.
 //!
 //! # A transport of your own
 //!

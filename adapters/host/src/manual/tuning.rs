@@ -52,7 +52,7 @@
 //!
 //! | variable | default | effect |
 //! |---|---|---|
-//! | `TOWLINE_TRANSPORTS` | empty | Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp, verbs and dpu are used only if they are named; dpu alone stands for `sm,tcp,dpu` |
+//! | `TOWLINE_TRANSPORTS` | empty | Transports to use, such as `sm,tcp`; empty for these two, if they work here; udp, verbs, dpu and dpu-frames are used only if they are named; dpu alone stands for `sm,tcp,dpu` |
 //! | `TOWLINE_LINKS` | `1` | Links of tcp, of udp and of verbs to each peer, over which long messages are striped: 1 to 64. With several links, the frames of a link that fails are sent by the others |
 //! | `TOWLINE_BUNDLE` | `false` | Whether a runtime that does its own matching (BTL face) gets one module for all `links` of a transport, which goes on while one of them works, instead of one module for each. All processes need the same value. Ranks and workers need no bundle for that |
 //! | `TOWLINE_STARTUP_TIMEOUT_MS` | `60000` ms | How long to wait for all ranks to start |

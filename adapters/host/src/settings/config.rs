@@ -101,8 +101,9 @@ pub(crate) const DPU_FRAMES: &str = "dpu-frames";
 /// All transports.
 pub(crate) const TRANSPORTS: [&str; 6] = ["sm", "tcp", "udp", "verbs", DPU, DPU_FRAMES];
 
-const TRANSPORT_LIST: Values =
-    Values::Checked("sm, tcp, udp, verbs, dpu and dpu-frames, with commas between them; empty for sm and tcp", |text| {
+const TRANSPORT_LIST: Values = Values::Checked(
+    "sm, tcp, udp, verbs, dpu and dpu-frames, with commas between them; empty for sm and tcp",
+    |text| {
         let known = |name: &String| TRANSPORTS.contains(&name.as_str()) || name == "loopback";
         let names = entries(text);
         if [DPU, DPU_FRAMES].iter().all(|one| names.iter().any(|name| name == one)) {
@@ -113,7 +114,8 @@ const TRANSPORT_LIST: Values =
             Some(name) => Err(format!("contains `{name}`, which {}", unknown("transport", name, &TRANSPORTS))),
             None => Ok(()),
         }
-    });
+    },
+);
 /// Most links to a peer.
 const MAX_LINKS: u32 = 64;
 /// Most entries of a table of the engine.

@@ -123,9 +123,12 @@ impl<L: Sharing> ContextState<L> {
 /// Why this process cannot accept a restarted rank that uses a DPU.
 fn why_not_again(dpu: &Matching, grid: Grid) -> Option<&'static str> {
     if dpu.has_left_device() {
-        return Some("a DPU of the job has failed, so all messages go by other transports, which a new process does not know: start the job again");
+        return Some(
+            "a DPU of the job has failed, so all messages go by other transports, which a new process does not know: start the job again",
+        );
     }
-    (grid.contexts != 1).then_some("a DPU cannot accept a restarted rank of several contexts: use other transports, or one context")
+    (grid.contexts != 1)
+        .then_some("a DPU cannot accept a restarted rank of several contexts: use other transports, or one context")
 }
 
 /// Waits until all running ranks have accepted this rank, which was restarted. So the program sends nothing to a rank that takes

@@ -149,6 +149,8 @@ pub enum DeviceFailure {
     PeerFailed(u32),
     /// The peer has ended. Of a receive from any source: the number of the member that ended last.
     PeerClosed(u32),
+    /// The peer was lost and added again: it is no member of the communicator. A device need not tell this.
+    Restarted(u32),
     /// A ready send found no receive.
     NotReady,
     /// The receiver deleted the communicator, or refuses all messages.

@@ -165,7 +165,10 @@ impl<R: Rails> Pml<'_, R> {
         };
         let is_receive = state.flags & RECEIVE != 0;
         if let Err(
-            DeviceFailure::PeerFailed(peer) | DeviceFailure::PeerClosed(peer) | DeviceFailure::MessagesLost(peer),
+            DeviceFailure::PeerFailed(peer)
+            | DeviceFailure::PeerClosed(peer)
+            | DeviceFailure::Restarted(peer)
+            | DeviceFailure::MessagesLost(peer),
         ) = ended.outcome
             && state.peer == ANY
         {
@@ -184,6 +187,7 @@ impl<R: Rails> Pml<'_, R> {
             Err(DeviceFailure::Cancelled) => Outcome::Cancelled,
             Err(DeviceFailure::PeerFailed(_)) => Outcome::PeerFailed,
             Err(DeviceFailure::PeerClosed(_)) => Outcome::PeerClosed,
+            Err(DeviceFailure::Restarted(_)) => Outcome::Restarted,
             Err(DeviceFailure::NotReady) => Outcome::NotReady,
             Err(DeviceFailure::NoCommunicator) => Outcome::NoCommunicator,
             Err(DeviceFailure::TooLong) => Outcome::TooLong,
