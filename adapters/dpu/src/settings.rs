@@ -29,6 +29,8 @@ towline_settings::settings! {
             "A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed";
         one_sided, "TOWLINE_DPU_ONE_SIDED": bool = true, "",
             "Whether windows lie in the memory of DPUs, if all ranks of a window allow it and it fits: then a target serves operations while it makes no call";
+        host_memory, "TOWLINE_DPU_HOST_MEMORY": bool = true, "",
+            "Whether the DPU reads and writes long messages where they lie in the memory of a process, if it can: then the process does not copy them, and the DPU can access all memory of the process";
     }
 }
 
@@ -65,6 +67,7 @@ impl Settings {
         let options = Options {
             open_within: Duration::from_millis(self.open_timeout_ms.into()),
             silent_for: Duration::from_millis(self.silence_ms.into()),
+            ..Options::default()
         };
         let windows = entries(&self.windows);
         let start = Instant::now();
@@ -74,7 +77,11 @@ impl Settings {
                 let Some(entry) = windows.get((index + step) % windows.len()) else { break };
                 let place = Place::parse(entry).map_err(|why| OpenError::Setting(entry.clone(), why))?;
                 match Transport::open_at(&place.file, place.offset, options) {
-                    Ok(transport) => {
+                    Ok(mut transport) => {
+                        if self.host_memory {
+                            // A device that has failed says so again.
+                            let _ = transport.reach_memory();
+                        }
                         let mut matching = Matching::new(transport);
                         matching.allow_windows(self.one_sided);
                         return Ok(matching);

@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use towline_core::rail::access::Access;
 use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
-use towline_window::command::{ANY, Body, Command, KeyPlace, Mode, Remote};
+use towline_window::command::{ANY, Body, Command, HostRange, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
 use towline_window::header::HEADER;
@@ -96,6 +96,17 @@ fn commands_have_the_bytes_of_the_specification() {
             format!("13000000 0df0adba fecaefbe 05000000 80000000 00000000 {long}"),
         ),
         (Command::ReceiveFrame { body }, format!("14000000 0df0adba fecaefbe 00000000 00000000 00000000 {long}")),
+        (
+            Command::RegisterHost {
+                memory: HostRange { address: 0x1122_3344_5566_7788, bytes: 0x0102_0304_0506 },
+                description: key,
+                bytes: 24,
+            },
+            format!(
+                "15000000 0df0adba fecaefbe 18000000 00000000 00000000 00000000 88776655 44332211 06050403 02010000 {place}"
+            ),
+        ),
+        (Command::DeregisterHost { region: 5 }, "16000000 0df0adba fecaefbe 05000000".into()),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
     }
@@ -127,6 +138,9 @@ fn completions_have_the_bytes_of_the_specification() {
         (15, Failure::NoRight),
         (16, Failure::OutOfMemory),
         (17, Failure::NotAvailable),
+        (18, Failure::BadMemory),
+        (19, Failure::Aborted),
+        (20, Failure::NoHostMemory),
     ] {
         let completion = Completion::new(1, Err(failure));
         assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000 00000000 ffffffff"));
@@ -159,7 +173,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let mut expected = [0; 1024];
     let mut put = |at: usize, bytes: &[u8]| expected[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"TOWLINEW");
-    put(8, &[2, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
+    put(8, &[3, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
     put(24, &[0, 2]); // commands at 512
     put(32, &[0x80, 2]); // completions at 640
     put(40, &[0x80, 3]); // buffers at 896

@@ -165,7 +165,10 @@ impl<R: Rails> Pml<'_, R> {
         };
         let is_receive = state.flags & RECEIVE != 0;
         if let Err(
-            DeviceFailure::PeerFailed(peer) | DeviceFailure::PeerClosed(peer) | DeviceFailure::MessagesLost(peer),
+            DeviceFailure::PeerFailed(peer)
+            | DeviceFailure::PeerClosed(peer)
+            | DeviceFailure::MessagesLost(peer)
+            | DeviceFailure::Aborted(peer),
         ) = ended.outcome
             && state.peer == ANY
         {
@@ -189,6 +192,8 @@ impl<R: Rails> Pml<'_, R> {
             Err(DeviceFailure::TooLong) => Outcome::TooLong,
             Err(DeviceFailure::Device) => Outcome::DeviceFailed,
             Err(DeviceFailure::MessagesLost(_)) => Outcome::MessagesLost,
+            Err(DeviceFailure::BadMemory) => Outcome::BadMemory,
+            Err(DeviceFailure::Aborted(_)) => Outcome::Aborted,
         };
         self.complete(ended.request.0.slot(), outcome);
     }
