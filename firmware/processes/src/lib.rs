@@ -84,7 +84,10 @@ impl HostMemory for Processes {
             return None;
         }
         let (number, address): (i32, _) = (i32::from_le_bytes(*number), u64::from_le_bytes(*address));
-        let end = pidfd_open(Pid::from_raw(number).filter(|_| number > 0)?, PidfdFlags::empty()).ok()?;
+        if number <= 0 {
+            return None;
+        }
+        let end = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
         let process = Process { number, end };
         let mut word: [u8; 8] = [0; 8];
         copy::read(number, address, &mut word)?;

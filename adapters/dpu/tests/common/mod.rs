@@ -46,8 +46,17 @@ pub fn start_many(count: u32, limits: Limits) -> Devices {
     start_with(count, limits, WINDOW)
 }
 
+/// Starts two devices that do not reach the memory of their hosts.
+pub fn start_blind() -> Devices {
+    launch(2, Limits { engine: ENGINE, communicators: 2, messages: 2 }, WINDOW, false)
+}
+
 /// As [`start_many`], with windows of `bytes` bytes.
 pub fn start_with(count: u32, limits: Limits, bytes: usize) -> Devices {
+    launch(count, limits, bytes, true)
+}
+
+fn launch(count: u32, limits: Limits, bytes: usize, reaches: bool) -> Devices {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let window = |node| {
@@ -60,13 +69,13 @@ pub fn start_with(count: u32, limits: Limits, bytes: usize) -> Devices {
     let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let thread = thread::spawn({
         let (files, stopped, stop, ready) = (files.clone(), stopped.clone(), stop.clone(), ready.clone());
-        move || run(&files, limits, &stopped, &stop, &ready)
+        move || run(&files, limits, reaches, &stopped, &stop, &ready)
     });
     ready.wait();
     Devices { files, stopped, stop, thread: Some(thread) }
 }
 
-fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicBool, ready: &Barrier) {
+fn run(files: &[PathBuf], limits: Limits, reaches: bool, stopped: &[AtomicBool], stop: &AtomicBool, ready: &Barrier) {
     let bodies = limits.engine.requests;
     let server = Server::<'static, 'static, Rails<'static>>::bytes(&limits, &[&Hub::attributes(1024)])
         + HostTables::bytes(HOST_REGIONS, bodies);
@@ -91,7 +100,9 @@ fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicB
             let device = Device::start(memory, layout, &about).unwrap();
             let server = Server::new(&limits, &mut arena, [hub.rail(me).unwrap()], device);
             let mut server = server.map_err(|(why, _)| why).unwrap();
-            server.reach_host(processes, HOST_REGIONS, bodies, &mut arena).unwrap();
+            if reaches {
+                server.reach_host(processes, HOST_REGIONS, bodies, &mut arena).unwrap();
+            }
             server
         })
         .collect();
@@ -124,6 +135,11 @@ impl Devices {
     /// A device stops, and says nothing.
     pub fn stop_one(&self, node: usize) {
         self.stopped[node].store(true, Ordering::Relaxed);
+    }
+
+    /// A device that has stopped goes on.
+    pub fn resume_one(&self, node: usize) {
+        self.stopped[node].store(false, Ordering::Relaxed);
     }
 
     /// The devices stop, and say nothing.
