@@ -237,15 +237,18 @@ impl<'m> HostTables<'m> {
         }
     }
 
-    /// A body of an operation that begins, and its place. `session`: that of the host, which is not 0.
+    /// A body of an operation that begins, and its place, if it has a byte. `session`: that of the host, which is not 0.
     ///
     /// # Errors
     /// [`NoBody`].
-    pub fn begin(&mut self, number: u32, at: u64, bytes: u64, session: u32) -> Result<(Span, u32), NoBody> {
+    pub fn begin(&mut self, number: u32, at: u64, bytes: u64, session: u32) -> Result<(Span, Option<u32>), NoBody> {
         let region = self.region(number).ok_or(NoBody::OutOfBounds)?;
         let end = at.checked_add(bytes).ok_or(NoBody::OutOfBounds)?;
         if end > region.bytes || usize::try_from(bytes).is_err() {
             return Err(NoBody::OutOfBounds);
+        }
+        if bytes == 0 {
+            return Ok((Span::EMPTY, None));
         }
         let address = region.address.checked_add(at).ok_or(NoBody::OutOfBounds)?;
         let is_free = |transfer: &Transfer<'_>| transfer.region.load(Ordering::Relaxed) == 0;
@@ -267,12 +270,12 @@ impl<'m> HostTables<'m> {
         }
         // SAFETY: layouts and transfers are in memory of the engine, which outlives its operations, and a layout does not change.
         let all = unsafe { Span::laid_out(ptr::null_mut(), layout) };
-        Ok((all.window(0, bytes), place as u32))
+        Ok((all.window(0, bytes), Some(place as u32)))
     }
 
     /// Ends the use of a body, whose operation has ended. Returns whether a copy has failed.
-    pub fn end(&self, place: u32) -> bool {
-        let Some(transfer) = self.transfers.get(place as usize) else { return false };
+    pub fn end(&self, place: Option<u32>) -> bool {
+        let Some(transfer) = place.and_then(|place| self.transfers.get(place as usize)) else { return false };
         transfer.revoke();
         transfer.region.store(0, Ordering::Relaxed);
         transfer.failures.load(Ordering::Relaxed) != 0

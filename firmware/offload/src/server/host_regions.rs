@@ -67,13 +67,11 @@ impl<R: Rails> Server<'_, '_, R> {
     pub(super) fn begin_body(&mut self, body: Body) -> Result<(Span, Option<u32>), Failure> {
         let session = self.device.session();
         match &mut self.host {
-            Some(host) if body.region != 0 && body.bytes != 0 => {
-                let begun = host.begin(body.region, body.at, body.bytes, session);
-                let (span, place) = begun.map_err(|why| match why {
+            Some(host) if body.region != 0 => {
+                host.begin(body.region, body.at, body.bytes, session).map_err(|why| match why {
                     NoBody::OutOfBounds => Failure::OutOfBounds,
                     NoBody::Full => Failure::Full,
-                })?;
-                Ok((span, Some(place)))
+                })
             }
             _ => Ok((self.span_of(body)?, None)),
         }
@@ -81,9 +79,6 @@ impl<R: Rails> Server<'_, '_, R> {
 
     /// Ends the use of a body. Returns whether a copy from or to it has failed.
     pub(super) fn end_body(&self, place: Option<u32>) -> bool {
-        match (&self.host, place) {
-            (Some(host), Some(place)) => host.end(place),
-            _ => false,
-        }
+        self.host.as_ref().is_some_and(|host| host.end(place))
     }
 }
