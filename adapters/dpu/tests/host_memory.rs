@@ -202,11 +202,8 @@ fn a_receive_into_memory_that_cannot_be_written_ends_and_its_message_is_gone() {
     let ([mut a, mut b], comms) = pair(&devices);
     let memory = Guarded::new(4, 2);
     for length in [4 * PAGE, 300] {
-        let into = if length == 300 {
-            Span::contiguous(memory.base.wrapping_add(3 * PAGE), length)
-        } else {
-            memory.span()
-        };
+        let into =
+            if length == 300 { Span::contiguous(memory.base.wrapping_add(3 * PAGE), length) } else { memory.span() };
         let bytes = pattern(length, 9);
         // SAFETY: the memory outlives the operations. That a part of it is not writable is the subject of the test.
         let (sent, received) = unsafe {

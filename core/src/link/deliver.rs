@@ -396,5 +396,6 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 /// read.
 fn is_checked_in_sink(pending: &PendingDelivery) -> bool {
     pending.sink.failures().is_none()
-        && pending.skip <= pending.in_head() && pending.sink.len() >= pending.own().saturating_sub(pending.skip)
+        && pending.skip <= pending.in_head()
+        && pending.sink.len() >= pending.own().saturating_sub(pending.skip)
 }

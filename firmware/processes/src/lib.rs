@@ -12,6 +12,7 @@ use std::fs::{self, Metadata};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use offload::host_memory::{BadMemory, HostMemory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -24,12 +25,17 @@ const MAGIC: [u8; 4] = *b"PID\0";
 /// The most processes at a time. There is one for each region.
 const MOST: usize = 64;
 
+/// How long a process counts as running after it was seen to run. No system gives a number to another process so soon.
+const TRUSTED: Duration = Duration::from_millis(1);
+
 /// A process whose memory is reached.
 #[derive(Debug)]
 struct Process {
     number: i32,
     /// It is ready when the process has ended.
     end: OwnedFd,
+    /// When it was seen to run.
+    seen: Instant,
 }
 
 impl Process {
@@ -37,6 +43,19 @@ impl Process {
     fn runs(&self) -> bool {
         let mut fds = [PollFd::new(&self.end, PollFlags::IN)];
         matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
+    }
+
+    /// Whether it runs still, or has run a moment ago.
+    fn runs_now(&mut self) -> bool {
+        let now = Instant::now();
+        if now.duration_since(self.seen) < TRUSTED {
+            return true;
+        }
+        let runs = self.runs();
+        if runs {
+            self.seen = now;
+        }
+        runs
     }
 
     /// Whether it has this file open.
@@ -68,9 +87,9 @@ impl Processes {
 
     /// Calls `copy` with the number of a process that runs.
     fn with(&self, opened: u32, copy: impl FnOnce(i32) -> Option<()>) -> Result<(), BadMemory> {
-        let opened_all = self.opened.lock().map_err(|_| BadMemory)?;
-        let process = opened_all.get(opened as usize).and_then(Option::as_ref).ok_or(BadMemory)?;
-        if process.runs() { copy(process.number).ok_or(BadMemory) } else { Err(BadMemory) }
+        let mut opened_all = self.opened.lock().map_err(|_| BadMemory)?;
+        let process = opened_all.get_mut(opened as usize).and_then(Option::as_mut).ok_or(BadMemory)?;
+        if process.runs_now() { copy(process.number).ok_or(BadMemory) } else { Err(BadMemory) }
     }
 }
 
@@ -88,7 +107,7 @@ impl HostMemory for Processes {
             return None;
         }
         let end = pidfd_open(Pid::from_raw(number)?, PidfdFlags::empty()).ok()?;
-        let process = Process { number, end };
+        let process = Process { number, end, seen: Instant::now() };
         let mut word: [u8; 8] = [0; 8];
         copy::read(number, address, &mut word)?;
         // It has run during all of this.

@@ -53,7 +53,11 @@ impl Failure {
     /// The party that has to act.
     pub const fn blame(self) -> Blame {
         match self {
-            Self::PeerFailed(_) | Self::PeerClosed { .. } | Self::Restarted(_) | Self::NoCommunicator(_) | Self::Aborted(_) => Blame::Peer,
+            Self::PeerFailed(_)
+            | Self::PeerClosed { .. }
+            | Self::Restarted(_)
+            | Self::NoCommunicator(_)
+            | Self::Aborted(_) => Blame::Peer,
             Self::TooLong | Self::DeviceFailed | Self::MessagesLost(_) => Blame::Resource,
             _ => Blame::Caller,
         }
