@@ -1,9 +1,12 @@
 //! The server of a device, whose host writes any word of the window at any time, during the traffic of two other devices: messages,
-//! and one-sided operations on memory that is registered for these two, which the hostile host must not read or change.
+//! and one-sided operations on memory that is registered for these two, which the hostile host must not read or change. Memory of the
+//! hosts outside the windows may have the messages of all three.
 
 use std::ptr::NonNull;
+use std::sync::Mutex;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use offload::host_memory::{BadMemory, HostMemory, HostTables};
 use offload::{Limits, Server};
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
@@ -12,7 +15,7 @@ use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
 use towline_core::rma;
 use towline_core::time::Instant;
-use towline_window::command::{ANY, Body, Command, KEY, KeyPlace, Mode, Remote};
+use towline_window::command::{ANY, Body, Command, HostRange, KEY, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done};
 use towline_window::device::{About, Device};
 use towline_window::doorbell::Doorbell;
@@ -41,6 +44,49 @@ const SHARED: u64 = 192;
 const SHARED_BYTES: u64 = 32;
 const PUBLIC: u64 = SHARED + SHARED_BYTES;
 
+/// Where the memory of a host begins, and how much of it is mapped. Regions reach beyond.
+const HOST_BASE: u64 = 16;
+const HOST_BYTES: usize = 100;
+const HOST_REGIONS: u32 = 2;
+
+/// Memory of a host outside its window. Each description is right, but for one that begins with an odd byte.
+#[derive(Debug)]
+struct HostBytes(Mutex<([u8; HOST_BYTES], [bool; HOST_REGIONS as usize])>);
+
+impl HostBytes {
+    fn copy(&self, opened: u32, address: u64, len: usize, copy: impl FnOnce(&mut [u8])) -> Result<(), BadMemory> {
+        let (bytes, opened_all) = &mut *self.0.lock().unwrap();
+        assert!(opened_all[opened as usize], "a region that has ended is used");
+        let at = address.checked_sub(HOST_BASE).ok_or(BadMemory)?;
+        copy(usize::try_from(at).ok().and_then(|at| bytes.get_mut(at..)?.get_mut(..len)).ok_or(BadMemory)?);
+        Ok(())
+    }
+}
+
+impl HostMemory for HostBytes {
+    fn open(&self, description: &[u8]) -> Option<u32> {
+        let (_, opened) = &mut *self.0.lock().unwrap();
+        if description.first().is_none_or(|byte| byte % 2 == 1) {
+            return None;
+        }
+        let place = opened.iter().position(|is_open| !is_open).expect("there are as many places as regions");
+        opened[place] = true;
+        Some(place as u32)
+    }
+
+    fn close(&self, opened: u32) {
+        assert!(std::mem::take(&mut self.0.lock().unwrap().1[opened as usize]), "a region ends twice");
+    }
+
+    fn read(&self, opened: u32, from: u64, into: &mut [u8]) -> Result<(), BadMemory> {
+        self.copy(opened, from, into.len(), |bytes| into.copy_from_slice(bytes))
+    }
+
+    fn write(&self, opened: u32, from: &[u8], to: u64) -> Result<(), BadMemory> {
+        self.copy(opened, to, from.len(), |bytes| bytes.copy_from_slice(from))
+    }
+}
+
 type Rails<'m> = [Loopback<'m>; 1];
 
 struct Node<'m, 'w> {
@@ -66,8 +112,10 @@ impl Node<'_, '_> {
 /// Runs one input. The messages of the honest devices arrive, and all accesses are inside the windows.
 pub fn run(data: &[u8]) {
     let mut data = Unstructured::new(data);
-    let bytes = Hub::cost(NODES, 8, 256)
-        + NODES as usize * Server::<'static, 'static, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(256)]);
+    let server = Server::<'static, 'static, Rails<'static>>::bytes(&LIMITS, &[&Hub::attributes(256)])
+        + HostTables::bytes(HOST_REGIONS, ENGINE.requests);
+    let bytes = Hub::cost(NODES, 8, 256) + NODES as usize * server;
+    let hosts = [0, 1, 2].map(|_| HostBytes(Mutex::new(([0; HOST_BYTES], [false; HOST_REGIONS as usize]))));
     let mut block = vec![0; bytes];
     let mut arena = Arena::new(&mut block);
     let hub = Hub::new(&mut arena, NODES, 8, 256).unwrap();
@@ -80,13 +128,14 @@ pub fn run(data: &[u8]) {
         })
         .map({
             let mut me = 0;
-            let (arena, hub) = (&mut arena, &hub);
+            let (arena, hub, hosts) = (&mut arena, &hub, &hosts);
             move |memory| {
                 let about =
                     About { boot: 1, operations: 6, one_sided: 2, description: "fuzz", doorbell: Doorbell::Pipes };
                 let device = Device::start(memory, layout(), &about).unwrap();
                 let mut server =
                     Server::new(&LIMITS, arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap();
+                server.reach_host(&hosts[me as usize], HOST_REGIONS, ENGINE.requests, arena).unwrap();
                 me += 1;
                 let mut attaching = Attaching::new(memory, me).unwrap();
                 server.poll(Instant::from_nanos(0));
@@ -115,6 +164,12 @@ pub fn run(data: &[u8]) {
     });
 
     share(&mut nodes);
+    let regions = [0, 1].map(|me| {
+        nodes[me].memory.write(buffers, &[2]).unwrap();
+        let memory = HostRange { address: HOST_BASE, bytes: HOST_BYTES as u64 };
+        let description = KeyPlace { region: 0, at: buffers };
+        nodes[me].call(Command::RegisterHost { memory, description, bytes: 1 }).value
+    });
 
     let mut hostile = Writer::new();
     let mut begun = 0;
@@ -132,9 +187,13 @@ pub fn run(data: &[u8]) {
         if begun % 4 == 2 {
             access(&mut nodes, begun);
         }
+        if begun % 4 == 3 {
+            exchange_outside(&mut nodes, &hosts, regions, comms, begun);
+        }
         begun += 1;
     }
     exchange(&mut nodes, comms, begun);
+    exchange_outside(&mut nodes, &hosts, regions, comms, begun);
     pass_frame(&mut nodes, begun);
     access(&mut nodes, begun);
 }
@@ -264,6 +323,7 @@ fn attack(node: &mut Node<'_, '_>, writer: &mut Writer, data: &mut Unstructured<
                     255 => u32::arbitrary(data)?,
                     254 => u32::MAX,
                     253 => 1 << 16,
+                    249 => 1 << 16 | 1, // the first region
                     252 => node.server.device().layout().buffers as u32,
                     251 => key(node, 1).at as u32,
                     250 => key(node, 0).at as u32,
@@ -285,6 +345,23 @@ fn ring_position(memory: &Memory<'_>) {
     memory.word(at::COMMANDS_TAKEN).unwrap().store(START, towline_window::atomics::Ordering::Relaxed);
 }
 
+/// A message from memory of host 0 to memory of host 1, outside their windows.
+fn exchange_outside(
+    nodes: &mut [Node<'_, '_>; 3],
+    hosts: &[HostBytes; 3],
+    regions: [u32; 2],
+    comms: [u32; 3],
+    number: u32,
+) {
+    let length = number as usize % HOST_BYTES;
+    let bytes: Vec<u8> = (0..length).map(|at| (at as u32 ^ number) as u8).collect();
+    hosts[0].0.lock().unwrap().0[..length].copy_from_slice(&bytes);
+    let at = (HOST_BYTES - length) as u64;
+    let bodies = [(regions[0], 0), (regions[1], at)].map(|(region, at)| Body { region, at, bytes: length as u64 });
+    pass(nodes, comms, number, bodies);
+    assert_eq!(hosts[1].0.lock().unwrap().0[at as usize..], bytes);
+}
+
 /// A message from device 0 to device 1.
 fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
     let buffers = nodes[0].server.device().layout().buffers;
@@ -292,9 +369,17 @@ fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
     let body = Body { region: 0, at: buffers, bytes: length as u64 };
     let bytes: Vec<u8> = (0..length).map(|at| (at as u32 ^ number) as u8).collect();
     nodes[0].memory.write(buffers, &bytes).unwrap();
-    let receive = Command::Receive { comm: comms[1], source: 0, tag: number, body };
+    pass(nodes, comms, number, [body; 2]);
+    let mut into = vec![0; bytes.len()];
+    nodes[1].memory.read(buffers, &mut into).unwrap();
+    assert_eq!(into, bytes);
+}
+
+/// Passes a message from device 0 to device 1, between these bodies.
+fn pass(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32, [from, into]: [Body; 2]) {
+    let receive = Command::Receive { comm: comms[1], source: 0, tag: number, body: into };
     nodes[1].host.command(7, &receive).unwrap();
-    let send = Command::Send { comm: comms[0], dest: 1, tag: number, mode: Mode::Complete, body };
+    let send = Command::Send { comm: comms[0], dest: 1, tag: number, mode: Mode::Complete, body: from };
     nodes[0].host.command(8, &send).unwrap();
     let mut ends = [None, None];
     for _ in 0..1000 {
@@ -307,12 +392,9 @@ fn exchange(nodes: &mut [Node<'_, '_>; 3], comms: [u32; 3], number: u32) {
         nodes[HOSTILE].server.poll(Instant::from_nanos(0));
         if let [Some(sent), Some(received)] = ends {
             assert_eq!(sent, Completion::new(8, Ok(Done::default())));
-            let length = length as u64;
+            let length = into.bytes;
             let done = Done { rank: 0, tag: number, received: length, delivered: length, value: 0, word: 0 };
             assert_eq!(received, Completion::new(7, Ok(done)));
-            let mut into = vec![0; bytes.len()];
-            nodes[1].memory.read(buffers, &mut into).unwrap();
-            assert_eq!(into, bytes);
             return;
         }
     }

@@ -157,11 +157,12 @@ impl Refusal {
 /// The party that has to act on a failure of a command.
 const fn blame(why: completion::Failure) -> Blame {
     match why {
-        completion::Failure::Full => Blame::Resource,
+        completion::Failure::Full | completion::Failure::NoHostMemory => Blame::Resource,
         completion::Failure::PeerFailed
         | completion::Failure::PeerFinished
         | completion::Failure::Refused
         | completion::Failure::NoRight
+        | completion::Failure::Aborted
         | completion::Failure::Unreachable => Blame::Peer,
         _ => Blame::Caller,
     }

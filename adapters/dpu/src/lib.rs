@@ -35,6 +35,7 @@
 //! |---|---|
 //! | [`transport`] | the transport |
 //! | [`one_sided`] | memory that peers access by puts, gets and atomics, while its host makes no call |
+//! | `host_memory` | the memory of this process, which some devices read and write themselves |
 //! | [`frames`] | the device as a rail, which carries the frames of the host's engine |
 //! | [`matching`] | the device as the matcher of an engine's communicators |
 //! | [`settings`] | the settings, and how a process finds its device |
@@ -61,6 +62,7 @@ pub mod errors;
 mod fallback;
 pub mod frames;
 pub mod heap;
+mod host_memory;
 pub mod log;
 pub mod mapping;
 pub mod matching;

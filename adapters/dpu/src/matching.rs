@@ -3,7 +3,7 @@
 //! The device has posted receives and unexpected messages, as long as its tables and its memory have room. If a receive or
 //! a send finds no room, the host takes the posted receives over (`takeover.rs`), until the last of them has matched.
 //!
-//! Messages of ordinary memory are copied to the device's buffers. So a short standard send is complete when it was copied. Sends
+//! Messages of ordinary memory are copied to the device's buffers, unless they are long and the device reaches them. So a short standard send is complete when it was copied. Sends
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
 //! finds room.
 
@@ -431,7 +431,10 @@ impl Matching {
                     peer.refused = peer.refused.wrapping_add(1);
                 }
                 completion::Failure::Unreachable => (peer.is_unreachable, self.is_cut_off) = (true, true),
-                completion::Failure::PeerFailed | completion::Failure::PeerFinished => {}
+                // The peer's device has the begin of a message that was cut short.
+                completion::Failure::PeerFailed
+                | completion::Failure::PeerFinished
+                | completion::Failure::BadMemory => {}
                 _ => peer.given = peer.given.wrapping_sub(1), // nothing has left
             },
         }
@@ -441,6 +444,10 @@ impl Matching {
     fn note_received(&mut self, posted: &Posted, failed: u32, outcome: &Result<Status, Failure>) {
         match outcome {
             Ok(status) => self.note_taken(posted.comm, status.rank),
+            // The message was taken, and is lost.
+            Err(Failure::Operation(completion::Failure::BadMemory | completion::Failure::Aborted)) => {
+                self.note_taken(posted.comm, failed);
+            }
             Err(Failure::Operation(completion::Failure::Unreachable)) => {
                 let peer = self.peer_of(posted.comm, posted.source_rank().unwrap_or(failed));
                 self.is_cut_off = true;
@@ -494,6 +501,8 @@ impl Matching {
             Failure::Operation(completion::Failure::PeerFinished) => DeviceFailure::PeerClosed(source),
             Failure::Operation(completion::Failure::NotReady) => DeviceFailure::NotReady,
             Failure::Operation(completion::Failure::Refused) => DeviceFailure::NoCommunicator,
+            Failure::Operation(completion::Failure::BadMemory) => DeviceFailure::BadMemory,
+            Failure::Operation(completion::Failure::Aborted) => DeviceFailure::Aborted(source),
             Failure::Operation(_) | Failure::Device(_) | Failure::NoRequest => DeviceFailure::Device,
         }
     }

@@ -323,7 +323,7 @@ impl Transport {
 
     /// Where memory lies in the buffers, or a part of them for a copy of it.
     fn place_of(&mut self, memory: &Span) -> Result<(Body, Option<Part>), Refusal> {
-        if let Some(body) = self.body_of(memory) {
+        if let Some(body) = self.body_in_buffers(memory) {
             return Ok((body, None));
         }
         let part = self.room(memory.len())?;

@@ -31,6 +31,8 @@ towline_settings::settings! {
             "A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed";
         one_sided, "TOWLINE_DPU_ONE_SIDED": bool = true, "",
             "Whether windows lie in the memory of DPUs, if all ranks of a window allow it and it fits: then a target serves operations while it makes no call";
+        host_memory, "TOWLINE_DPU_HOST_MEMORY": bool = true, "",
+            "Whether the DPU reads and writes long messages where they lie in the memory of a process, if it can: then the process does not copy them, and the DPU can access all memory of the process";
     }
 }
 
@@ -64,7 +66,12 @@ impl Settings {
     /// # Errors
     /// [`OpenError`]: that of the last window that was tried.
     pub fn open(&self, index: usize) -> Result<Matching, OpenError> {
-        let mut matching = Matching::new(self.open_transport(index)?);
+        let mut transport = self.open_transport(index)?;
+        if self.host_memory {
+            // A device that has failed says so again.
+            let _ = transport.reach_memory();
+        }
+        let mut matching = Matching::new(transport);
         matching.allow_windows(self.one_sided);
         Ok(matching)
     }
@@ -77,6 +84,7 @@ impl Settings {
         let options = Options {
             open_within: Duration::from_millis(self.open_timeout_ms.into()),
             silent_for: Duration::from_millis(self.silence_ms.into()),
+            ..Options::default()
         };
         let windows = entries(&self.windows);
         let start = Instant::now();

@@ -25,6 +25,9 @@ use crate::remotes::Remotes;
 const CHECK_EVERY: u32 = 256;
 /// Bytes for what commands that are waited for bring or return: a card, or the peers of a communicator.
 const STAGING: u64 = 4096;
+/// Bytes of the shortest message that the device reads or writes where it lies, if it reaches the memory. The copy of a shorter one takes
+/// less time than the operations take longer.
+const DIRECT: u64 = 4096;
 
 /// Times of a transport.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +36,13 @@ pub struct Options {
     pub open_within: Duration,
     /// A device whose heartbeat does not change for this time, or that does not answer a command that completes at once, has failed.
     pub silent_for: Duration,
+    /// Bytes of the shortest message that the device reads or writes where it lies, if it [reaches](Transport::reach_memory) it.
+    pub direct_from: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { open_within: Duration::from_secs(10), silent_for: Duration::from_secs(5) }
+        Self { open_within: Duration::from_secs(10), silent_for: Duration::from_secs(5), direct_from: DIRECT }
     }
 }
 
@@ -119,6 +124,8 @@ pub struct Transport {
     operations: Operations,
     /// The keys of memory of peers.
     remotes: Remotes,
+    /// The host region with all memory of this process, if the device reaches it.
+    region: Option<u32>,
     lost: Option<Lost>,
     options: Options,
     /// The last heartbeat that was seen, and when it changed.
@@ -197,6 +204,7 @@ impl Transport {
             heap,
             operations: Operations::default(),
             remotes: Remotes::default(),
+            region: None,
             lost: None,
             options,
             heartbeat: (0, Instant::now()),
@@ -402,13 +410,14 @@ impl Transport {
     }
 
     /// Begins to send any memory of the host: its bytes are copied to the device's buffers now, and may be changed afterwards. A
-    /// message that lies in the device's buffers is not copied, and must not be changed before the outcome was taken.
+    /// message that lies in the device's buffers is not copied, and must not be changed before the outcome was taken. The same holds
+    /// for a long message in one piece, if the device [reaches](Self::reach_memory) it.
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
     ///
     /// # Safety
-    /// The memory is readable during the call.
+    /// The memory is readable during the call. If the device reaches it, it is readable and unchanged until the outcome was taken.
     pub unsafe fn isend(
         &mut self,
         comm: Comm,
@@ -431,7 +440,8 @@ impl Transport {
     }
 
     /// Begins to receive a message into any memory of the host. It is copied there from the device's buffers by
-    /// [`progress`](Self::progress), after the device has received it.
+    /// [`progress`](Self::progress), after the device has received it. The device itself writes long memory in one piece, if it
+    /// [reaches](Self::reach_memory) it.
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
@@ -526,8 +536,18 @@ impl Transport {
         )
     }
 
-    /// Where memory lies in the device's buffers. `None` for other memory.
+    /// Where the device finds memory: in its buffers, or in that of this process, if it is long and the device reaches it. `None`: it has
+    /// to be copied.
     pub(crate) fn body_of(&self, memory: &Span) -> Option<Body> {
+        self.body_in_buffers(memory).or_else(|| {
+            let region = self.region.filter(|_| memory.len() >= self.options.direct_from.max(1))?;
+            let (address, bytes) = memory.as_contiguous()?;
+            Some(Body { region, at: address.expose_provenance() as u64, bytes: bytes as u64 })
+        })
+    }
+
+    /// Where memory lies in the device's buffers. `None` for other memory.
+    pub(crate) fn body_in_buffers(&self, memory: &Span) -> Option<Body> {
         let (address, bytes) = memory.as_contiguous()?;
         let layout = self.host.as_ref()?.card().layout;
         let at = (address.addr() as u64).checked_sub(self.mapping.base().addr().get() as u64)?;
@@ -568,9 +588,28 @@ impl Transport {
         Taken { bytes, failed, outcome: self.test(request).unwrap_or(Err(Failure::NoRequest)) }
     }
 
-    /// The memory of receives in progress is not written any more.
+    /// The memory of receives in progress is not written any more. The device accesses no memory of this process.
     pub(crate) fn abandon_receives(&mut self) {
         self.operations.abandon_receives();
+        self.leave_memory();
+    }
+
+    /// Whether the device reaches the memory of this process.
+    pub const fn reaches_memory(&self) -> bool {
+        self.region.is_some()
+    }
+
+    /// All memory of this process is this region.
+    pub(crate) const fn use_region(&mut self, region: u32) {
+        self.region = Some(region);
+    }
+
+    /// Waits until the device does not access the memory of this process any more.
+    fn leave_memory(&mut self) {
+        if let Some(region) = self.region.take() {
+            // A device that has failed has forgotten it.
+            let _ = self.call(&Command::DeregisterHost { region });
+        }
     }
 
     /// Waits for the end of an operation that was cancelled.
@@ -934,7 +973,7 @@ impl Transport {
     }
 
     /// Copies bytes for a command that is waited for.
-    fn staged(&mut self, bytes: &[u8]) -> Result<Body, Refusal> {
+    pub(crate) fn staged(&mut self, bytes: &[u8]) -> Result<Body, Refusal> {
         if let Some(why) = self.lost {
             return Err(Refusal::Lost(why));
         }
@@ -962,6 +1001,7 @@ impl Transport {
 
 impl Drop for Transport {
     fn drop(&mut self) {
+        self.leave_memory();
         match self.host.take() {
             // A thread that panics has not ended normally.
             Some(host) if self.fails_at_end || std::thread::panicking() => host.give_up(),

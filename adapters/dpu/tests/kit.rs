@@ -16,11 +16,13 @@ use towline_host_tests::kit::mesh::Setup;
 struct Offloaded {
     rails: Loopback,
     devices: Option<Devices>,
+    /// Whether the devices read and write messages where they lie.
+    is_direct: bool,
 }
 
 impl Offloaded {
-    fn new() -> Self {
-        Self { rails: Loopback { slots: 16, frame: 4096 }, devices: None }
+    fn new(is_direct: bool) -> Self {
+        Self { rails: Loopback { slots: 16, frame: 4096 }, devices: None, is_direct }
     }
 }
 
@@ -35,7 +37,13 @@ impl Setup for Offloaded {
         let engine = Config { peers: count as u32, requests: 1024, ..ENGINE };
         let limits = Limits { engine, communicators: 4, messages: 4 };
         let devices = self.devices.insert(start_many(count as u32, limits));
-        let open = |file: &PathBuf| Matching::new(Transport::open(file, Options::default()).unwrap());
+        let open = |file: &PathBuf| {
+            // A shorter standard send is complete when it was copied.
+            let options = Options { direct_from: 1025, ..Options::default() };
+            let mut transport = Transport::open(file, options).unwrap();
+            assert!(!self.is_direct || transport.reach_memory() == Ok(true));
+            Matching::new(transport)
+        };
         devices.files.iter().map(open).collect()
     }
 
@@ -46,4 +54,12 @@ impl Setup for Offloaded {
     }
 }
 
-towline_host_tests::matching_suite!(Offloaded::new(), by a device);
+mod copied {
+    use super::Offloaded;
+    towline_host_tests::matching_suite!(Offloaded::new(false), by a device);
+}
+
+mod direct {
+    use super::Offloaded;
+    towline_host_tests::matching_suite!(Offloaded::new(true), by a device);
+}

@@ -33,6 +33,8 @@ fn all() -> Vec<Box<dyn std::error::Error>> {
         Error::DeviceFailed,
         Error::MessagesLost { rank: 3 },
         Error::TooLong,
+        Error::BadMemory,
+        Error::Aborted { rank },
         Error::Finished,
         Error::Forked { process: 1234 },
         Error::Rail(towline::EnableError::NoRail(9)),

@@ -10,7 +10,7 @@ use crate::ring::{Entry, WORDS};
 /// Any rank, or any tag.
 pub const ANY: u32 = u32::MAX;
 
-/// Memory of a message body. Region 0 is the window itself. Other numbers are reserved.
+/// Memory of a message body. Region 0 is the window itself. Other numbers are those of [host regions](Command::RegisterHost).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Body {
@@ -34,6 +34,19 @@ pub struct KeyPlace {
     /// Bytes from the begin of the region.
     pub at: u64,
 }
+
+/// Memory of the host outside the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct HostRange {
+    /// Its address at the host.
+    pub address: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// The most bytes of the description of a host region.
+pub const DESCRIPTION: u32 = 256;
 
 /// Memory of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -217,6 +230,21 @@ pub enum Command {
         /// Where the frame goes. Nothing else accesses it until the completion.
         body: Body,
     },
+    /// Registers memory of the host outside the window, for bodies of messages. The completion has the number of the region.
+    RegisterHost {
+        /// The memory. It need not be mapped as a whole.
+        memory: HostRange,
+        /// Where the description is, in the window: how this device reaches the memory.
+        description: KeyPlace,
+        /// Bytes of the description, at most [`DESCRIPTION`].
+        bytes: u32,
+    },
+    /// Ends a host region. From the completion on, the device does not access its memory. Operations that use it end with
+    /// [`Failure::BadMemory`](crate::completion::Failure::BadMemory).
+    DeregisterHost {
+        /// The number of the region.
+        region: u32,
+    },
 }
 
 /// A command cannot be understood.
@@ -320,6 +348,10 @@ impl Command {
             Self::Count { peer } => (18, 0, [peer, 0, 0], none, nowhere),
             Self::SendFrame { peer, tag, body } => (19, 0, [peer, tag, 0], body, nowhere),
             Self::ReceiveFrame { body } => (20, 0, [0; 3], body, nowhere),
+            Self::RegisterHost { memory: HostRange { address, bytes: length }, description, bytes } => {
+                (21, 0, [bytes, 0, 0], Body { region: 0, at: address, bytes: length }, description)
+            }
+            Self::DeregisterHost { region } => (22, 0, [region, 0, 0], none, nowhere),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
@@ -410,7 +442,13 @@ impl Command {
             (18, 0) => Ok(Self::Count { peer: a }),
             (19, 0) => Ok(Self::SendFrame { peer: a, tag: b, body }),
             (20, 0) => Ok(Self::ReceiveFrame { body }),
-            (1..=20, _) => Err(BadCommand::Malformed),
+            (21, 0) if a <= DESCRIPTION => Ok(Self::RegisterHost {
+                memory: HostRange { address: body.at, bytes: body.bytes },
+                description: key,
+                bytes: a,
+            }),
+            (22, 0) => Ok(Self::DeregisterHost { region: a }),
+            (1..=22, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

@@ -13,7 +13,8 @@ pub struct Completion {
     pub cookie: u64,
     /// Its result.
     pub result: Result<Done, Failure>,
-    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`]. Of a put, get, atomic or frame: the peer.
+    /// If it failed: the rank of the peer whose loss or end is the reason, or [`ANY`]. Of a receive that has lost its message: the
+    /// sender. Of a put, get, atomic or frame: the peer.
     pub failed: u32,
 }
 
@@ -36,7 +37,7 @@ pub struct Done {
     pub received: u64,
     /// Receive: bytes that were written. Fewer than `received` if the memory was too small.
     pub delivered: u64,
-    /// A new communicator or registration, a message that a probe took out, the length of a card.
+    /// A new communicator, registration or region, a message that a probe took out, the length of a card.
     pub value: u32,
     /// Atomic: the word before the operation.
     pub word: u64,
@@ -82,6 +83,12 @@ pub enum Failure {
     OutOfMemory = 16,
     /// The host: there is no such atomic, or the word is not at a multiple of its size.
     NotAvailable = 17,
+    /// The host: the device could not read or write the body in its region, which is not mapped, or is deregistered.
+    BadMemory = 18,
+    /// The peer: it cannot read the message that it has begun to send. Some of its bytes may have been written.
+    Aborted = 19,
+    /// The device does not reach the memory of the host.
+    NoHostMemory = 20,
     /// A failure that this host does not know: the firmware is newer.
     Other = 255,
 }
@@ -106,6 +113,9 @@ impl Failure {
             15 => Self::NoRight,
             16 => Self::OutOfMemory,
             17 => Self::NotAvailable,
+            18 => Self::BadMemory,
+            19 => Self::Aborted,
+            20 => Self::NoHostMemory,
             _ => Self::Other,
         }
     }
@@ -139,6 +149,13 @@ impl fmt::Display for Failure {
             }
             Self::NotAvailable => {
                 "there is no such atomic, or the word is not at a multiple of its size: use another operation or offset"
+            }
+            Self::BadMemory => {
+                "the device cannot read or write the memory of the message: keep it mapped, with the rights that the operation needs, until the end"
+            }
+            Self::Aborted => "the peer cannot read the memory of the message that it has begun to send: have it send the message again",
+            Self::NoHostMemory => {
+                "the device does not reach the memory of the host: messages are copied to the buffers of the window"
             }
         })
     }

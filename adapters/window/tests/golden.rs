@@ -4,7 +4,7 @@ use core::ptr::NonNull;
 
 use towline_core::rail::access::Access;
 use towline_core::rail::atomics::{Atomic, AtomicFlags, AtomicOp};
-use towline_window::command::{ANY, Body, Command, KeyPlace, Mode, Remote};
+use towline_window::command::{ANY, Body, Command, HostRange, KeyPlace, Mode, Remote};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::{About, Device};
 use towline_window::doorbell::Doorbell;
@@ -101,6 +101,17 @@ fn commands_have_the_bytes_of_the_specification() {
             format!("13000000 0df0adba fecaefbe 05000000 80000000 00000000 {long}"),
         ),
         (Command::ReceiveFrame { body }, format!("14000000 0df0adba fecaefbe 00000000 00000000 00000000 {long}")),
+        (
+            Command::RegisterHost {
+                memory: HostRange { address: 0x1122_3344_5566_7788, bytes: 0x0102_0304_0506 },
+                description: key,
+                bytes: 24,
+            },
+            format!(
+                "15000000 0df0adba fecaefbe 18000000 00000000 00000000 00000000 88776655 44332211 06050403 02010000 {place}"
+            ),
+        ),
+        (Command::DeregisterHost { region: 5 }, "16000000 0df0adba fecaefbe 05000000".into()),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
     }
@@ -132,6 +143,9 @@ fn completions_have_the_bytes_of_the_specification() {
         (15, Failure::NoRight),
         (16, Failure::OutOfMemory),
         (17, Failure::NotAvailable),
+        (18, Failure::BadMemory),
+        (19, Failure::Aborted),
+        (20, Failure::NoHostMemory),
     ] {
         let completion = Completion::new(1, Err(failure));
         assert_eq!(hex(&completion.encode()), format!("{number:02x}000000 01000000 00000000 ffffffff"));

@@ -10,9 +10,10 @@ use core::fmt;
 /// [`Capabilities::ACCELERATOR_GET`](crate::rail::Capabilities::ACCELERATOR_GET). The accelerator defines the meaning of
 /// addresses. For a device that reaches several accelerators, an address must have only one meaning.
 ///
-/// A copy cannot return an error. If it fails, it still has to write some bytes, and the implementation of the accelerator
-/// reports the failure to its user. The methods may be called from any thread that uses the layout, and from several threads at
-/// a time.
+/// A copy cannot return an error. If it fails, it still has to write some bytes of the processor's memory, and the implementation
+/// of the accelerator reports the failure to its user. If it counts its [failures](Self::failures) as well, an engine that sends
+/// a message sends no bytes of a copy that has failed. The methods may be called from any thread that uses the layout, and from
+/// several threads at a time.
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -57,4 +58,12 @@ pub trait Accelerator: Sync + fmt::Debug {
     /// # Safety
     /// `from` is readable for `len` bytes, and the accelerator has as many bytes of memory from `to` on.
     unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize);
+
+    /// How many copies have failed so far. The number wraps. `None`: copies do not fail, or only their user learns of it.
+    ///
+    /// If a copy for a send fails, the send ends with [`Failure::BadMemory`](crate::pml::Failure::BadMemory), and its receive
+    /// with [`Failure::Aborted`](crate::pml::Failure::Aborted). A receive ends as usual: its user looks at this number.
+    fn failures(&self) -> Option<u32> {
+        None
+    }
 }

@@ -152,6 +152,12 @@ impl Span {
         self.layout()?.accelerator()
     }
 
+    /// How many copies of the memory have failed, if they can fail ([`Accelerator::failures`]).
+    #[inline]
+    pub(crate) fn failures(&self) -> Option<u32> {
+        self.accelerator()?.failures()
+    }
+
     /// Address and length, if the span's bytes are one run that the processor may access. An empty span with a layout has none.
     #[inline]
     pub fn as_contiguous(&self) -> Option<(*mut u8, usize)> {

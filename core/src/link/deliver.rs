@@ -177,7 +177,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Copies a frame that the rail below holds to its sink. If this returns `Done`, the frame counts as received.
     pub(super) fn fill(&mut self, handle: Handle) -> Delivery {
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
-        if !fits_sink(&pending) {
+        if !is_checked_in_sink(&pending) {
             match self.check_body(handle, &pending) {
                 Verdict::Good => {}
                 Verdict::Bad => {
@@ -210,8 +210,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
         let checks = self.peers.paths.get(pending.path as usize).is_some_and(|path| path.session.checks_bodies);
         let (own, in_head) = (pending.own(), pending.in_head());
-        // A body that does not fit the sink was checked before.
-        if checks && fits_sink(&pending) {
+        // All other bodies were checked before.
+        if checks && is_checked_in_sink(&pending) {
             let body = pending.sink.window(in_head.saturating_sub(pending.skip), own.saturating_sub(in_head));
             // SAFETY: the reader does not access the sink until its completion, and the rail below is done with it.
             if unsafe { sum_span(&self.checksum, 0, &body) } != pending.body_check {
@@ -237,7 +237,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.ack_duplicate(at);
     }
 
-    /// Copies a body to the scratch memory first, since it has not arrived completely, and its sink does not take all of it. So
+    /// Copies a body to the scratch memory first, since it has not arrived completely, and its sink does not take all of it or is not read. So
     /// the checksum cannot be tested in the sink.
     #[cold]
     fn fill_through_scratch(&mut self, handle: Handle) -> Delivery {
@@ -392,7 +392,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 }
 
-/// Whether the sink takes all bytes of the body, so that its checksum can be tested there.
-fn fits_sink(pending: &PendingDelivery) -> bool {
-    pending.skip <= pending.in_head() && pending.sink.len() >= pending.own().saturating_sub(pending.skip)
+/// Whether the checksum of the body is tested in the sink, which takes all bytes of the body. A sink whose copies may fail is not
+/// read.
+fn is_checked_in_sink(pending: &PendingDelivery) -> bool {
+    pending.sink.failures().is_none()
+        && pending.skip <= pending.in_head()
+        && pending.sink.len() >= pending.own().saturating_sub(pending.skip)
 }

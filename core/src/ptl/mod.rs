@@ -13,5 +13,5 @@ mod tag;
 pub use cache::Cache;
 pub(crate) use receive::short_message;
 pub use receive::{First, Upcalls, receive};
-pub use send::{control, eager, first, fragment};
+pub use send::{Unsent, control, eager, first, fragment};
 pub use tag::TAG;

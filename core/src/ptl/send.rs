@@ -41,11 +41,20 @@ pub unsafe fn first<R: FullRail, H: IntoBytes + Immutable>(
     unsafe { rail.send_request(to, shape, header.as_bytes(), body, cookie, extra) }
 }
 
+/// A fragment was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsent {
+    /// The rail did not take it.
+    Refused(SendError),
+    /// The copy of its bytes has failed.
+    Unreadable,
+}
+
 /// Sends a later fragment: `header`, then as many bytes of `rest` as the rail takes in one frame. Returns that number (the
 /// contract's short accept, P20 and P23).
 ///
 /// # Errors
-/// As [`Rail::send`](crate::rail::Rail::send).
+/// [`Unsent`]: nothing has left.
 ///
 /// # Safety
 /// As [`Rail::send`](crate::rail::Rail::send), for the part of `rest` that was taken.
@@ -56,7 +65,7 @@ pub unsafe fn fragment<R: FullRail, H: IntoBytes + Immutable>(
     header: &H,
     rest: Span,
     cookie: Cookie,
-) -> Result<(Sent, u64), SendError> {
+) -> Result<(Sent, u64), Unsent> {
     let limits = rail.attributes();
     let own = if rest.accelerator().is_some() { limits.accelerator.max_send_size } else { u32::MAX };
     let body = |frame: u32| frame.saturating_sub(size_of::<H>() as u32);
@@ -65,9 +74,37 @@ pub unsafe fn fragment<R: FullRail, H: IntoBytes + Immutable>(
     let body = rest.window(0, u64::from(most));
     let len = (size_of::<H>() as u32).wrapping_add(body.len() as u32);
     let shape = Shape { tag: TAG, lane: Lane::Bulk, header: size_of::<H>() as u8, len };
+    if let Some(failures) = body.failures() {
+        // SAFETY: passed on from the caller.
+        let sent = unsafe { copied(rail, to, shape, header.as_bytes(), body, failures) }?;
+        return Ok((sent, body.len()));
+    }
     // SAFETY: passed on from the caller; `body` is a part of `rest`.
-    let sent = unsafe { rail.send(to, shape, header.as_bytes(), body, cookie) }?;
+    let sent = unsafe { rail.send(to, shape, header.as_bytes(), body, cookie) }.map_err(Unsent::Refused)?;
     Ok((sent, body.len()))
+}
+
+/// Copies header and body to the rail's memory, and sends them, unless the copy fails: there were `failures` before. So a body is
+/// read once, although a link may send it several times.
+///
+/// # Safety
+/// The body's memory is readable and unchanging during the call.
+#[cold]
+unsafe fn copied<R: FullRail>(
+    rail: &mut R,
+    to: Endpoint,
+    shape: Shape,
+    header: &[u8],
+    body: Span,
+    failures: u32,
+) -> Result<Sent, Unsent> {
+    let mut grant = rail.reserve(to, shape).map_err(Unsent::Refused)?;
+    grant.write(0, header);
+    // SAFETY: passed on from the caller. Memory of a rail is no accelerator's.
+    unsafe { grant.gather(header.len(), body) };
+    let ticket = grant.finish();
+    // A ticket that is not committed is void.
+    if body.failures() == Some(failures) { Ok(rail.commit(ticket)) } else { Err(Unsent::Unreadable) }
 }
 
 /// Sends a control frame: a header alone.

@@ -28,6 +28,8 @@ pub const VERSION: u8 = 1;
 
 /// In [`Rendezvous`]: the sender expects an answer when its message is matched (`MCA_PTL_FLAGS_ACK`).
 pub const FLAG_ACK: u8 = 0x01;
+/// In [`Fragment`]: the sender cannot read the rest of its message. The receive fails.
+pub const FLAG_ABORT: u8 = 0x01;
 /// In [`Rendezvous`]: ready mode. Without a posted receive the message is rejected.
 pub const FLAG_READY: u8 = 0x02;
 /// In [`Rendezvous`]: the message answers an [`Ask`]. It takes no credit and no sequence number. In [`Credit`], with

@@ -1,6 +1,7 @@
 //! What the program needs of its board.
 
 use datagram::Interface;
+use offload::host_memory::HostMemory;
 use runtime::{Block, Board, Zeros};
 use towline_core::time::Duration;
 use towline_window::doorbell::Doorbell;
@@ -34,6 +35,12 @@ pub trait Dpu: Board {
     /// The network interfaces, in the same order as on the other devices: each reaches the one with the same place there. It is called
     /// once.
     fn interfaces() -> [Option<Self::Interface>; LINKS];
+
+    /// How the board reaches memory of the host outside the window. `None`: it has no such means, and the host copies the bodies of
+    /// messages to the window. It is called once, after [`window`](Self::window).
+    fn host_memory() -> Option<&'static dyn HostMemory> {
+        None
+    }
 
     /// A number that is another one after each start, as far as the board can tell. The program adds what it finds in the window
     /// from before.

@@ -25,6 +25,8 @@ const ONE_SIDED: u32 = 64;
 const REGIONS: u32 = 64;
 /// Most unanswered requests of a peer for puts, gets and atomics.
 const WINDOW: u16 = 8;
+/// Most regions of memory of the host outside the window.
+const HOST_REGIONS: u32 = 16;
 /// Most messages that probes have taken out.
 const MESSAGES: u32 = 64;
 /// Bytes of the log.
@@ -111,6 +113,11 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
             return Err(Failed::Engine);
         }
     };
+    if let Some(memory) = B::host_memory()
+        && server.reach_host(memory, HOST_REGIONS, OPERATIONS + MESSAGES, &mut arena).is_err()
+    {
+        return Err(Failed::Memory);
+    }
     let stack = B::stack().map_or(0, |stack| stack.deepest);
     B::print(format_args!("dpu: ready, {} bytes of tables left, {stack} bytes of stack used\n", arena.left()));
     defmt::info!("ready, start {=u32:x}, {=usize} bytes of tables left", boot, arena.left());

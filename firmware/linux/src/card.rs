@@ -6,11 +6,13 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 use datagram::{Address, Interface};
 use dpu::Dpu;
 use dpu::rails::LINKS;
+use offload::host_memory::HostMemory;
+use processes::Processes;
 use runtime::{Block, Board, Zeros};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use towline_core::time::Duration;
@@ -29,6 +31,9 @@ const CAPACITY: usize = 64;
 
 /// The window and the interfaces, until the program takes them.
 static PARTS: Mutex<(Option<Memory<'static>>, [Option<Udp>; LINKS])> = Mutex::new((None, [const { None }; LINKS]));
+
+/// Memory of the host, which has the window's file open.
+static HOST: OnceLock<Processes> = OnceLock::new();
 
 /// Opens window and network as the arguments of the program say: the file of the window, the addresses of the sockets, the length of the
 /// longest datagram, and the addresses that other devices are told. Prints the addresses of the sockets.
@@ -83,11 +88,13 @@ pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), Stri
 /// Maps a file as a window.
 fn map(path: &str) -> Result<Memory<'static>, std::io::Error> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    let bytes = usize::try_from(file.metadata()?.len()).map_err(std::io::Error::other)?;
+    let about = file.metadata()?;
+    let bytes = usize::try_from(about.len()).map_err(std::io::Error::other)?;
     // SAFETY: this maps new memory, which is never unmapped.
     let base = unsafe {
         mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file.as_fd(), 0)?
     };
+    let _ = HOST.set(Processes::new(&about));
     let base = NonNull::new(base.cast()).ok_or_else(|| std::io::Error::other("it is at address 0"))?;
     // SAFETY: the memory is mapped as long as the process lives, and no reference to it exists. If the host makes the file shorter,
     // an access ends this process.
@@ -182,6 +189,10 @@ impl Dpu for Machine {
 
     fn interfaces() -> [Option<Udp>; LINKS] {
         PARTS.lock().map(|mut parts| std::mem::take(&mut parts.1)).unwrap_or_default()
+    }
+
+    fn host_memory() -> Option<&'static dyn HostMemory> {
+        HOST.get().map(|memory| memory as &dyn HostMemory)
     }
 
     fn boot() -> u32 {

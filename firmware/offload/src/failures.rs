@@ -65,6 +65,8 @@ pub fn result_of(
         Err(Ended::PeerClosed { .. }) => Err(Failure::PeerFinished),
         Err(Ended::NotReady(_)) => Err(Failure::NotReady),
         Err(Ended::NoCommunicator(_)) => Err(Failure::Refused),
+        Err(Ended::BadMemory) => Err(Failure::BadMemory),
+        Err(Ended::Aborted(_)) => Err(Failure::Aborted),
         Err(_) => Err(Failure::NoSuchThing),
     }
 }
@@ -90,10 +92,12 @@ pub const fn of_one_sided(why: rma::Failure, lost: Option<Lost>) -> Failure {
     }
 }
 
-/// The peer whose loss or end is the reason of a failure.
+/// The peer whose loss or end is the reason of a failure, or that has cut its message short.
 pub const fn peer_of_failure<T>(outcome: &Result<T, Ended>) -> Option<Peer> {
     match outcome {
-        Err(Ended::PeerFailed(peer) | Ended::Restarted(peer) | Ended::PeerClosed { peer, .. }) => Some(*peer),
+        Err(
+            Ended::PeerFailed(peer) | Ended::Restarted(peer) | Ended::Aborted(peer) | Ended::PeerClosed { peer, .. },
+        ) => Some(*peer),
         _ => None,
     }
 }

@@ -6,6 +6,7 @@
 //! | [`server`] | a server: one host, one transport |
 //! | [`tables`] | what a server keeps of a session: operations, communicators, messages that probes took out |
 //! | [`one_sided_tables`] | the same of one-sided operations: registered memory, and operations on memory of peers |
+//! | [`host_memory`] | memory of the host outside the window, and the bodies of messages there |
 //! | [`cards`] | the card of a device, by which other devices reach it |
 //! | [`keys`] | the key of registered memory, by which hosts of other devices name it |
 //! | [`failures`] | what the host learns of refusals and failures of the transport |
@@ -15,6 +16,7 @@
 
 pub mod cards;
 pub mod failures;
+pub mod host_memory;
 pub mod keys;
 pub mod one_sided_tables;
 pub mod server;

@@ -1,6 +1,7 @@
 //! A server: it takes the commands of one host, and answers with completions.
 
 mod frames;
+mod host_regions;
 mod one_sided;
 
 use core::fmt;
@@ -18,6 +19,7 @@ use towline_window::ring::Pushed;
 
 use crate::cards;
 use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of};
+use crate::host_memory::HostTables;
 use crate::keys::Sum;
 use crate::one_sided_tables::{Accesses, Registrations};
 use crate::tables::{Communicators, Messages, Operation, Operations};
@@ -89,6 +91,8 @@ pub struct InUse {
     pub accesses: usize,
     /// Registrations, one-sided operations and answers to peers of the engine.
     pub one_sided: [u32; 3],
+    /// Host regions, and bodies of operations there.
+    pub host: [usize; 2],
 }
 
 /// The server of one host. It is used by one thread at a time.
@@ -107,6 +111,8 @@ pub struct Server<'m, 'w, R> {
     accesses: Accesses<'m>,
     /// The most puts, gets and atomics in progress.
     one_sided: u32,
+    /// `None`: the device does not reach memory of the host outside the window.
+    host: Option<HostTables<'m>>,
     /// A completion for which there was no room yet.
     waiting: Option<Completion>,
     /// The command that has deleted a peer. It completes after the operations with the peer.
@@ -163,6 +169,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 registrations: tables.registrations,
                 accesses: tables.accesses,
                 one_sided: limits.engine.rma.operations,
+                host: None,
                 waiting: None,
                 deleting: None,
             }),
@@ -222,6 +229,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             registrations: self.registrations.count(),
             accesses: self.accesses.count(),
             one_sided: self.mtl.pml().rma_used().map(|[used, _]| used),
+            host: self.host.as_ref().map_or([0; 2], HostTables::count),
         }
     }
 
@@ -315,6 +323,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn complete(&mut self, request: Request) {
         let Some(outcome) = self.mtl.test(request) else { return };
         let Some(operation) = self.operations.remove(request) else { return };
+        let is_bad = self.end_body(operation.place);
         if operation.session != self.device.session() {
             return;
         }
@@ -328,10 +337,15 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             _ => None,
         };
         let mut result = result_of(outcome, lost, |status| self.mtl.rank_of(comm, status.peer));
+        let mut failed = failed.unwrap_or(ANY);
+        if let (true, Ok(done)) = (is_bad, &result) {
+            failed = if operation.is_send { ANY } else { done.rank };
+            result = Err(Failure::BadMemory);
+        }
         if let (true, Ok(done)) = (operation.is_send, &mut result) {
             *done = Done::default();
         }
-        self.waiting = Some(Completion { cookie: operation.cookie, result, failed: failed.unwrap_or(ANY) });
+        self.waiting = Some(Completion { cookie: operation.cookie, result, failed });
     }
 
     /// Executes a command. Returns its result if it is over.
@@ -370,6 +384,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             Command::Count { peer } => self.count(peer).map(Some),
             Command::SendFrame { peer, tag, body } => self.send_frame(cookie, peer, tag, body),
             Command::ReceiveFrame { body } => self.receive_frame(cookie, body),
+            Command::RegisterHost { memory, description, bytes } => {
+                self.register_host(memory, description, bytes).map(Some)
+            }
+            Command::DeregisterHost { region } => self.deregister_host(region).map(Some),
             _ if !self.has_one_sided() => Err(Failure::Unknown),
             Command::Register { access, only, memory, key } => self.register(access, only, memory, key).map(Some),
             Command::Deregister { registration } => self.deregister(cookie, registration),
@@ -411,22 +429,26 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         body: Body,
     ) -> Result<Option<Done>, Failure> {
         let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
-        let span = self.span_of(body)?;
+        let (span, place) = self.begin_body(body)?;
         let mode = match mode {
             Mode::Standard => pml::Mode::Standard,
             Mode::Synchronous => pml::Mode::Synchronous,
             Mode::Complete => pml::Mode::Complete,
             Mode::Ready => pml::Mode::Ready,
         };
-        // SAFETY: the memory is in the window, which outlives the transport. A host that changes it meanwhile, against the
-        // specification, harms its own message: other bytes arrive, or none that fit the checksum of a link.
+        // SAFETY: the memory is in the window, which outlives the transport, or is reached by copies that may fail. A host that changes
+        // it meanwhile, against the specification, harms its own message: other bytes arrive, or none that fit the checksum of a link.
         match unsafe { self.mtl.isend(comm, dest, tag, mode, span) } {
+            Ok(Sending::Complete) if self.end_body(place) => Err(Failure::BadMemory),
             Ok(Sending::Complete) => Ok(Some(Done::default())),
             Ok(Sending::Pending(request)) => {
-                self.begin(request, cookie, Some(comm), true);
+                self.begin(request, cookie, Some(comm), true, place);
                 Ok(None)
             }
-            Err(refusal) => Err(self.refused(&refusal)),
+            Err(refusal) => {
+                self.end_body(place);
+                Err(self.refused(&refusal))
+            }
         }
     }
 
@@ -447,37 +469,47 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         body: Body,
     ) -> Result<Option<Done>, Failure> {
         let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
-        let span = self.span_of(body)?;
-        // SAFETY: the memory is in the window, which outlives the transport, and has no Rust references.
-        let begun = unsafe { self.mtl.irecv(comm, source_of(source), tag_of(tag), span) };
-        let request = begun.map_err(|refusal| of_refusal(&refusal))?;
-        self.begin(request, cookie, Some(comm), false);
-        Ok(None)
+        let (span, place) = self.begin_body(body)?;
+        // SAFETY: the memory is in the window, which outlives the transport, and has no Rust references, or is reached by copies.
+        match unsafe { self.mtl.irecv(comm, source_of(source), tag_of(tag), span) } {
+            Ok(request) => {
+                self.begin(request, cookie, Some(comm), false, place);
+                Ok(None)
+            }
+            Err(refusal) => {
+                self.end_body(place);
+                Err(of_refusal(&refusal))
+            }
+        }
     }
 
-    fn receive_matched(&mut self, cookie: u64, place: u32, body: Body) -> Result<Option<Done>, Failure> {
-        let span = self.span_of(body)?;
-        let (message, comm) = self.messages.take(place).ok_or(Failure::NoSuchThing)?;
+    fn receive_matched(&mut self, cookie: u64, number: u32, body: Body) -> Result<Option<Done>, Failure> {
+        let (span, place) = self.begin_body(body)?;
+        let Some((message, comm)) = self.messages.take(number) else {
+            self.end_body(place);
+            return Err(Failure::NoSuchThing);
+        };
         // SAFETY: as in `receive`.
         match unsafe { self.mtl.imrecv(message, span) } {
             Ok(request) => {
-                self.begin(request, cookie, Some(comm), false);
+                self.begin(request, cookie, Some(comm), false, place);
                 Ok(None)
             }
             Err((refusal, message)) => {
+                self.end_body(place);
                 // Without a free request the host may try again. In all other cases the message is gone.
                 if refusal == Refusal::Busy {
-                    self.messages.put(place, message, comm);
+                    self.messages.put(number, message, comm);
                 }
                 Err(of_refusal(&refusal))
             }
         }
     }
 
-    /// Notes an operation in progress: that of a frame, if there is no communicator.
-    fn begin(&mut self, request: Request, cookie: u64, comm: Option<Comm>, is_send: bool) {
+    /// Notes an operation in progress: that of a frame, if there is no communicator. `place`: that of a body in a host region.
+    fn begin(&mut self, request: Request, cookie: u64, comm: Option<Comm>, is_send: bool, place: Option<u32>) {
         let session = self.device.session();
-        self.operations.add(Operation { request, cookie, comm, is_send, lost: None, session });
+        self.operations.add(Operation { request, cookie, comm, is_send, lost: None, session, place });
         self.mtl.pml().notify(request);
     }
 
@@ -633,6 +665,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// Ends everything that the present session has begun, and serves another one.
     fn end_session(&mut self, session: u32) {
         let has_left = self.device.host_has_left();
+        // First: memory of the host is not accessed any more when the host learns that its session is over.
+        if let Some(host) = &mut self.host {
+            host.clear();
+        }
         // Requests with a peer end with it, and so do the messages that probes took out. The peers go before the communicators: they
         // learn that this host has failed or ended, and not that it refuses their messages.
         self.messages.clear();

@@ -20,6 +20,8 @@ pub struct Operation {
     pub lost: Option<Peer>,
     /// The session that began it.
     pub session: u32,
+    /// The place of its body, if that is in a host region.
+    pub place: Option<u32>,
 }
 
 /// The operations, by the slot of their request.

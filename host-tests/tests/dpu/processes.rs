@@ -116,6 +116,11 @@ impl Dpus {
         matches!(board().as_str(), "virt-aarch64" | "virt-riscv64")
     }
 
+    /// Whether they reach the memory of their hosts outside the windows.
+    pub fn reach_hosts(&self) -> bool {
+        !is_emulated()
+    }
+
     /// The file of a window, and where the window begins in it.
     pub fn place(&self, number: usize) -> (PathBuf, u64) {
         (file(&self.folder, number), window().offset)

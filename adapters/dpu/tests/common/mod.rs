@@ -8,7 +8,9 @@ use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use offload::host_memory::HostTables;
 use offload::{Limits, Server};
+use processes::Processes;
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
@@ -23,6 +25,7 @@ pub const WINDOW: usize = 1 << 20;
 pub const SLOTS: u32 = 64;
 pub const ENGINE: Config =
     Config { peers: 2, requests: 16, unexpected: 16, units: 16, unit_bytes: 512, ..Config::SMALLEST };
+const HOST_REGIONS: u32 = 2;
 type Rails<'m> = [Loopback<'m>; 1];
 
 /// Devices, which a thread runs.
@@ -44,8 +47,17 @@ pub fn start_many(count: u32, limits: Limits) -> Devices {
     start_with(count, limits, WINDOW)
 }
 
+/// Starts two devices that do not reach the memory of their hosts.
+pub fn start_blind() -> Devices {
+    launch(2, Limits { engine: ENGINE, communicators: 2, messages: 2 }, WINDOW, false)
+}
+
 /// As [`start_many`], with windows of `bytes` bytes.
 pub fn start_with(count: u32, limits: Limits, bytes: usize) -> Devices {
+    launch(count, limits, bytes, true)
+}
+
+fn launch(count: u32, limits: Limits, bytes: usize, reaches: bool) -> Devices {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let window = |node| {
@@ -58,22 +70,25 @@ pub fn start_with(count: u32, limits: Limits, bytes: usize) -> Devices {
     let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let thread = thread::spawn({
         let (files, stopped, stop, ready) = (files.clone(), stopped.clone(), stop.clone(), ready.clone());
-        move || run(&files, limits, &stopped, &stop, &ready)
+        move || run(&files, limits, reaches, &stopped, &stop, &ready)
     });
     ready.wait();
     Devices { files, stopped, stop, thread: Some(thread) }
 }
 
-fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicBool, ready: &Barrier) {
-    let bytes = Hub::cost(files.len() as u32, 8, 1024)
-        + files.len() * Server::<'static, 'static, Rails<'static>>::bytes(&limits, &[&Hub::attributes(1024)]);
+fn run(files: &[PathBuf], limits: Limits, reaches: bool, stopped: &[AtomicBool], stop: &AtomicBool, ready: &Barrier) {
+    let bodies = limits.engine.requests;
+    let server = Server::<'static, 'static, Rails<'static>>::bytes(&limits, &[&Hub::attributes(1024)])
+        + HostTables::bytes(HOST_REGIONS, bodies);
+    let bytes = Hub::cost(files.len() as u32, 8, 1024) + files.len() * server;
     let mut block = vec![0; bytes];
     let mut arena = Arena::new(&mut block);
     let hub = Hub::new(&mut arena, files.len() as u32, 8, 1024).unwrap();
+    let processes: Vec<_> = files.iter().map(|path| Processes::new(&fs::metadata(path).unwrap())).collect();
     let mappings: Vec<_> = files.iter().map(|path| Mapping::open(path, 0).unwrap()).collect();
     let mut servers: Vec<_> = (0..)
-        .zip(&mappings)
-        .map(|(me, mapping)| {
+        .zip(mappings.iter().zip(&processes))
+        .map(|(me, (mapping, processes))| {
             // SAFETY: the servers end before the mappings.
             let memory = unsafe { mapping.memory() }.unwrap();
             let about = About {
@@ -85,7 +100,12 @@ fn run(files: &[PathBuf], limits: Limits, stopped: &[AtomicBool], stop: &AtomicB
             };
             let layout = layout::Layout::plan(memory.bytes(), SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();
-            Server::new(&limits, &mut arena, [hub.rail(me).unwrap()], device).map_err(|(why, _)| why).unwrap()
+            let server = Server::new(&limits, &mut arena, [hub.rail(me).unwrap()], device);
+            let mut server = server.map_err(|(why, _)| why).unwrap();
+            if reaches {
+                server.reach_host(processes, HOST_REGIONS, bodies, &mut arena).unwrap();
+            }
+            server
         })
         .collect();
     ready.wait();
@@ -106,9 +126,22 @@ impl Devices {
         Transport::open(&self.files[node], options).unwrap()
     }
 
+    /// As [`open`](Self::open), for a host that lets its device read and write all its messages where they lie.
+    pub fn open_direct(&self, node: usize) -> Transport {
+        let options = Options { silent_for: Duration::from_millis(300), direct_from: 1, ..Options::default() };
+        let mut transport = Transport::open(&self.files[node], options).unwrap();
+        assert_eq!(transport.reach_memory(), Ok(true));
+        transport
+    }
+
     /// A device stops, and says nothing.
     pub fn stop_one(&self, node: usize) {
         self.stopped[node].store(true, Ordering::Relaxed);
+    }
+
+    /// A device that has stopped goes on.
+    pub fn resume_one(&self, node: usize) {
+        self.stopped[node].store(false, Ordering::Relaxed);
     }
 
     /// The devices stop, and say nothing.

@@ -138,6 +138,8 @@ impl<L: Sharing> CommHandle<L> {
             Failure::DeviceFailed => Error::DeviceFailed,
             Failure::MessagesLost(peer) => Error::MessagesLost { rank: rank(peer) },
             Failure::TooLong => Error::TooLong,
+            Failure::BadMemory => Error::BadMemory,
+            Failure::Aborted(peer) => Error::Aborted { rank: rank(peer) },
             Failure::NoCommunicator(status) => Error::NoCommunicator { rank: rank(status.peer) },
             _ => Error::Finished,
         }

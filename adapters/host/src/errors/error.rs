@@ -111,6 +111,14 @@ pub enum Error {
     },
     /// The message is longer than what the memory of the DPU that is to send or receive it has for one message.
     TooLong,
+    /// The DPU of this process cannot read or write the memory of the operation directly: it is not mapped as the operation needs it, or the
+    /// kernel lets no other process access it, as memory of a device. The message of a send was cut short, that of a receive is lost.
+    BadMemory,
+    /// The DPU of a rank cannot read the memory of the message that it has begun to send. Some of its bytes may have been delivered.
+    Aborted {
+        /// The rank of the sender.
+        rank: u32,
+    },
     /// The world was finished, or the operation belongs to another world.
     Finished,
     /// The world has no such rail.
@@ -246,7 +254,8 @@ impl Error {
             | Self::PeerFailed { .. }
             | Self::PeerFinished { .. }
             | Self::Restarted { .. }
-            | Self::NoCommunicator { .. } => Blame::Peer,
+            | Self::NoCommunicator { .. }
+            | Self::Aborted { .. } => Blame::Peer,
             // The owner dropped the memory. The rights and the limits of a part are known to the caller.
             Self::Refused { why: Denied::NoMemory, .. } => Blame::Peer,
             _ => Blame::Caller,
@@ -341,6 +350,15 @@ impl fmt::Display for Error {
             Self::TooLong => f.write_str(
                 "the message is longer than what the memory of the DPU that is to send or receive it has for one message: enlarge the DPU's \
                  window, or send the message in parts",
+            ),
+            Self::BadMemory => f.write_str(
+                "the DPU cannot read or write the memory of the message: keep it mapped until the end of the operation; if it is memory of \
+                 another device, set TOWLINE_DPU_HOST_MEMORY to false",
+            ),
+            Self::Aborted { rank } => write!(
+                f,
+                "the DPU of rank {rank} cannot read the memory of its message, of which a part may have been delivered: have it send the \
+                 message again"
             ),
             Self::Finished => f.write_str(
                 "the world was finished, or the operation belongs to another world: operations need the world that made them",

@@ -112,8 +112,15 @@
 //! in `TOWLINE_DPU_WINDOWS`. Windows that the library allocates lie in the memory of the DPUs, which serve
 //! [one-sided operations](super::one_sided) on them. Other windows use the other transports, which are sm and tcp if no other one is named.
 //!
-//! Messages are copied to and from the memory of the DPU, unless they lie in it:
-//! [`Communicator::device_buffer`](crate::Communicator::device_buffer). A message of other memory may have about a third of the DPU's
+//! A DPU that reaches the memory of its rank reads and writes messages of 4 KiB or more where they lie, if they are one piece of memory:
+//! a process of the same machine does, and a DPU that has a driver for its DMA. Then it can access all memory of the process, so its
+//! firmware is trusted with that; `TOWLINE_DPU_HOST_MEMORY=false` denies it. Under Linux the kernel must let the DPU's process access
+//! that of the rank: both run as the same user, and `kernel.yama.ptrace_scope` is 0, or the DPU's process has the capability
+//! `CAP_SYS_PTRACE`. If the DPU cannot access the memory of an operation, this ends with [`Error::BadMemory`](crate::Error::BadMemory), and
+//! at a receiver with [`Error::Aborted`](crate::Error::Aborted): memory of other devices, for example, needs the setting.
+//!
+//! All other messages are copied to and from the memory of the DPU, unless they lie in it:
+//! [`Communicator::device_buffer`](crate::Communicator::device_buffer). A message that is copied may have about a third of the DPU's
 //! memory; a longer one is refused with [`Error::TooLong`](crate::Error::TooLong). If the DPU has no room for more posted receives,
 //! the rank takes them over, so that none waits for another.
 //!

@@ -161,4 +161,8 @@ pub enum DeviceFailure {
     Device,
     /// Messages of this peer were lost with a device, although their sends were complete.
     MessagesLost(u32),
+    /// The device cannot read or write the memory of the operation.
+    BadMemory,
+    /// This peer's device cannot read the memory of the message that it has begun to send.
+    Aborted(u32),
 }

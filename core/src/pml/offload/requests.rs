@@ -168,7 +168,8 @@ impl<R: Rails> Pml<'_, R> {
             DeviceFailure::PeerFailed(peer)
             | DeviceFailure::PeerClosed(peer)
             | DeviceFailure::Restarted(peer)
-            | DeviceFailure::MessagesLost(peer),
+            | DeviceFailure::MessagesLost(peer)
+            | DeviceFailure::Aborted(peer),
         ) = ended.outcome
             && state.peer == ANY
         {
@@ -193,6 +194,8 @@ impl<R: Rails> Pml<'_, R> {
             Err(DeviceFailure::TooLong) => Outcome::TooLong,
             Err(DeviceFailure::Device) => Outcome::DeviceFailed,
             Err(DeviceFailure::MessagesLost(_)) => Outcome::MessagesLost,
+            Err(DeviceFailure::BadMemory) => Outcome::BadMemory,
+            Err(DeviceFailure::Aborted(_)) => Outcome::Aborted,
         };
         self.complete(ended.request.0.slot(), outcome);
     }

@@ -15,6 +15,9 @@ impl<R: Rails> Pml<'_, R> {
         let handle = Handle::from_bits(header.receiver.get());
         let body = u64::from(frame.len).saturating_sub(size_of::<wire::Fragment>() as u64);
         let offset = header.offset.get();
+        if header.common.flags & wire::FLAG_ABORT != 0 {
+            return self.abort_receive(rail, frame, handle);
+        }
         let state = self.requests.get_mut(handle).filter(|state| {
             state.phase == Phase::Receiving
                 && state.peer == frame.from.0
@@ -43,13 +46,28 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
+    /// The sender cannot read the rest of its message. The receive ends as soon as no rail writes its memory.
+    #[cold]
+    fn abort_receive(&mut self, rail: usize, frame: &Frame, handle: Handle) {
+        self.drop_frame(rail, frame);
+        let Some(state) = self.requests.get_mut(handle).filter(|state| {
+            state.phase == Phase::Receiving && state.peer == frame.from.0 && state.flags & RECEIVE != 0
+        }) else {
+            self.counters.stale = self.counters.stale.wrapping_add(1);
+            return;
+        };
+        (state.outcome, state.wanted) = (Outcome::Aborted, state.moved); // no more bytes are taken
+        self.settle_receive(handle.slot());
+    }
+
     /// Ends a receive if all of its bytes have arrived.
     pub(in crate::pml) fn settle_receive(&mut self, slot: u32) {
         let Some(state) = self.requests.at(slot) else { return };
         if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
+            let outcome = if state.outcome == Outcome::Aborted { Outcome::Aborted } else { Outcome::Success };
             self.release_piece(slot);
             self.deactivate(slot);
-            self.complete(slot, Outcome::Success);
+            self.complete(slot, outcome);
         }
     }
 }

@@ -90,6 +90,8 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::TooLong => Err(Failure::TooLong),
             Outcome::DeviceFailed => Err(Failure::DeviceFailed),
             Outcome::MessagesLost => Err(Failure::MessagesLost(peer)),
+            Outcome::BadMemory => Err(Failure::BadMemory),
+            Outcome::Aborted => Err(Failure::Aborted(peer)),
         })
     }
 

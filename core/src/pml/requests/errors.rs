@@ -40,6 +40,11 @@ pub enum Failure {
     /// Messages of this peer were lost with a device: their sends were complete, and they have not been received. The receive got none
     /// of them, and has nothing to do with their tags. It is reported once for a peer.
     MessagesLost(Peer),
+    /// The memory of the operation cannot be read or written by the device or accelerator that was to do it. The message of a send
+    /// was cut short, that of a receive is lost.
+    BadMemory,
+    /// The peer cannot read the memory of the message that it has begun to send. Some of its bytes may have been delivered.
+    Aborted(Peer),
     /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
 }
@@ -48,7 +53,11 @@ impl Failure {
     /// The party that has to act.
     pub const fn blame(self) -> Blame {
         match self {
-            Self::PeerFailed(_) | Self::PeerClosed { .. } | Self::Restarted(_) | Self::NoCommunicator(_) => Blame::Peer,
+            Self::PeerFailed(_)
+            | Self::PeerClosed { .. }
+            | Self::Restarted(_)
+            | Self::NoCommunicator(_)
+            | Self::Aborted(_) => Blame::Peer,
             Self::TooLong | Self::DeviceFailed | Self::MessagesLost(_) => Blame::Resource,
             _ => Blame::Caller,
         }
@@ -107,6 +116,15 @@ impl fmt::Display for Failure {
             Self::MessagesLost(peer) => write!(
                 f,
                 "messages that peer {} has sent were lost with a device that failed: have it send again what was not received",
+                peer.0
+            ),
+            Self::BadMemory => f.write_str(
+                "the memory of the message cannot be read or written by the device: it has to stay mapped, with the rights that the \
+                 operation needs, until the operation has ended",
+            ),
+            Self::Aborted(peer) => write!(
+                f,
+                "peer {} cannot read the memory of its message, of which a part may have been delivered: have it send the message again",
                 peer.0
             ),
             Self::NoRequest => f.write_str(

@@ -49,6 +49,8 @@ pub(crate) enum Outcome {
     TooLong,
     DeviceFailed,
     MessagesLost,
+    BadMemory,
+    Aborted,
 }
 
 /// The request is freed when it is done, since its outcome is not wanted.

@@ -65,7 +65,7 @@ impl<R: Rails> Pml<'_, R> {
             | if state.flags & READY != 0 { wire::FLAG_READY } else { 0 }
             | if buffer.is_some() { wire::FLAG_EXPOSED } else { 0 };
         // Payload goes along if the receiver has a unit for it.
-        let most = if answer || buffer.is_some() || peer.credit.units() == 0 {
+        let most = if answer || buffer.is_some() || peer.credit.units() == 0 || state.span.failures().is_some() {
             0
         } else {
             let attributes = rail.attributes();

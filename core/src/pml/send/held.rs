@@ -25,7 +25,10 @@ impl<R: Rails> Pml<'_, R> {
             let eager = state.flags & SYNCHRONOUS == 0 && len <= u64::from(peer.eager_body);
             let eager = eager && (peer.credit.units() != 0 || len == 0);
             let rail = peer.route.rail;
-            let eager = eager && (state.span.accelerator().is_none() || len <= self.accelerators_eager(rail));
+            // A message whose copy may fail is announced first. So the receiver learns of a failure.
+            let eager = eager
+                && (state.span.accelerator().is_none()
+                    || (state.span.failures().is_none() && len <= self.accelerators_eager(rail)));
             let sent = self.try_first_links(to, |engine| {
                 if len > COPIED
                     && let Some(buffer) = engine.expose(to, slot)

@@ -7,7 +7,8 @@ use crate::pml::requests::cookie::request_cookie;
 use crate::pml::requests::state::{DRAIN, Outcome, Phase};
 use crate::pml::send::schedule::{charge, least_used};
 use crate::pml::stall::liveness::HEARD;
-use crate::rail::{Endpoint, Sent};
+use crate::ptl::Unsent;
+use crate::rail::{Endpoint, SendError, Sent};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
@@ -44,6 +45,9 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn stream(&mut self, slot: u32) {
         let (count, round) = (self.rails.count(), self.round);
         let most = self.requests.at(slot).map_or(0, |state| self.longest_fragment(state.peer));
+        if self.requests.at(slot).is_some_and(|state| state.outcome == Outcome::BadMemory) {
+            return self.abort_send(slot);
+        }
         let wants_room = !self.rdma.is_idle() && self.advance_piece(slot);
         loop {
             let Some(state) = self.requests.at(slot) else { return };
@@ -78,7 +82,8 @@ impl<R: Rails> Pml<'_, R> {
                         peer.liveness.set(HEARD); // the rail has room again
                         break (index, sent, bytes);
                     }
-                    Err(_) => {
+                    Err(Unsent::Unreadable) => return self.abort_send(slot),
+                    Err(Unsent::Refused(_)) => {
                         self.counters.busy = self.counters.busy.wrapping_add(1);
                         link.busy_in = round;
                     }
@@ -94,5 +99,19 @@ impl<R: Rails> Pml<'_, R> {
         }
         self.deactivate(slot);
         self.end_send(slot, Outcome::Success);
+    }
+
+    /// Ends a send whose memory cannot be read, as soon as there is room to tell the receiver.
+    #[cold]
+    fn abort_send(&mut self, slot: u32) {
+        let Some(state) = self.requests.at_mut(slot) else { return };
+        state.outcome = Outcome::BadMemory;
+        let (to, mut header) = (state.peer, wire::Fragment::new(state.remote.as_handle(), state.moved));
+        header.common.flags = wire::FLAG_ABORT;
+        if self.control(to, header) == Err(SendError::Busy) {
+            return; // it stays active
+        }
+        self.deactivate(slot);
+        self.end_send(slot, Outcome::BadMemory);
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the engine.
 
+mod bad_memory;
 mod basic;
 mod churn;
 mod devices;

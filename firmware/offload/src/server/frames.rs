@@ -68,7 +68,7 @@ impl<R: Rails> Server<'_, '_, R> {
         match unsafe { self.mtl.pml().isend(Peer(peer), CONTEXT, tag, Mode::Complete, span) } {
             Ok(Sending::Complete) => Ok(Some(Done::default())),
             Ok(Sending::Pending(request)) => {
-                self.begin(request, cookie, None, true);
+                self.begin(request, cookie, None, true, None);
                 Ok(None)
             }
             Err(refusal) => Err(self.refused(&refusal)),
@@ -81,7 +81,7 @@ impl<R: Rails> Server<'_, '_, R> {
         // SAFETY: the memory is in the window, which outlives the transport, and has no Rust references.
         let begun = unsafe { self.mtl.pml().irecv(pattern, span) };
         let request = begun.map_err(|refusal| of_refusal(&refusal))?;
-        self.begin(request, cookie, None, false);
+        self.begin(request, cookie, None, false, None);
         self.losses.seen = if self.losses.waits { u64::MAX } else { self.losses.seen };
         Ok(None)
     }

@@ -1,0 +1,283 @@
+//! Memory of the host outside the window, which some devices reach.
+//!
+//! The bodies of messages may lie there. The engine takes it for the memory of an accelerator: each fragment is copied when it is sent or
+//! has arrived. A copy may fail, since only the host knows what is mapped.
+
+use core::fmt;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::convertor::{Accelerator, Layout, Span};
+
+/// How a board reaches memory of its host. A region is a range of it. It is used by one thread at a time.
+pub trait HostMemory: Sync + fmt::Debug {
+    /// Opens memory that the host describes, in the way of this board. The description comes from the host, so nothing of it is trusted.
+    /// Returns a number for the other calls. `None`: this is no such description, or the board does not reach the memory, or has no more
+    /// room.
+    fn open(&self, description: &[u8]) -> Option<u32>;
+
+    /// Closes memory, which is not accessed any more.
+    fn close(&self, opened: u32);
+
+    /// Copies memory of the host from an address on.
+    ///
+    /// # Errors
+    /// [`BadMemory`]: the bytes of `into` are any.
+    fn read(&self, opened: u32, from: u64, into: &mut [u8]) -> Result<(), BadMemory>;
+
+    /// Copies bytes to memory of the host from an address on.
+    ///
+    /// # Errors
+    /// [`BadMemory`]: some bytes may have been written.
+    fn write(&self, opened: u32, from: &[u8], to: u64) -> Result<(), BadMemory>;
+}
+
+/// Memory of the host is not mapped, or not with the rights that an operation needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadMemory;
+
+/// The body of an operation in progress, in memory of the host. It is used by one thread at a time; the fields are atomics, since an
+/// accelerator may be shared.
+#[derive(Debug)]
+struct Transfer<'m> {
+    memory: &'m dyn HostMemory,
+    /// The session that the host asks for.
+    wanted: &'m AtomicU32,
+    /// The region, or 0 if the place is free.
+    region: AtomicU32,
+    /// The number of the board for the region.
+    opened: AtomicU32,
+    /// The session of the operation, as in the window. 0: the memory is not accessed any more.
+    session: AtomicU32,
+    /// The address of the body, the lower half first.
+    address: [AtomicU32; 2],
+    failures: AtomicU32,
+}
+
+impl<'m> Transfer<'m> {
+    const fn new(memory: &'m dyn HostMemory, wanted: &'m AtomicU32) -> Self {
+        const fn zero() -> AtomicU32 {
+            AtomicU32::new(0)
+        }
+        let (region, opened, session, failures) = (zero(), zero(), zero(), zero());
+        Self { memory, wanted, region, opened, session, address: [zero(), zero()], failures }
+    }
+
+    /// The number of the board and the address of the byte at an offset in the body. The host has to want the session still: a firmware
+    /// that has hung, and goes on after its host has given it up, begins no copy.
+    fn place(&self, offset: usize) -> Result<(u32, u64), BadMemory> {
+        let session = self.session.load(Ordering::Relaxed);
+        if session == 0 || self.wanted.load(Ordering::Acquire) != session {
+            return Err(BadMemory);
+        }
+        let [low, high] = self.address.each_ref().map(|half| u64::from(half.load(Ordering::Relaxed)));
+        let address = (high << 32 | low).checked_add(offset as u64).ok_or(BadMemory)?;
+        Ok((self.opened.load(Ordering::Relaxed), address))
+    }
+
+    fn note(&self, done: Result<(), BadMemory>) {
+        if done.is_err() {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn revoke(&self) {
+        self.session.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The addresses are offsets in the body.
+impl Accelerator for Transfer<'_> {
+    unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for the memory. It is that of a rail, which comes from an arena, or an array: it is initialised.
+        let into = unsafe { core::slice::from_raw_parts_mut(to, len) };
+        let done = self.place(from.addr()).and_then(|(opened, address)| self.memory.read(opened, address, into));
+        if done.is_err() {
+            into.fill(0);
+        }
+        self.note(done);
+    }
+
+    unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize) {
+        // SAFETY: the caller vouches for the memory.
+        let bytes = unsafe { core::slice::from_raw_parts(from, len) };
+        self.note(self.place(to.addr()).and_then(|(opened, address)| self.memory.write(opened, bytes, address)));
+    }
+
+    fn failures(&self) -> Option<u32> {
+        Some(self.failures.load(Ordering::Relaxed))
+    }
+}
+
+/// A region that the host has registered.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    /// The number of the board.
+    opened: u32,
+    address: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    region: Option<Region>,
+    /// Counts the uses of this place.
+    uses: u16,
+}
+
+/// The regions of a session, and the bodies of operations in progress that lie there.
+#[derive(Debug)]
+pub struct HostTables<'m> {
+    memory: &'m dyn HostMemory,
+    regions: &'m mut [Place],
+    transfers: &'m [Transfer<'m>],
+    /// All memory, of each transfer.
+    layouts: &'m [Layout<'m>],
+    /// Where the next search for a free transfer begins.
+    next: usize,
+}
+
+/// Why there is no body.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoBody {
+    /// The range is in no region.
+    OutOfBounds,
+    /// As many bodies are in use as there can be.
+    Full,
+}
+
+/// The number of a region: its place from 1 on in the lower half, and the uses of the place in the upper half. So it is not 0, and the
+/// number of a region that has ended is refused.
+const fn split(number: u32) -> (usize, u16) {
+    (((number & 0xffff) as usize).wrapping_sub(1), (number >> 16) as u16)
+}
+
+/// The most regions, since a number has 16 bits for the place.
+const MOST: u32 = 0xffff;
+
+impl<'m> HostTables<'m> {
+    /// The bytes of tables for so many regions and bodies.
+    pub const fn bytes(regions: u32, bodies: u32) -> usize {
+        Arena::cost::<Place>(if regions > MOST { MOST } else { regions } as usize)
+            .saturating_add(Arena::cost::<Transfer<'m>>(bodies as usize))
+            .saturating_add(Arena::cost::<Layout<'m>>(bodies as usize))
+    }
+
+    /// No regions, with room for `regions` of them, and for `bodies` operations at a time. `wanted` is the word of the window with the
+    /// session that the host asks for.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`].
+    pub fn new(
+        arena: &mut Arena<'m>,
+        memory: &'m dyn HostMemory,
+        wanted: &'m AtomicU32,
+        regions: u32,
+        bodies: u32,
+    ) -> Result<Self, OutOfMemory> {
+        let regions = arena.filled(regions.min(MOST) as usize, Place { region: None, uses: 0 })?;
+        let transfers: &'m [Transfer<'m>] = arena.each(bodies as usize, |_, _| Ok(Transfer::new(memory, wanted)))?;
+        let layouts = arena.each(bodies as usize, |arena, index| {
+            let none = || OutOfMemory { asked: 0, left: arena.left() };
+            let all = Layout::bytes(i64::MAX as u64).map_err(|_| none())?;
+            all.on(transfers.get(index).ok_or_else(none)?).map_err(|_| none())
+        })?;
+        Ok(Self { memory, regions, transfers, layouts, next: 0 })
+    }
+
+    /// How many regions there are, and how many bodies are in use.
+    pub fn count(&self) -> [usize; 2] {
+        let is_used = |transfer: &&Transfer<'_>| transfer.region.load(Ordering::Relaxed) != 0;
+        let regions = self.regions.iter().filter(|place| place.region.is_some()).count();
+        [regions, self.transfers.iter().filter(is_used).count()]
+    }
+
+    /// Whether there is room for one more region.
+    pub fn has_room(&self) -> bool {
+        self.regions.iter().any(|place| place.region.is_none())
+    }
+
+    /// Adds a region, and returns its number. The end of its range is an address. `None`: the board does not reach it, or there is no
+    /// room.
+    pub fn register(&mut self, address: u64, bytes: u64, description: &[u8]) -> Option<u32> {
+        let (at, place) = (1_u32..).zip(self.regions.iter_mut()).find(|(_, place)| place.region.is_none())?;
+        let opened = self.memory.open(description)?;
+        place.region = Some(Region { opened, address, bytes });
+        place.uses = place.uses.wrapping_add(1);
+        Some(u32::from(place.uses) << 16 | at)
+    }
+
+    fn region(&self, number: u32) -> Option<Region> {
+        let (at, uses) = split(number);
+        self.regions.get(at).filter(|place| place.uses == uses)?.region
+    }
+
+    /// Ends a region: its memory is not accessed any more. Returns whether there was one.
+    pub fn deregister(&mut self, number: u32) -> bool {
+        let Some(region) = self.region(number) else { return false };
+        self.transfers
+            .iter()
+            .filter(|transfer| transfer.region.load(Ordering::Relaxed) == number)
+            .for_each(Transfer::revoke);
+        self.memory.close(region.opened);
+        if let Some(place) = self.regions.get_mut(split(number).0) {
+            place.region = None;
+        }
+        true
+    }
+
+    /// Ends all regions. Bodies stay in use until their operations have ended.
+    pub fn clear(&mut self) {
+        self.transfers.iter().for_each(Transfer::revoke);
+        for place in self.regions.iter_mut() {
+            if let Some(region) = place.region.take() {
+                self.memory.close(region.opened);
+            }
+        }
+    }
+
+    /// A body of an operation that begins, and its place, if it has a byte. `session`: that of the host, which is not 0.
+    ///
+    /// # Errors
+    /// [`NoBody`].
+    pub fn begin(&mut self, number: u32, at: u64, bytes: u64, session: u32) -> Result<(Span, Option<u32>), NoBody> {
+        let region = self.region(number).ok_or(NoBody::OutOfBounds)?;
+        let end = at.checked_add(bytes).ok_or(NoBody::OutOfBounds)?;
+        if end > region.bytes || usize::try_from(bytes).is_err() {
+            return Err(NoBody::OutOfBounds);
+        }
+        if bytes == 0 {
+            return Ok((Span::EMPTY, None));
+        }
+        let address = region.address.checked_add(at).ok_or(NoBody::OutOfBounds)?;
+        let is_free = |transfer: &Transfer<'_>| transfer.region.load(Ordering::Relaxed) == 0;
+        let free_from = |from: usize| {
+            let rest = self.transfers.get(from..).unwrap_or_default();
+            rest.iter().position(is_free).map(|place| place.wrapping_add(from))
+        };
+        let place = free_from(self.next).or_else(|| free_from(0)).ok_or(NoBody::Full)?;
+        let (Some(transfer), Some(layout)) = (self.transfers.get(place), self.layouts.get(place)) else {
+            return Err(NoBody::Full);
+        };
+        self.next = place.wrapping_add(1);
+        transfer.region.store(number, Ordering::Relaxed);
+        transfer.opened.store(region.opened, Ordering::Relaxed);
+        transfer.session.store(session.to_le(), Ordering::Relaxed);
+        transfer.failures.store(0, Ordering::Relaxed);
+        for (half, value) in transfer.address.iter().zip([address as u32, (address >> 32) as u32]) {
+            half.store(value, Ordering::Relaxed);
+        }
+        // SAFETY: layouts and transfers are in memory of the engine, which outlives its operations, and a layout does not change.
+        let all = unsafe { Span::laid_out(ptr::null_mut(), layout) };
+        Ok((all.window(0, bytes), Some(place as u32)))
+    }
+
+    /// Ends the use of a body, whose operation has ended. Returns whether a copy has failed.
+    pub fn end(&self, place: Option<u32>) -> bool {
+        let Some(transfer) = place.and_then(|place| self.transfers.get(place as usize)) else { return false };
+        transfer.revoke();
+        transfer.region.store(0, Ordering::Relaxed);
+        transfer.failures.load(Ordering::Relaxed) != 0
+    }
+}
