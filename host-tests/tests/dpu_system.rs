@@ -214,7 +214,7 @@ fn other_rails_take_over_from_a_dpu_that_fails() {
 fn a_job_over_dpus_as_rails_alone_says_that_one_has_failed() {
     let mut command = up();
     command.args(["--transport", "dpu-frames", "--keep-going", "--"]).arg(example("ring"));
-    let mut system = System::start(command.args(["--rounds", "100000000"]));
+    let system = System::start(command.args(["--rounds", "100000000"]));
     wait("both DPUs work", || (system.works(0) && system.works(1)).then_some(()));
     let has_begun = |device| system.word(device, at::COMMANDS_TAKEN).wrapping_sub(START) > 300;
     wait("frames are on the way", || (has_begun(0) && has_begun(1)).then_some(()));

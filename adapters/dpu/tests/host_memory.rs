@@ -227,7 +227,7 @@ fn the_engine_learns_whose_memory_was_bad() {
     let mut rank = 0;
     let comms = hosts.each_mut().map(|host| {
         rank += 1;
-        host.add_comm(1, &mut members.into_iter(), rank - 1).unwrap().unwrap()
+        host.add_comm(1, &mut members.into_iter(), rank - 1, false).unwrap().unwrap()
     });
     let [mut a, mut b] = hosts;
     let (memory, mut into) = (Guarded::new(4, 0), vec![0; 4 * PAGE]);
