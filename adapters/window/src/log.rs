@@ -38,8 +38,9 @@ pub struct LogWriter {
     written: u32,
     /// Bytes of the frame that is being written.
     frame: u32,
-    /// That frame does not fit.
-    overrun: bool,
+    /// Bytes of that frame that did not fit. It is no `bool`, so that an `Option` of a writer in static memory begins as zeros, which take
+    /// no room in a program.
+    missing: u32,
     /// Bytes that fit behind the frame, as far as that is known.
     room: u32,
 }
@@ -49,7 +50,7 @@ impl LogWriter {
     pub fn new(ring: &impl Bytes) -> Self {
         ring.written().store(START.to_le(), Ordering::Relaxed);
         ring.taken().store(START.to_le(), Ordering::Relaxed);
-        Self { written: START, frame: 0, overrun: false, room: ring.length() }
+        Self { written: START, frame: 0, missing: 0, room: ring.length() }
     }
 
     /// Writes bytes of the present frame. They are not seen before its end.
@@ -61,8 +62,8 @@ impl LogWriter {
             let unread = self.written.wrapping_sub(taken);
             self.room = ring.length().saturating_sub(unread).saturating_sub(self.frame);
         }
-        if self.overrun || length > self.room as usize {
-            self.overrun = true;
+        if self.missing != 0 || length > self.room as usize {
+            self.missing = self.missing.saturating_add(length as u32);
             return;
         }
         let (at, before) = place(ring, self.written.wrapping_add(self.frame), length);
@@ -78,14 +79,14 @@ impl LogWriter {
 
     /// Ends the present frame. Returns whether the host can read it; otherwise there was no room for all of it, and it is lost.
     pub fn end(&mut self, ring: &impl Bytes) -> bool {
-        let is_whole = !self.overrun;
+        let is_whole = self.missing == 0;
         if is_whole {
             self.written = self.written.wrapping_add(self.frame);
             ring.written().store(self.written.to_le(), Ordering::Release);
         } else {
             self.room = self.room.wrapping_add(self.frame);
         }
-        (self.frame, self.overrun) = (0, false);
+        (self.frame, self.missing) = (0, 0);
         is_whole
     }
 }

@@ -133,7 +133,7 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
         idle = idle.saturating_add(1);
         let may_sleep = doorbell != Doorbell::None && server.device().is_rung();
         if may_sleep && now.since(since) >= B::awake() {
-            if !sleep::<B, _>(&mut server) {
+            if sleep::<B, _>(&mut server) != 0 {
                 idle = 0;
             }
         } else if idle >= PATIENCE {
@@ -155,15 +155,20 @@ fn poll<B: Dpu, R: Rails>(server: &mut Server<'_, '_, R>, now: Instant) -> u32 {
     events
 }
 
-/// Sleeps until there is work. Returns `false` if there was work already.
-fn sleep<B: Dpu, R: Rails>(server: &mut Server<'_, '_, R>) -> bool {
+/// Sleeps until there is work. Returns the number of events if there was work already.
+fn sleep<B: Dpu, R: Rails>(server: &mut Server<'_, '_, R>) -> u32 {
     server.device_mut().announce_sleep();
     // What the host has written without ringing is seen now.
     let now = now::<B>();
-    let is_idle = poll::<B, _>(server, now) == 0 && server.device().is_rung() && server.arm();
-    if is_idle {
+    let events = poll::<B, _>(server, now);
+    let may_sleep = events == 0 && server.device().is_rung() && server.arm();
+    if may_sleep {
         B::sleep(server.poll_at().map(|due| due.since(now)));
     }
     server.device_mut().awake();
-    is_idle
+    if events == 0 && !may_sleep {
+        // A frame waits for room, for example.
+        B::pause();
+    }
+    events
 }
