@@ -84,7 +84,6 @@ fn a_system_that_cannot_start_says_why() {
     refused(READY, &["--transport", "tcp"], "add dpu or dpu-frames");
     refused(READY, &["--transport", "dpu-frame"], "did you mean `dpu-frames`");
     refused(READY, &["--transport", "dpu,dpu-frames"], "names dpu and dpu-frames");
-    refused(READY, &["--n", "17", "--board", "virt-aarch64"], "room for 16 in all");
     refused(READY, &["--lose", "101"], "possible: 0 to 100");
     let mut command = up(&folder, READY);
     let output = command.args(["--board", "virt-aarch64", "--", "true"]).env("PATH", "/nowhere").output().unwrap();

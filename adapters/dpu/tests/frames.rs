@@ -5,7 +5,7 @@ mod wired;
 
 use offload::Limits;
 use towline_core::pml::Config as Engine;
-use towline_core::rail::{Endpoint, Event, Lane, Peer, Rail as _, SendError, Shape};
+use towline_core::rail::{Endpoint, Event, Lane, Lost, Peer, Rail as _, SendError, Shape};
 use towline_core::time::Instant;
 use towline_dpu::frames::{Config, Frames};
 use towline_dpu::{Options, Transport};
@@ -90,18 +90,48 @@ mod unequal {
         came
     }
 
-    /// A peer that takes no frames keeps neither all buffers nor all of those for control frames.
-    #[test]
-    fn a_peer_that_does_not_poll_leaves_buffers_to_others() {
+    /// Rails that know each other. The endpoints of each are in the order of the others.
+    fn introduced(count: usize) -> (Carried, Vec<Frames>) {
         let mut setup = Carried::new(1024, 8);
-        let mut rails = setup.rails(3);
+        let mut rails = setup.rails(count);
         let cards: Vec<_> = rails.iter().map(|rail| rail.card().to_vec()).collect();
         for (own, rail) in rails.iter_mut().enumerate() {
             for (other, card) in (0..).zip(&cards).filter(|(other, _)| *other != own as u32) {
                 rail.add_peer(Peer(other), card).unwrap();
             }
         }
-        // The endpoints of the first rail are in the order in which peers were added.
+        (setup, rails)
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_told_as_what_it_was() {
+        for (fails, expected) in [(false, Lost::Closed), (true, Lost::Broken)] {
+            let (_setup, mut rails) = introduced(2);
+            let mut other = rails.pop().unwrap();
+            let rail = &mut rails[0];
+            assert!(try_send(rail, Endpoint(0), Lane::Eager, 7));
+            while poll(&mut other).is_empty() {
+                poll(rail);
+            }
+            if fails {
+                other.end_as_failure();
+            }
+            drop(other);
+            let why = loop {
+                std::thread::yield_now();
+                match rail.poll(Instant::ZERO) {
+                    Some(Event::Lost(_, why)) => break why,
+                    event => assert!(event.is_none(), "{event:?}"),
+                }
+            };
+            assert_eq!(why, expected);
+        }
+    }
+
+    /// A peer that takes no frames keeps neither all buffers nor all of those for control frames.
+    #[test]
+    fn a_peer_that_does_not_poll_leaves_buffers_to_others() {
+        let (_setup, mut rails) = introduced(3);
         let (silent, awake) = (Endpoint(0), Endpoint(1));
         let [rail, _silent, other] = &mut rails[..] else { panic!() };
         for lane in [Lane::Bulk, Lane::Control] {
