@@ -154,6 +154,7 @@
 //! | `TOWLINE_DPU_OPEN_TIMEOUT_MS` | `10000` ms | How long a DPU may take to begin to serve a process |
 //! | `TOWLINE_DPU_SILENCE_MS` | `5000` ms | A DPU whose firmware shows no sign of life for this time, or does not answer a command, has failed |
 //! | `TOWLINE_DPU_ONE_SIDED` | `true` | Whether windows lie in the memory of DPUs, if all ranks of a window allow it and it fits: then a target serves operations while it makes no call |
+//! | `TOWLINE_DPU_HOST_MEMORY` | `true` | Whether the DPU reads and writes long messages where they lie in the memory of a process, if it can: then the process does not copy them, and the DPU can access all memory of the process |
 //!
 //! <!-- end -->
 //!

@@ -84,7 +84,7 @@ impl<'m> Rdma<'m> {
     }
 
     /// The piece of a request.
-    pub(super) fn of(&self, request: u32) -> Option<Handle> {
+    pub(in crate::pml) fn of(&self, request: u32) -> Option<Handle> {
         if self.is_idle() {
             return None;
         }

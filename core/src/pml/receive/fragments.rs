@@ -3,7 +3,7 @@
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::request_cookie;
-use crate::pml::requests::state::{Outcome, Phase, RECEIVE};
+use crate::pml::requests::state::{Outcome, Phase, RECEIVE, RequestState};
 use crate::pool::Handle;
 use crate::rail::{Delivery, Frame, Rail};
 use crate::wire;
@@ -46,13 +46,16 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
-    /// The sender cannot read the rest of its message. The receive ends as soon as no rail writes its memory.
+    /// The sender cannot read the rest of its message. The receive ends as soon as no rail writes its memory. No such message is moved by a
+    /// device, which might go on to write.
     #[cold]
     fn abort_receive(&mut self, rail: usize, frame: &Frame, handle: Handle) {
         self.drop_frame(rail, frame);
-        let Some(state) = self.requests.get_mut(handle).filter(|state| {
-            state.phase == Phase::Receiving && state.peer == frame.from.0 && state.flags & RECEIVE != 0
-        }) else {
+        let is_it = |state: &&mut RequestState| {
+            state.peer == frame.from.0 && state.phase == Phase::Receiving && state.flags & RECEIVE != 0
+        };
+        let is_moved = self.rdma.of(handle.slot()).is_some();
+        let Some(state) = self.requests.get_mut(handle).filter(is_it).filter(|_| !is_moved) else {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             return;
         };

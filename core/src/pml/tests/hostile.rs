@@ -64,10 +64,13 @@ fn p22_forged_handles_and_credit_violations_are_counted_and_touch_nothing() {
     let mut stale = 0;
     for forged in [handle, handle ^ 1, handle.wrapping_add(1 << 32), 0, u64::MAX] {
         tell(&mut liar, &wire::Fragment::new(forged, 0), &[0x55; 100]); // not the liar's receive
+        let mut abort = wire::Fragment::new(forged, 0);
+        abort.common.flags = wire::FLAG_ABORT;
+        tell(&mut liar, &abort, &[]);
         tell(&mut liar, &wire::Ack::new(forged, Handle::NONE, 10), &[]);
         tell(&mut liar, &wire::Finish::new(forged), &[]);
         tell(&mut liar, &wire::Reject::new(forged, wire::Reason::NotReady), &[]);
-        stale += 4;
+        stale += 5;
     }
     for (offset, len) in [(990, 11), (1001, 1), (u64::MAX, 2)] {
         tell(&mut honest, &wire::Fragment::new(handle, offset), &vec![0x55; len]);
