@@ -5,6 +5,7 @@ use zerocopy::FromZeros;
 use super::checksum::Checksum;
 use super::header::Kind;
 use super::path::{ConnState, DownReason, Path};
+use super::paths::start;
 use super::state::Link;
 use crate::rail::{Endpoint, Event, FullRail, Lost, Peer};
 use crate::time::Instant;
@@ -77,7 +78,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Adds the peer to the rail below once more.
     pub(super) fn add_below(&mut self, at: u32) {
         let Some(path) = self.peers.paths.get(at as usize).filter(|path| !path.below.known) else { return };
-        let start = (at as usize).wrapping_mul(self.config.card_bytes as usize);
+        let start = start(at, self.config.card_bytes as usize);
         let card = self.peers.cards.get(start..start.wrapping_add(path.below.card_len.into()));
         let Some(card) = card else { return };
         if let Ok(endpoint) = self.below.add_peer(Peer(at), card)

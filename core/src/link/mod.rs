@@ -87,6 +87,10 @@ mod migration;
 mod nack;
 mod numbers;
 mod path;
+#[cfg_attr(not(feature = "mesh"), path = "only_path.rs")]
+mod paths;
+#[cfg_attr(not(feature = "mesh"), path = "only_queue.rs")]
+mod peer_queue;
 mod pending_delivery;
 mod progress;
 mod rail;
@@ -98,6 +102,7 @@ mod sizes;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg_attr(not(feature = "mesh"), path = "only_timer.rs")]
 mod timers;
 mod transmit;
 

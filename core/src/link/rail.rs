@@ -7,6 +7,7 @@ use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
 use super::path::{Below, ConnState, Path, SendWindow, Session};
+use super::paths::start;
 use super::state::Link;
 use crate::convertor::Span;
 use crate::rail::access::Access;
@@ -62,7 +63,7 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
             header::seed(&self.checksum, (own, 0), (theirs.incarnation, 0)),
             header::seed(&self.checksum, (theirs.incarnation, 0), (own, 0)),
         ];
-        let start = (at as usize).wrapping_mul(width);
+        let start = start(at, width);
         if let Some(place) = self.peers.cards.get_mut(start..start.wrapping_add(width)) {
             place.iter_mut().zip(below).for_each(|(to, from)| *to = *from);
         }
@@ -346,7 +347,9 @@ impl<R: FullRail, C: Checksum> Liveness for Link<'_, R, C> {
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Whether the next poll has an event, or has to release a bad frame, without a poll of the rail below.
     fn has_events(&self) -> bool {
-        let queues = [&self.send.done, &self.receive.filled, &self.work.reports];
-        queues.into_iter().any(|queue| !queue.is_empty()) || self.receive.bad_body_found.get()
+        let queues = [&self.send.done, &self.receive.filled];
+        queues.into_iter().any(|queue| !queue.is_empty())
+            || !self.work.reports.is_empty()
+            || self.receive.bad_body_found.get()
     }
 }

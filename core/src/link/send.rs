@@ -31,7 +31,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if tag == TAG {
             return Err(SendError::TooLong);
         }
-        let reserve_free = self.config.peers > 1 && self.send.reserve_slot == Handle::NONE;
+        let reserve_free = self.has_several() && self.send.reserve_slot == Handle::NONE;
         let full = self.is_full(path, lane, reserve_free);
         let waits = lane != Lane::Control && !path.send.queued.iter().all(List::is_empty);
         if !self.window_has_room(path, lane)
@@ -64,7 +64,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let unused = self.send.frames.capacity().wrapping_sub(self.send.frames.used());
         let free = unused.saturating_sub(reserve_free.into());
         let without = |holders: u32| self.peers.touched.wrapping_sub(self.peers.free.len()).saturating_sub(holders);
-        let exceeds_share = match lane {
+        let exceeds_share = || match lane {
             Lane::Control => {
                 let spare = without(self.send.control_holders).min(self.config.control_slots / 2);
                 let own = path.send.unacked_control;
@@ -76,7 +76,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 own != 0 && own >= free.saturating_sub(slots).saturating_sub(spare)
             }
         };
-        free <= slots || (self.config.peers > 1 && exceeds_share)
+        free <= slots || (self.has_several() && exceeds_share())
     }
 
     /// The longest frame of a lane, in bytes.

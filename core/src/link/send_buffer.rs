@@ -3,6 +3,7 @@
 use super::checksum::Checksum;
 use super::in_flight::{FINISHED, HEAD_ROOM, IN_PLACE, MIGRATED_ENTRY, READING};
 use super::numbers::distance;
+use super::paths::{SEVERAL, start};
 use super::state::Link;
 use crate::pool::Handle;
 use crate::rail::{Cookie, FullRail};
@@ -18,7 +19,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return None;
         }
         // The last place is for the frame in the reserve slot.
-        let kept_back = u32::from(self.config.peers > 1);
+        let kept_back = u32::from(self.has_several());
         if self.send.reserve_slot != handle && self.send.long_free.len() <= kept_back {
             if !migrated || self.send.reserve_slot != Handle::NONE {
                 return None;
@@ -40,6 +41,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let before = (window.unacked_data() != 0, window.unacked_control != 0);
         window.unacked = window.unacked.wrapping_add_signed(by);
         window.unacked_control = window.unacked_control.wrapping_add_signed(if control { by } else { 0 });
+        if !SEVERAL {
+            return; // no other peer wants a share
+        }
         let after = (window.unacked_data() != 0, window.unacked_control != 0);
         let change = |holders: u32, before, after| holders.wrapping_add(after).wrapping_sub(before);
         self.send.data_holders = change(self.send.data_holders, before.0.into(), after.0.into());
@@ -49,14 +53,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// The entry of a number in the send window.
     pub(super) fn window_entry_mut(&mut self, at: u32, number: u64) -> Option<&mut u32> {
         let width = self.config.window as usize;
-        let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
+        let place = (number as usize & width.wrapping_sub(1)).wrapping_add(start(at, width));
         self.send.window.get_mut(place)
     }
 
     /// The slot of the frame with a number.
     pub(super) fn window_slot(&self, at: u32, number: u64) -> Option<u32> {
         let width = self.config.window as usize;
-        let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
+        let place = (number as usize & width.wrapping_sub(1)).wrapping_add(start(at, width));
         self.send.window.get(place).filter(|entry| **entry < MIGRATED_ENTRY)?.checked_sub(1)
     }
 
@@ -165,7 +169,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let frames = &self.send.frames;
         self.send.done.retain(|slot| frames.at(slot).is_some());
         let width = self.config.window as usize;
-        let start = (at as usize).wrapping_mul(width);
+        let start = start(at, width);
         if let Some(window) = self.send.window.get_mut(start..start.wrapping_add(width)) {
             window.fill(0);
         }

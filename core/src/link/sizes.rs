@@ -4,7 +4,8 @@ use super::card;
 use super::config::Config;
 use super::in_flight::{HEAD_ROOM, InFlightFrame};
 use super::memory::Memory;
-use super::path::Path;
+use super::paths::Paths;
+use super::peer_queue::PeerQueue;
 use super::pending_delivery::{PendingDelivery, Progress, TAIL};
 use super::timers::Timers;
 use crate::arena::Arena;
@@ -58,7 +59,7 @@ impl Config {
         let sizes = Sizes::of(&config, raw.attributes());
         [
             Arena::cost::<u8>(card::PREFIX.saturating_add(raw.card().len())),
-            Arena::cost::<Path>(sizes.peers),
+            Paths::cost(sizes.peers),
             Arena::cost::<u8>(sizes.cards),
             Arena::cost::<u32>(sizes.windows).saturating_mul(2),
             Arena::cost::<u64>(sizes.bits),
@@ -72,7 +73,7 @@ impl Config {
             Queue::cost(sizes.long),
             Queue::cost(sizes.slots),
             Queue::cost(sizes.pending),
-            Queue::cost(sizes.peers).saturating_mul(4),
+            PeerQueue::cost(sizes.peers).saturating_mul(4),
             Timers::cost(sizes.peers).saturating_mul(2),
             16, // the block may begin at any address
         ]

@@ -11,7 +11,9 @@ use super::header::{HEADER, MIGRATION, PREFIX};
 use super::in_flight::InFlightFrame;
 use super::memory::Memory;
 use super::numbers::Bits;
-use super::path::{ConnState, Path};
+use super::path::ConnState;
+use super::paths::{Paths, SEVERAL, start};
+use super::peer_queue::PeerQueue;
 use super::pending_delivery::{PendingDelivery, Progress, TAIL};
 use super::sizes::Sizes;
 use super::timers::Timers;
@@ -44,11 +46,11 @@ pub struct Link<'m, R, C> {
 /// The table of peers. An endpoint is an index into it.
 #[derive(Debug)]
 pub(super) struct Peers<'m> {
-    pub paths: &'m mut [Path],
+    pub paths: Paths<'m>,
     /// The entries below this one were used at least once.
     pub touched: u32,
     /// The entries below `touched` that are free.
-    pub free: Queue<'m>,
+    pub free: PeerQueue<'m>,
     /// The cards of the peers for the rail below, each in `Config::card_bytes` bytes.
     pub cards: &'m mut [u8],
     /// How many sessions this side has begun.
@@ -104,7 +106,7 @@ pub(super) struct ReceiveBuffers<'m> {
     /// For each peer, the low words of the numbers that were skipped because another link brings their frames.
     pub migrated: &'m mut [u32],
     /// Peers whose frames this side refused. When there is room, they are told in turn.
-    pub refused: Queue<'m>,
+    pub refused: PeerQueue<'m>,
 }
 
 /// The queues and timers of pending work.
@@ -115,9 +117,9 @@ pub(super) struct Work<'m> {
     /// When something is to be done for each peer if nothing arrives.
     pub timers: Timers<'m>,
     /// Peers to which frames wait, since the rail below had no room.
-    pub refused: Queue<'m>,
+    pub refused: PeerQueue<'m>,
     /// Peers for which an event is due to the user.
-    pub reports: Queue<'m>,
+    pub reports: PeerQueue<'m>,
     /// The count of polls.
     pub turn: u32,
     /// The rail below may have more events.
@@ -189,9 +191,15 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         [self.send.frames.used(), self.receive.pending.used()]
     }
 
+    /// Whether the link may have several peers.
+    #[inline(always)]
+    pub(super) const fn has_several(&self) -> bool {
+        SEVERAL && self.config.peers > 1
+    }
+
     fn set_of_bits(&mut self, at: u32, set: usize) -> Bits<'_> {
         let words = self.config.words();
-        let start = (at as usize).wrapping_mul(3).wrapping_add(set).wrapping_mul(words);
+        let start = start(at, words.wrapping_mul(3)).wrapping_add(set.wrapping_mul(words));
         Bits(self.bits.get_mut(start..start.wrapping_add(words)).unwrap_or(&mut []))
     }
 
@@ -214,9 +222,9 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
 impl<'m> Peers<'m> {
     fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            paths: arena.table(sizes.peers)?,
+            paths: Paths::new(arena, sizes.peers)?,
             touched: 0,
-            free: Queue::new(arena, sizes.peers)?,
+            free: PeerQueue::new(arena, sizes.peers)?,
             cards: arena.table(sizes.cards)?,
             sessions: 0,
         })
@@ -254,7 +262,7 @@ impl<'m> ReceiveBuffers<'m> {
             filled: Queue::new(arena, sizes.pending)?,
             holds_frame: false,
             migrated: arena.table(sizes.windows)?,
-            refused: Queue::new(arena, sizes.peers)?,
+            refused: PeerQueue::new(arena, sizes.peers)?,
         })
     }
 }
@@ -264,8 +272,8 @@ impl<'m> Work<'m> {
         Ok(Self {
             acks: Timers::new(arena, sizes.peers)?,
             timers: Timers::new(arena, sizes.peers)?,
-            refused: Queue::new(arena, sizes.peers)?,
-            reports: Queue::new(arena, sizes.peers)?,
+            refused: PeerQueue::new(arena, sizes.peers)?,
+            reports: PeerQueue::new(arena, sizes.peers)?,
             turn: 0,
             more: false,
             refusals: 0,
