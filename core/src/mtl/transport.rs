@@ -320,7 +320,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// A member that ended normally, if all members beside this process have ended or failed. So nothing can come from any source.
     fn last_of_others(&self, state: &CommState<'m>) -> Option<Peer> {
-        if self.pml.counters().lost == 0 {
+        if !self.pml.has_lost_any() {
             return None;
         }
         let own = state.peer(state.rank);

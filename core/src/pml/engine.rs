@@ -75,6 +75,8 @@ pub struct Pml<'m, R> {
     pub(super) credit_slack: u16,
     /// Envelopes beyond all credit ([`Config::probes`]) that are in use.
     pub(super) spares_used: u32,
+    /// How many times a peer was lost; saturates.
+    pub(super) losses: u32,
     /// The number of peers that failed and whose failure was not reported yet.
     pub(super) unreported_failures: u32,
     /// The number of probes that found nothing, of all patterns. It wraps.

@@ -77,6 +77,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             .div_ceil(2)
             .saturating_sub(1),
             spares_used: 0,
+            losses: 0,
             unreported_failures: 0,
             missed_probes: 0,
             ended: 0,

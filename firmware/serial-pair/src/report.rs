@@ -37,7 +37,5 @@ pub fn memory<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Re
 pub fn traffic<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Result<(), Unwritten> {
     let line = end.line().counters();
     report.line("datagrams", line.sent as usize, " sent, received", line.received as usize)?;
-    report.line("damaged frames", line.bad_frames as usize, ", their bytes", line.bad_bytes as usize)?;
-    let engine = end.mtl.counters();
-    report.line("eager messages", engine.eager_sent as usize, ", rendezvous", engine.rendezvous_sent as usize)
+    report.line("damaged frames", line.bad_frames as usize, ", their bytes", line.bad_bytes as usize)
 }

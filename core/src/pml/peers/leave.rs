@@ -40,6 +40,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         warn!("peer {} is lost: {}", peer.0, why as u8);
         self.counters.lost = self.counters.lost.wrapping_add(1);
+        self.losses = self.losses.saturating_add(1);
         self.slow_receives = true;
         if why == Lost::Stalled {
             self.send_given_up(peer.0); // the peer still runs, and its rails may not report the end
@@ -158,6 +159,11 @@ impl<R: Rails> Pml<'_, R> {
     #[cold]
     pub(in crate::pml) fn refusal_of_lost(&self, peer: Peer) -> Refusal {
         if self.why_lost(peer) == Some(Lost::Closed) { Refusal::PeerClosed(peer) } else { Refusal::PeerFailed(peer) }
+    }
+
+    /// Whether a peer was ever lost.
+    pub(crate) const fn has_lost_any(&self) -> bool {
+        self.losses != 0
     }
 
     /// The reason why a peer was lost. `None` if it was not lost.

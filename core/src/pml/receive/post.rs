@@ -66,7 +66,7 @@ impl<R: Rails> Pml<'_, R> {
         if self.posting_order.drop_if_idle(&mut self.requests) {
             self.posting_order.insert(&mut self.requests, slot);
         } else {
-            self.slow_receives = self.counters.lost != 0;
+            self.slow_receives = self.has_lost_any();
         }
         false
     }

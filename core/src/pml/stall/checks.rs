@@ -46,12 +46,12 @@ impl<R: Rails> Pml<'_, R> {
         if first {
             return 0;
         }
-        let before = self.counters.lost;
+        let before = self.losses;
         let anyone = self.mark_awaited();
         for index in 0..self.peers.len() as u32 {
             self.check_peer(index, anyone);
         }
-        self.counters.lost.wrapping_sub(before) as u32
+        self.losses.saturating_sub(before)
     }
 
     /// Marks the peers that requests wait for. Returns whether a request waits for any peer.
