@@ -4,6 +4,9 @@ use zerocopy::FromZeros;
 
 use super::header::ACK_SPAN;
 
+/// The largest window.
+pub(super) const MOST_WINDOW: u32 = 1024;
+
 /// The newest transmission in the upper parts of an acknowledgement. The upper parts are sent first, and the lowest part
 /// completes the acknowledgement. Only then does a transmission in the upper parts prove the loss of earlier ones.
 #[derive(FromZeros, Clone, Copy, Debug)]

@@ -3,8 +3,9 @@
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::ack_parts::MOST_WINDOW;
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, MIGRATION, TAG, head_check};
+use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, MIGRATION, NACKS, TAG, head_check};
 use super::numbers::distance;
 use super::path::Path;
 use super::state::Link;
@@ -12,7 +13,7 @@ use crate::convertor::Span;
 use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Shape};
 
 /// How many acknowledgements cover the largest window.
-const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
+const MOST_PARTS: u64 = (MOST_WINDOW as u64).div_ceil(ACK_SPAN);
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Processes an acknowledgement of all numbers before `ack`, and of those from `from` on whose bits are set. `all`: the
@@ -105,12 +106,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if !path.session.is_established() || !path.below.known {
             return true; // the peer could not check the frame, or the rail below does not reach the peer
         }
-        if path.due.nack && kind == Kind::Ack && !self.send_nack(at) {
+        if NACKS && path.due.nack && kind == Kind::Ack && !self.send_nack(at) {
             return false;
         }
         let Some(path) = self.peers.paths.get(at as usize) else { return true };
         let span = if path.receive.has_holes() { path.receive.top.wrapping_sub(path.receive.base) } else { 0 };
-        let parts = if kind == Kind::Ack { span.div_ceil(ACK_SPAN).clamp(1, MOST_PARTS) } else { 1 };
+        let parts = if MOST_PARTS > 1 && kind == Kind::Ack { span.div_ceil(ACK_SPAN).clamp(1, MOST_PARTS) } else { 1 };
         (0..parts).rev().all(|part| self.send_part(at, kind, part.wrapping_mul(ACK_SPAN), span))
     }
 

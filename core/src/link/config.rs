@@ -1,5 +1,6 @@
 //! The configuration of a link.
 
+use super::ack_parts::MOST_WINDOW;
 use super::paths::SEVERAL;
 use crate::rail::{Attributes, COPIED, Capabilities, LINKED_HEAD};
 use crate::time::Duration;
@@ -107,7 +108,7 @@ impl Config {
     /// The configuration that the link uses: all values within bounds, with checksums if the rail needs them.
     pub(super) fn sane(mut self, rail: &Attributes) -> Self {
         self.peers = self.peers.clamp(1, if SEVERAL { 1 << 24 } else { 1 });
-        self.window = self.window.clamp(4, 1024).next_power_of_two();
+        self.window = self.window.clamp(4, MOST_WINDOW).next_power_of_two();
         self.slots = self.slots.clamp(1, 1 << 20);
         self.control_slots = self.control_slots.clamp(1, 1 << 16);
         self.long_slots = self.long_slots.clamp(1, 1 << 16);

@@ -1,7 +1,7 @@
 //! The delivery of a body: how it gets into its sink, and how its checksum is tested.
 
 use super::checksum::{Checksum, sum_span};
-use super::pending_delivery::{BAD, PendingDelivery, Stage, TAIL, Verdict};
+use super::pending_delivery::{BAD, PARTIAL, PendingDelivery, Stage, TAIL, Verdict};
 use super::state::Link;
 use crate::convertor::{Span, transfer};
 use crate::pool::Handle;
@@ -180,11 +180,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if !fits_sink(&pending) {
             match self.check_body(handle, &pending) {
                 Verdict::Good => {}
-                Verdict::Bad => {
+                Verdict::Open if PARTIAL => return self.fill_through_scratch(handle),
+                Verdict::Open | Verdict::Bad => {
                     self.below.release(FrameId(pending.raw));
                     return self.await_retransmission(handle);
                 }
-                Verdict::Open => return self.fill_through_scratch(handle),
             }
         }
         let skip = pending.before().saturating_add(pending.skip as usize);
@@ -285,6 +285,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Gives the scratch to the next delivery that waits for it.
     #[cold]
     fn next_for_scratch(&mut self) {
+        if !PARTIAL {
+            return;
+        }
         for slot in 0..self.receive.pending.touched() {
             if self.receive.scratch_of != Handle::NONE {
                 return;
@@ -331,6 +334,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below has written a body to the sink that it was given.
     pub(super) fn on_below_delivered(&mut self, cookie: Cookie) -> Option<Event> {
+        if !PARTIAL {
+            return None;
+        }
         let handle = Handle::from_bits(cookie.0);
         let stage = self.receive.pending.get(handle)?.stage;
         let delivery = match stage {
@@ -378,7 +384,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             if self.receive.pending.at(slot).is_some_and(|pending| pending.path == at)
                 && let Some(handle) = self.receive.pending.handle(slot)
             {
-                if handle == self.receive.scratch_of {
+                if PARTIAL && handle == self.receive.scratch_of {
                     self.receive.scratch_of = Handle::NONE;
                 }
                 self.finish_delivery(handle);

@@ -20,8 +20,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (path.liveness.heard_at, path.liveness.owes_since) = (now, now.max(1));
         (path.liveness.probe_at, path.liveness.probe_interval) = (now.saturating_add(gap), gap);
         // A user that has other links to the peer connects them now, too. So they are connected before this one fails.
-        path.report.silence = true;
-        self.queue_report(at);
+        self.report_silence(at);
         self.send_hello(at);
         self.set_timer(at);
     }
@@ -109,8 +108,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 ConnState::Connecting => self.set_up(at),
                 ConnState::Idle => {
                     // As when this side begins: the user's other links to the peer are to connect, too.
-                    path.report.silence = true;
-                    self.queue_report(at);
+                    self.report_silence(at);
                     self.set_up(at);
                 }
                 ConnState::Down => self.on_recovered(at),

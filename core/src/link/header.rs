@@ -14,6 +14,9 @@ pub const MIGRATED: u8 = 0x12;
 /// behind this constant is not linked.
 pub const MIGRATION: bool = cfg!(feature = "migration");
 
+/// Whether links ask for frames by their numbers: the feature `nacks`. The time-outs of the sender do without.
+pub const NACKS: bool = cfg!(feature = "nacks");
+
 /// Whether a frame with this tag has migrated from another link.
 pub const fn is_migrated(tag: u8) -> bool {
     MIGRATION && tag == MIGRATED
@@ -130,7 +133,7 @@ impl Kind {
             3 => Some(Self::Probe),
             4 => Some(Self::Goodbye),
             5 => Some(Self::GivenUp),
-            6 => Some(Self::Nack),
+            6 if NACKS => Some(Self::Nack),
             7 if MIGRATION => Some(Self::Gaps),
             8 if MIGRATION => Some(Self::Migrated),
             _ => None,

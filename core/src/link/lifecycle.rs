@@ -7,7 +7,7 @@ use super::header::Kind;
 use super::path::{ConnState, DownReason, Path};
 use super::paths::start;
 use super::state::Link;
-use crate::rail::{Endpoint, Event, FullRail, Lost, Peer};
+use crate::rail::{Endpoint, Event, FullRail, Lost, MULTIRAIL, Peer};
 use crate::time::Instant;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
@@ -152,7 +152,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     self.work.reports.push(at);
                     return Some(Event::Up(peer));
                 }
-                (ConnState::Up | ConnState::Connecting, false) if core::mem::take(&mut path.report.silence) => {
+                (ConnState::Up | ConnState::Connecting, false) if MULTIRAIL && core::mem::take(&mut path.report.silence) => {
                     let doubted = path.liveness.doubted_at;
                     let due = match path.session.state {
                         ConnState::Connecting => self.hello_overdue_at(at),

@@ -4,7 +4,7 @@ use super::checksum::Checksum;
 use super::header::Kind;
 use super::path::{ConnState, DownReason, Path};
 use super::state::Link;
-use crate::rail::{Endpoint, FullRail, Liveness};
+use crate::rail::{Endpoint, FullRail, Liveness, MULTIRAIL};
 
 /// How many probes a probed peer must leave unanswered before it is given up.
 const MAX_UNANSWERED: u8 = 32;
@@ -121,8 +121,18 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// A peer that answers no hello for a while may have failed. But if another link receives frames from the peer, this link
     /// has failed.
     fn report_unanswered_hello(&mut self, at: u32) {
+        if !MULTIRAIL {
+            return; // there is no other link to wait for
+        }
         let overdue = self.is_hello_overdue(at);
-        if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|_| overdue) {
+        if overdue {
+            self.report_silence(at);
+        }
+    }
+
+    /// Queues a report that the peer is silent, or that a handshake begins, for a user that has other links to the peer.
+    pub(super) fn report_silence(&mut self, at: u32) {
+        if MULTIRAIL && let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.report.silence = true;
             self.queue_report(at);
         }
@@ -196,10 +206,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.config.urgent()
         };
         self.extend_deadline(at, again);
-        if let Some(path) = self.peers.paths.get_mut(at as usize) {
-            path.report.silence = true;
-        }
-        self.queue_report(at);
+        self.report_silence(at);
         true
     }
 
@@ -213,6 +220,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Whether the peer has answered a probe that was sent after `since`, a time that is past. If not, the peer is probed.
     pub(super) fn peer_answered_since(&mut self, at: u32, since: Option<u64>) -> bool {
+        if !MULTIRAIL {
+            return false;
+        }
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         match path.session.state {
             ConnState::Idle => self.connect(at),
@@ -237,6 +247,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Declares a silent link as failed, even if the peer's host answers. Returns whether the link went down.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
+        if !MULTIRAIL {
+            return false;
+        }
         let due = self.silent_at(at).is_some_and(|due| due <= self.clock.now);
         let was_up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
         let silent = self.is_hello_overdue(at) || (was_up && due);
@@ -271,7 +284,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             alive.answered_at = now;
         }
         // An answer to a probe that was sent after the query proves the same.
-        if alive.query_at != 0 && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query) {
+        if MULTIRAIL && alive.query_at != 0 && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query) {
             alive.alive_after = core::mem::take(&mut alive.query_at);
         }
         if path.session.state == ConnState::Down && path.liveness.last_probe == probe {

@@ -63,6 +63,7 @@
 //! assert!(left.drained(to_right));
 //! ```
 
+#[cfg_attr(not(feature = "reordering"), path = "only_part.rs")]
 mod ack_parts;
 mod acks;
 mod card;
@@ -95,6 +96,7 @@ mod pending_delivery;
 mod progress;
 mod rail;
 mod receive;
+#[cfg_attr(not(feature = "reordering"), path = "in_order.rs")]
 mod reordering;
 mod send;
 mod send_buffer;

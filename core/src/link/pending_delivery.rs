@@ -8,6 +8,10 @@ use super::header::{HEADER, MIGRATION, PREFIX};
 use crate::convertor::Span;
 use crate::rail::{HEAD, Origin};
 
+/// Whether the rail below may hand up frames before all of their bytes have arrived, and may write them to a sink later: the feature
+/// `partial`. Code behind this constant is for such rails.
+pub(super) const PARTIAL: bool = cfg!(feature = "partial");
+
 /// The most bytes of a short frame that are beyond the head. The user gets a frame of up to [`HEAD`] bytes whole. The head also
 /// has the link's own bytes, so that up to this many bytes of such a frame do not fit it.
 pub(super) const TAIL: usize = HEADER + PREFIX;

@@ -6,7 +6,7 @@ use super::checksum::Checksum;
 use super::header::{Header, MIGRATED, MIGRATION, Prefix, TAG, head_check, is_migrated};
 use super::numbers::{distance, widen};
 use super::path::ConnState;
-use super::pending_delivery::{PendingDelivery, Stage, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, Stage, TAIL};
 use super::state::Link;
 use crate::rail::{Delivery, Event, Frame, FrameId, FullRail, HEAD, Peer};
 
@@ -105,6 +105,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 return Some(self.event(&pending, FrameId(0), tail));
             }
         }
+        if !PARTIAL && own <= HEAD as u64 {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            return None;
+        }
         let room = self.room_for(at) != 0;
         let Some((handle, place)) = (if room { self.receive.pending.take_uncleared() } else { None }) else {
             self.refuse(at);
@@ -117,7 +121,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         self.pending_bits(at).set(number);
         self.restart_sum(handle);
-        if own <= HEAD as u64 {
+        if PARTIAL && own <= HEAD as u64 {
             return self.fetch_tail(handle);
         }
         Some(self.event(&pending, FrameId(handle.to_bits()), &[]))

@@ -2,11 +2,12 @@
 
 use super::card;
 use super::config::Config;
+use super::header::MIGRATION;
 use super::in_flight::{HEAD_ROOM, InFlightFrame};
 use super::memory::Memory;
 use super::paths::Paths;
 use super::peer_queue::PeerQueue;
-use super::pending_delivery::{PendingDelivery, Progress, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, TAIL};
 use super::timers::Timers;
 use crate::arena::Arena;
 use crate::pool::Pool;
@@ -61,15 +62,15 @@ impl Config {
             Arena::cost::<u8>(card::PREFIX.saturating_add(raw.card().len())),
             Paths::cost(sizes.peers),
             Arena::cost::<u8>(sizes.cards),
-            Arena::cost::<u32>(sizes.windows).saturating_mul(2),
+            Arena::cost::<u32>(sizes.windows).saturating_mul(if MIGRATION { 2 } else { 1 }),
             Arena::cost::<u64>(sizes.bits),
             Pool::<InFlightFrame>::cost(sizes.slots as u32),
             Memory::cost(sizes.slots, sizes.slot),
             Memory::cost(sizes.long, sizes.longest),
             Pool::<PendingDelivery>::cost(sizes.pending as u32),
             Arena::cost::<Progress>(sizes.pending),
-            Memory::cost(sizes.pending, TAIL),
-            Memory::cost(1, sizes.longest),
+            Memory::cost(if PARTIAL { sizes.pending } else { 0 }, TAIL),
+            Memory::cost(usize::from(PARTIAL), sizes.longest),
             Queue::cost(sizes.long),
             Queue::cost(sizes.slots),
             Queue::cost(sizes.pending),

@@ -14,7 +14,7 @@ use super::numbers::Bits;
 use super::path::ConnState;
 use super::paths::{Paths, SEVERAL, start};
 use super::peer_queue::PeerQueue;
-use super::pending_delivery::{PendingDelivery, Progress, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, TAIL};
 use super::sizes::Sizes;
 use super::timers::Timers;
 use crate::arena::{Arena, OutOfMemory};
@@ -256,12 +256,12 @@ impl<'m> ReceiveBuffers<'m> {
             pending: Pool::new(arena, sizes.pending as u32)?,
             progress: arena.table(sizes.pending)?,
             bad_body_found: Cell::new(false),
-            tails: Memory::new(arena, sizes.pending, TAIL)?,
-            scratch: Memory::new(arena, 1, sizes.longest)?,
+            tails: Memory::new(arena, if PARTIAL { sizes.pending } else { 0 }, TAIL)?,
+            scratch: Memory::new(arena, usize::from(PARTIAL), sizes.longest)?,
             scratch_of: Handle::NONE,
             filled: Queue::new(arena, sizes.pending)?,
             holds_frame: false,
-            migrated: arena.table(sizes.windows)?,
+            migrated: arena.table(if MIGRATION { sizes.windows } else { 0 })?,
             refused: PeerQueue::new(arena, sizes.peers)?,
         })
     }

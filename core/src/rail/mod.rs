@@ -27,6 +27,9 @@
 //! [`RequestCache`], [`SingleCopy`], [`DeviceMemory`], [`Failover`] and [`Liveness`]. [`FullRail`] is all of them together, and
 //! users of rails require it.
 
+/// Whether there may be several rails to a peer: the feature `multirail`. Code behind this constant is for several.
+pub(crate) const MULTIRAIL: bool = cfg!(feature = "multirail");
+
 pub mod access;
 mod apply;
 pub mod atomics;
