@@ -12,7 +12,7 @@ use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::offload::{self, device::Offload};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::rdma::piece::Rdma;
+use crate::pml::rdma::{self, piece::Rdma};
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::stall::clock::StallClock;
 use crate::pml::unexpected::refused_messages::RefusedMessages;
@@ -37,7 +37,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         let no_cache = (0, 0);
         let wanting = || {
             (0..rails.count()).filter_map(|index| {
-                let attributes = rails.rail(index)?.attributes();
+                let attributes = rails.rail(index).filter(|_| rdma::ENABLED)?.attributes();
                 (attributes.cache_size != 0).then_some((index, (attributes.cache_size, attributes.cache_bytes)))
             })
         };
@@ -45,7 +45,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             peers: arena.table(config.peers as usize)?,
             links: arena.table(links)?,
             disabled: [0; 8],
-            caches: arena.each(wanting().count(), |arena, index| {
+            caches: arena.each(if rdma::ENABLED { wanting().count() } else { 0 }, |arena, index| {
                 let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
                 Cache::new(arena, rail, attributes.0, attributes.1)
             })?,

@@ -30,6 +30,10 @@
 /// Whether there may be several rails to a peer: the feature `multirail`. Code behind this constant is for several.
 pub(crate) const MULTIRAIL: bool = cfg!(feature = "multirail");
 
+/// Whether a rail may read a message from the memory of its sender: with the feature `devices`. Code behind this constant is for such
+/// rails.
+pub(crate) const SINGLE_COPY: bool = cfg!(feature = "devices");
+
 pub mod access;
 mod apply;
 pub mod atomics;

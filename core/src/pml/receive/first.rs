@@ -9,7 +9,7 @@ use crate::pml::requests::state::{Outcome, Phase, Remote};
 use crate::pml::single_copy::remote_buffer_of;
 use crate::pml::unexpected::state::EnvelopeStage;
 use crate::ptl::First;
-use crate::rail::{Delivery, Frame, Rail};
+use crate::rail::{SINGLE_COPY, Delivery, Frame, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = state.fits();
         state.moved = body;
         state.remote = Remote::handle(first.sender);
-        if first.flags & wire::FLAG_EXPOSED != 0 {
+        if SINGLE_COPY && first.flags & wire::FLAG_EXPOSED != 0 {
             state.phase = Phase::Responding;
             self.read_exposed(slot, rail, &remote_buffer_of(frame));
             return self.respond_or_queue(slot);

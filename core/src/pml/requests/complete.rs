@@ -4,6 +4,7 @@ use zerocopy::FromZeros;
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
+use crate::pml::rdma;
 use crate::pml::requests::errors::Failure;
 use crate::pml::requests::request::{Request, Status};
 use crate::pml::requests::state::{Attachment, DETACHED, NOTIFY, Outcome, Phase, RECEIVE, RequestState};
@@ -44,7 +45,8 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & RECEIVE != 0 {
             self.forget_posting(slot);
-        } else if let Some(entry) = state.attachment.cache_entry()
+        } else if rdma::ENABLED
+            && let Some(entry) = state.attachment.cache_entry()
             && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
         {
             cache.put(entry);

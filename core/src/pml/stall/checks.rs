@@ -6,7 +6,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Phase, RequestState};
 use crate::pml::stall::clock::StallClock;
 use crate::pml::stall::liveness::{AWAITED, CHECKS, HEARD, KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
-use crate::rail::{Lost, Peer};
+use crate::rail::{Lost, MULTIRAIL, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire;
 
@@ -121,6 +121,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends a control frame by all links in use, since any of them may have failed. Returns whether a link took it.
     fn control_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
+        if !MULTIRAIL {
+            return self.control_by(index, 0, credit).is_ok();
+        }
         let links = self.peers.get(index as usize).map_or(0, |peer| peer.route.links);
         let mut sent = false;
         for place in 0..usize::from(links) {

@@ -1,5 +1,6 @@
 //! Giving kept messages to their receives, and freeing their envelopes.
 
+use crate::rail::SINGLE_COPY;
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
@@ -34,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let envelope = *envelope;
         let place = self.unit_span(envelope.unit, envelope.body);
-        if envelope.flags & wire::FLAG_EXPOSED != 0 {
+        if SINGLE_COPY && envelope.flags & wire::FLAG_EXPOSED != 0 {
             let (buffer, rail) = self.kept_remote_buffer(envelope.unit);
             self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {

@@ -9,7 +9,7 @@ use crate::pml::requests::cookie::ENVELOPE_COOKIE;
 use crate::pml::single_copy::{KEPT_BUFFER_BYTES, remote_buffer_of};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::ptl::First;
-use crate::rail::{Cookie, Delivery, Frame, Rail};
+use crate::rail::{SINGLE_COPY, Cookie, Delivery, Frame, Rail};
 use crate::wire;
 use crate::wire::Reason;
 
@@ -32,7 +32,7 @@ impl<R: Rails> Pml<'_, R> {
             true => body == 0,
             false => peer.granted.kept_envelopes < quota.0 && (body == 0 || peer.granted.kept_units < quota.1),
         });
-        let exposed = first.flags & wire::FLAG_EXPOSED != 0;
+        let exposed = SINGLE_COPY && first.flags & wire::FLAG_EXPOSED != 0;
         if !room || body > self.unit_bytes || (exposed && self.unit_bytes < KEPT_BUFFER_BYTES) {
             return self.credit_violation(rail, frame);
         }
