@@ -7,7 +7,7 @@ use super::checksum::Checksum;
 use super::header::{Hello, Kind, seed};
 use super::path::{ConnState, DownReason, Path};
 use super::state::Link;
-use crate::rail::FullRail;
+use crate::rail::{FullRail, MULTIRAIL};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Begins the handshake with a peer, since the user wants to send to it.
@@ -111,8 +111,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     self.report_silence(at);
                     self.set_up(at);
                 }
-                ConnState::Down => self.on_recovered(at),
-                ConnState::Free | ConnState::Up | ConnState::Closed => {}
+                ConnState::Down if MULTIRAIL => self.on_recovered(at),
+                ConnState::Down | ConnState::Free | ConnState::Up | ConnState::Closed => {}
             }
         }
     }

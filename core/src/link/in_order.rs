@@ -2,6 +2,9 @@
 
 use zerocopy::FromZeros;
 
+/// Whether frames may overtake others.
+pub(super) const REORDERS: bool = false;
+
 /// What is known of early time-outs. Nothing is late.
 #[derive(FromZeros, Clone, Copy, Debug)]
 pub(super) struct Reordering {

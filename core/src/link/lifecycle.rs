@@ -26,7 +26,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The peer has answered while the link was down.
     pub(super) fn on_recovered(&mut self, at: u32) {
-        let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.report.told_down) else { return };
+        let told = |path: &&Path| MULTIRAIL && path.report.told_down;
+        let Some(path) = self.peers.paths.get(at as usize).filter(told) else { return };
         if path.session.state != ConnState::Down || !path.session.known_to_peer {
             return;
         }
@@ -45,14 +46,15 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         match path.session.state {
             ConnState::Free | ConnState::Closed => return,
-            ConnState::Down if !reason.is_final() => return,
+            ConnState::Down if MULTIRAIL && !reason.is_final() => return,
             _ => {}
         }
         let before = path.session.state;
-        path.session.state = if reason.is_final() { ConnState::Closed } else { ConnState::Down };
+        // The user of the only link to a peer deletes the peer when the link is down.
+        path.session.state = if reason.is_final() || !MULTIRAIL { ConnState::Closed } else { ConnState::Down };
         path.liveness.owes_since = 0;
         (path.liveness.probe_interval, path.liveness.probe_at) = (gap, now.saturating_add(gap));
-        if before == ConnState::Down {
+        if MULTIRAIL && before == ConnState::Down {
             return;
         }
         path.report.reason = reason;
@@ -140,13 +142,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     path.report.told_down = true;
                     return Some(Event::Down(peer, path.report.reason.into()));
                 }
-                (ConnState::Up, true) => {
+                (ConnState::Up, true) if MULTIRAIL => {
                     (path.report.told_down, path.report.up) = (false, false);
                     return Some(Event::Up(peer));
                 }
                 // The link was up for a while. The frames that were sent in that time have to migrate as well. Without this
                 // event the user would not look for them.
-                (ConnState::Down | ConnState::Closed, true) if path.report.up => {
+                (ConnState::Down | ConnState::Closed, true) if MULTIRAIL && path.report.up => {
                     (path.report.told_down, path.report.up) = (false, false);
                     path.listed.reports = true;
                     self.work.reports.push(at);

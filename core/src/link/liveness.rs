@@ -98,7 +98,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 self.back_off_probe(at, self.config.most_timeout.as_nanos());
                 self.report_unanswered_hello(at);
             }
-            ConnState::Down if path.liveness.probe_at <= now => self.probe_down_link(at),
+            ConnState::Down if MULTIRAIL && path.liveness.probe_at <= now => self.probe_down_link(at),
             ConnState::Up => {
                 if self.resend_at(at).is_some_and(|due| due <= now) {
                     self.on_loss_timer(at);
@@ -287,7 +287,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if MULTIRAIL && alive.query_at != 0 && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query) {
             alive.alive_after = core::mem::take(&mut alive.query_at);
         }
-        if path.session.state == ConnState::Down && path.liveness.last_probe == probe {
+        if MULTIRAIL && path.session.state == ConnState::Down && path.liveness.last_probe == probe {
             self.on_recovered(at);
         }
     }

@@ -5,6 +5,7 @@ use super::checksum::Checksum;
 use super::congestion::MAX_SILENCES;
 use super::in_flight::{READING, RETRANSMITTED, SENT};
 use super::numbers::distance;
+use super::reordering::REORDERS;
 use super::state::Link;
 use crate::rail::FullRail;
 use crate::time::Duration;
@@ -108,7 +109,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             if sent > news.newest {
                 (news.newest, news.trip, news.once) = (sent, trip, once);
             }
-            if once && all && sent < path.loss.latest {
+            if REORDERS && once && all && sent < path.loss.latest {
                 let late = trip.saturating_sub(path.loss.latest_trip);
                 news.late = Some(news.late.unwrap_or(0).max(late));
             }
@@ -165,7 +166,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             let due = frame.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window);
             let later = path.loss.latest.wrapping_sub(frame.transmission);
             let overtaken = !path.loss.reordering.is_seen() && later >= reorder;
-            if due > self.clock.now && !overtaken {
+            if REORDERS && due > self.clock.now && !overtaken {
                 return;
             }
             if path.congestion.on_loss(frame.transmission, path.loss.transmissions, path.send.window) {
@@ -210,6 +211,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let path = self.peers.paths.get(at as usize)?;
         let first = self.send.frames.at(path.send.sent.first().get()?)?;
         if first.transmission < path.loss.latest {
+            if !REORDERS {
+                return Some(self.clock.now);
+            }
             let window = path.loss.reordering.window(path.estimator.least());
             return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window));
         }

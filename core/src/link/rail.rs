@@ -8,6 +8,7 @@ use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
 use super::path::{Below, ConnState, Path, SendWindow, Session};
 use super::paths::start;
+use super::pending_delivery::PARTIAL;
 use super::state::Link;
 use crate::convertor::Span;
 use crate::rail::access::Access;
@@ -350,6 +351,6 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let queues = [&self.send.done, &self.receive.filled];
         queues.into_iter().any(|queue| !queue.is_empty())
             || !self.work.reports.is_empty()
-            || self.receive.bad_body_found.get()
+            || (PARTIAL && self.receive.bad_body_found.get())
     }
 }

@@ -6,7 +6,7 @@ use super::checksum::Checksum;
 use super::header::{Header, MIGRATED, MIGRATION, Prefix, TAG, head_check, is_migrated};
 use super::numbers::{distance, widen};
 use super::path::ConnState;
-use super::pending_delivery::{PARTIAL, PendingDelivery, Stage, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, REPEATS, Stage, TAIL};
 use super::state::Link;
 use crate::rail::{Delivery, Event, Frame, FrameId, FullRail, HEAD, Peer};
 
@@ -109,6 +109,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.counters.malformed = self.counters.malformed.wrapping_add(1);
             return None;
         }
+        if !self.arrives_right(&pending) {
+            self.on_bad_body(at);
+            return None;
+        }
         let room = self.room_for(at) != 0;
         let Some((handle, place)) = (if room { self.receive.pending.take_uncleared() } else { None }) else {
             self.refuse(at);
@@ -144,6 +148,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// A frame whose delivery is pending has arrived again.
     fn on_repeated(&mut self, at: u32, number: u64, frame: &Frame) {
+        if !REPEATS {
+            return self.on_duplicate(at);
+        }
         let found = self.record_of(at, number);
         let Some((slot, handle)) = found.and_then(|slot| Some((slot, self.receive.pending.handle(slot)?))) else {
             return;
@@ -157,6 +164,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return self.on_duplicate(at);
         }
         pending.raw = frame.id.0;
+        let repeated = *pending;
+        if !self.arrives_right(&repeated) {
+            return self.on_bad_body(at);
+        }
         self.receive.holds_frame = false;
         self.restart_sum(handle);
         if self.receive.pending.at(slot).is_some_and(|pending| pending.stage == Stage::HeldInPart) {
