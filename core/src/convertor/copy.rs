@@ -9,12 +9,12 @@ use core::ptr;
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // The most common lengths come first: one or two words.
-    if len.wrapping_sub(8) <= 8 {
+    if cfg!(feature = "copies") && len.wrapping_sub(8) <= 8 {
         // SAFETY: both pieces lie within the `len` bytes.
         return unsafe { ends::<u64>(from, to, len) };
     }
     // Small processors have little room for code.
-    if cfg!(target_pointer_width = "32") || len > 32 {
+    if cfg!(any(target_pointer_width = "32", not(feature = "copies"))) || len > 32 {
         // SAFETY: as promised to this function.
         return unsafe { ptr::copy_nonoverlapping(from, to, len) };
     }

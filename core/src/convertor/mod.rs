@@ -6,6 +6,8 @@
 mod accelerator;
 mod build;
 pub(crate) mod copy;
+#[cfg_attr(not(feature = "layouts"), path = "contiguous.rs")]
+mod fields;
 mod layout;
 mod overlap;
 mod runs;
@@ -17,5 +19,6 @@ mod tests;
 pub use accelerator::Accelerator;
 pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Overlap, Piece};
 pub use runs::Runs;
-pub(crate) use span::Parts;
-pub use span::{Span, transfer};
+pub(crate) use fields::Parts;
+pub use fields::Span;
+pub use span::transfer;
