@@ -34,11 +34,12 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub fn of(config: &Config, below: &Attributes) -> Self {
+    pub const fn of(config: &Config, below: &Attributes) -> Self {
         let peers = config.peers as usize;
-        let longest = below.max_send_size.max(below.eager_limit) as usize;
-        let room = Config::room(longest as u32);
-        let reserve = usize::from(peers > 1);
+        let longest = if below.max_send_size > below.eager_limit { below.max_send_size } else { below.eager_limit };
+        let room = Config::room(longest);
+        let longest = longest as usize;
+        let reserve = (peers > 1) as usize;
         Self {
             peers,
             cards: peers.saturating_mul(config.card_bytes as usize),
@@ -56,10 +57,15 @@ impl Sizes {
 impl Config {
     /// How many bytes a link over `raw` takes from an arena at most.
     pub fn bytes<R: FullRail>(&self, raw: &R) -> usize {
-        let config = self.sane(raw.attributes());
-        let sizes = Sizes::of(&config, raw.attributes());
-        [
-            Arena::cost::<u8>(card::PREFIX.saturating_add(raw.card().len())),
+        self.bytes_over(raw.attributes(), raw.card().len())
+    }
+
+    /// How many bytes a link takes from an arena at most, over a rail with these attributes and a card of `card` bytes.
+    pub const fn bytes_over(&self, below: &Attributes, card: usize) -> usize {
+        let config = self.sane(below);
+        let sizes = Sizes::of(&config, below);
+        let mut costs: &[usize] = &[
+            Arena::cost::<u8>(card::PREFIX.saturating_add(card)),
             Paths::cost(sizes.peers),
             Arena::cost::<u8>(sizes.cards),
             Arena::cost::<u32>(sizes.windows).saturating_mul(if MIGRATION { 2 } else { 1 }),
@@ -70,15 +76,19 @@ impl Config {
             Pool::<PendingDelivery>::cost(sizes.pending as u32),
             Arena::cost::<Progress>(sizes.pending),
             Memory::cost(if PARTIAL { sizes.pending } else { 0 }, TAIL),
-            Memory::cost(usize::from(PARTIAL), sizes.longest),
+            Memory::cost(PARTIAL as usize, sizes.longest),
             Queue::cost(sizes.long),
             Queue::cost(sizes.slots),
             Queue::cost(sizes.pending),
             PeerQueue::cost(sizes.peers).saturating_mul(4),
             Timers::cost(sizes.peers).saturating_mul(2),
             16, // the block may begin at any address
-        ]
-        .into_iter()
-        .fold(0, usize::saturating_add)
+        ];
+        let mut sum = 0usize;
+        while let [cost, rest @ ..] = costs {
+            sum = sum.saturating_add(*cost);
+            costs = rest;
+        }
+        sum
     }
 }

@@ -23,7 +23,7 @@ const fn each(more: Config, less: Config) -> usize {
 pub fn memory<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Result<(), Unwritten> {
     report.line("tables", end.tables, " bytes of", crate::TABLES)?;
     report.text("memory: peer ")?;
-    report.number(end.peer)?;
+    report.number(End::<'_, P>::PEER)?;
     report.text(", request ")?;
     report.number(REQUEST)?;
     report.text(", unexpected message ")?;
