@@ -9,7 +9,7 @@ use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, MIGRATI
 use super::numbers::distance;
 use super::path::Path;
 use super::state::Link;
-use crate::convertor::Span;
+use crate::convertor::{Span, copy_slice};
 use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Shape};
 
 /// How many acknowledgements cover the largest window.
@@ -177,9 +177,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let mut header = Header { number: number.into(), ack: (ack as u16).into(), ..Header::new_zeroed() };
         header.body_check.set(answers.into());
         let put = |frame: &mut [u8; HEAD], header: &Header| {
-            frame.iter_mut().zip(header.as_bytes().iter().chain(bytes)).for_each(|(to, from)| *to = *from);
+            copy_slice(frame, header.as_bytes());
         };
         put(&mut frame, &header);
+        copy_slice(frame.get_mut(HEADER..).unwrap_or_default(), bytes);
         let head = frame.get(..len).unwrap_or(&frame);
         let check = head_check(&self.checksum, seed, TAG, len as u32, [whole, ack], head);
         header.head_check.set(check);

@@ -8,6 +8,7 @@ use super::header::{ACK, ACK_WORDS, Ack, Header, Hello, Kind, TAG, head_check};
 use super::numbers::widen;
 use super::path::DownReason;
 use super::state::Link;
+use crate::convertor::copy_slice;
 use crate::rail::{FullRail, HEAD};
 
 /// A control frame whose check is right. All but hellos acknowledge frames.
@@ -141,7 +142,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 /// The acknowledgement after a header. `None`: its length is wrong.
 fn parse_ack(ack: u64, rest: &[u8]) -> Option<AckInfo> {
     let mut told = Ack::new_zeroed();
-    told.as_mut_bytes().iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    copy_slice(told.as_mut_bytes(), rest);
     let words = usize::from(told.words);
     let fits = rest.len() >= ACK && words <= ACK_WORDS && rest.len() == ACK.wrapping_add(words.wrapping_mul(8));
     fits.then(|| AckInfo { ack, from: widen(told.from.get(), ack), bits: told.bits.map(U64::get), words })

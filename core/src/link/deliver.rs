@@ -3,7 +3,7 @@
 use super::checksum::{Checksum, sum_span};
 use super::pending_delivery::{BAD, PARTIAL, PendingDelivery, REPEATS, Stage, TAIL, Verdict};
 use super::state::Link;
-use crate::convertor::{Span, transfer};
+use crate::convertor::{Span, copy_slice, transfer};
 use crate::pool::Handle;
 use crate::rail::{COPIED, Cookie, Delivery, Event, FrameId, FullRail, HEAD};
 
@@ -130,8 +130,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (before, own) = (pending.before(), pending.own() as usize);
         let want = own.saturating_sub(at).min(into.len());
         let head = pending.head.get(before.saturating_add(at)..).unwrap_or(&[]);
-        let from_head = head.len().min(want);
-        into.iter_mut().zip(head).take(from_head).for_each(|(to, from)| *to = *from);
+        let from_head = copy_slice(into.get_mut(..want).unwrap_or_default(), head);
         if from_head == want || (REPEATS && pending.stage == Stage::HeldInPart) {
             return from_head;
         }

@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum::Checksum;
+use crate::convertor::copy_slice;
 use crate::rail::{HEAD, Origin};
 
 /// The tag of control frames, which links send to each other.
@@ -169,11 +170,7 @@ pub fn head_check<C: Checksum>(checksum: &C, seed: u32, tag: u8, len: u32, numbe
         header: [u8; HEAD],
     }
     let mut checked = Checked { numbers: numbers.map(U64::new), len: U32::new(len), tag, header: [0; HEAD] };
-    let count = head.len().min(HEAD);
-    if let (Some(to), Some(from)) = (checked.header.get_mut(..count), head.get(..count)) {
-        // Of equal length: both were cut to `count`.
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    }
+    let count = copy_slice(&mut checked.header, head);
     if let Some(check) = checked.header.get_mut(4..8) {
         check.fill(0);
     }

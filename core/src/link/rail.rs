@@ -10,7 +10,7 @@ use super::path::{Below, ConnState, Path, SendWindow, Session};
 use super::paths::start;
 use super::pending_delivery::PARTIAL;
 use super::state::Link;
-use crate::convertor::Span;
+use crate::convertor::{Span, copy_slice};
 use crate::rail::access::Access;
 use crate::rail::native::{Key, Native, NativeError, Region};
 use crate::rail::tags;
@@ -66,7 +66,7 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
         ];
         let start = start(at, width);
         if let Some(place) = self.peers.cards.get_mut(start..start.wrapping_add(width)) {
-            place.iter_mut().zip(below).for_each(|(to, from)| *to = *from);
+            copy_slice(place, below);
         }
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             let first = self.config.first_number;

@@ -8,6 +8,7 @@ use super::numbers::{distance, widen};
 use super::path::ConnState;
 use super::pending_delivery::{PARTIAL, PendingDelivery, REPEATS, Stage, TAIL};
 use super::state::Link;
+use crate::convertor::copy_slice;
 use crate::rail::{Delivery, Event, Frame, FrameId, FullRail, HEAD, Peer};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
@@ -135,12 +136,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn event(&mut self, pending: &PendingDelivery, id: FrameId, tail: &[u8]) -> Event {
         let (before, own) = (pending.before(), pending.own());
         let mut head = [0; HEAD];
-        let from = pending.head.get(before..).unwrap_or(&[]).iter().chain(tail);
-        let mut valid = 0u8;
-        for (to, from) in head.iter_mut().zip(from).take(own.min(HEAD as u64) as usize) {
-            *to = *from;
-            valid = valid.wrapping_add(1);
-        }
+        let from = pending.head.get(before..).unwrap_or(&[]);
+        let room = head.get_mut(..own.min(HEAD as u64) as usize).unwrap_or_default();
+        let in_head = copy_slice(room, from);
+        let valid = in_head.wrapping_add(copy_slice(room.get_mut(in_head..).unwrap_or_default(), tail)) as u8;
         let from = Peer(self.peers.paths.get(pending.path as usize).map_or(u32::MAX, |path| path.session.peer));
         let frame = Frame { id, from, tag: pending.tag, valid, len: own as u32, head };
         if MIGRATION && pending.migrated { Event::Migrated(pending.origin(), frame) } else { Event::Frame(frame) }

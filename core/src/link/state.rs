@@ -18,6 +18,7 @@ use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, TAIL};
 use super::sizes::Sizes;
 use super::timers::Timers;
 use crate::arena::{Arena, OutOfMemory};
+use crate::convertor::copy_slice;
 use crate::pool::{Handle, Pool};
 use crate::queue::Queue;
 use crate::rail::{AcceleratorLimits, Attributes, Capabilities, FullRail, Peer};
@@ -142,7 +143,9 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         let sizes = Sizes::of(&config, below.attributes());
         let card = arena.table::<u8>(card::PREFIX.saturating_add(below.card().len()))?;
         let prefix = Card::of(&config).prefix();
-        card.iter_mut().zip(prefix.iter().chain(below.card())).for_each(|(to, from)| *to = *from);
+        let (own, rest) = card.split_at_mut_checked(card::PREFIX).unwrap_or_default();
+        copy_slice(own, &prefix);
+        copy_slice(rest, below.card());
         Ok(Self {
             attributes: attributes(below.attributes()),
             config,

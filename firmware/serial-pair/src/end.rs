@@ -5,6 +5,7 @@ use core::mem::MaybeUninit;
 use datagram::{Config as Datagrams, PREFIX, Rail as DatagramRail};
 use serial::{Line, Port};
 use towline_core::arena::Arena;
+use towline_core::convertor::copy_slice;
 use towline_core::link::{Config as LinkConfig, Link, SmallCrc32c};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml::Config;
@@ -81,7 +82,7 @@ impl<'m, P: Port> End<'m, P> {
             let mut card = [0; 32];
             let own = wire.card();
             let card = card.get_mut(..own.len()).ok_or(Unreachable::BadCard)?;
-            card.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
+            copy_slice(card, own);
             *card.last_mut().ok_or(Unreachable::BadCard)? = 1 - me.min(1);
             wire.add_peer(other(me), card)
         };
