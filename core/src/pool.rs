@@ -96,6 +96,11 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Ok(Self { slots: arena.table(count as usize)?, free: NO_SLOT, touched: 0, used: 0 })
     }
 
+    /// A pool without slots.
+    pub(crate) const fn none() -> Self {
+        Self { slots: &mut [], free: NO_SLOT, touched: 0, used: 0 }
+    }
+
     /// The most bytes that a pool of `count` slots takes from an arena.
     pub const fn cost(count: u32) -> usize {
         Arena::cost::<Slot<T>>(count as usize)

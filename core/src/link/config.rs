@@ -142,6 +142,7 @@ impl Config {
     }
 
     /// The time between two probes of a peer that does not answer, in nanoseconds.
+    #[inline(never)]
     pub(super) fn urgent(&self) -> u64 {
         let most = if self.heartbeat == Duration::ZERO { u64::MAX } else { self.heartbeat.as_nanos() };
         (self.dead_after.as_nanos() / 64).clamp(1, most)

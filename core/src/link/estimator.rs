@@ -2,6 +2,8 @@
 
 use zerocopy::FromZeros;
 
+use super::reordering::REORDERS;
+
 /// The shortest round trip is forgotten after one to two ages of this length.
 const AGE: u64 = 5_000_000_000;
 
@@ -26,6 +28,9 @@ impl Estimator {
         }
         self.varies = (self.varies * 3 + self.smoothed.abs_diff(nanos)) / 4;
         self.smoothed = (self.smoothed * 7 + nanos) / 8;
+        if !REORDERS {
+            return; // the shortest is for frames that come late
+        }
         let [here, _] = self.least;
         self.least = if now.saturating_sub(self.began) > AGE {
             self.began = now;
@@ -38,6 +43,9 @@ impl Estimator {
 
     /// The shortest recent round trip; 0: none is known.
     pub fn least(&self) -> u64 {
+        if !REORDERS {
+            return self.smoothed;
+        }
         let [here, before] = self.least;
         here.min(before)
     }

@@ -175,7 +175,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return;
         }
         path.liveness.probe_at = now.saturating_add(again);
-        if path.liveness.unanswered != 0 {
+        if MULTIRAIL && path.liveness.unanswered != 0 {
             // Asked early, so that the answer of the host is there by the time that it counts.
             self.ask_host(Endpoint(at));
         }
@@ -191,6 +191,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// whether the silence is excused.
     fn excuse_silence(&mut self, at: u32) -> bool {
         let (now, within) = (self.clock.now, self.config.dead_after.as_nanos());
+        if !MULTIRAIL {
+            return false; // the user has no other link by which it could find that the peer is there
+        }
         if self.peers.paths.get(at as usize).is_none_or(|path| path.session.state != ConnState::Up) {
             return false;
         }

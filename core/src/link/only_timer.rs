@@ -31,6 +31,7 @@ impl<'m> Timers<'m> {
     }
 
     /// Sets the deadline, unless there is an earlier one.
+    #[inline(never)]
     pub fn set(&mut self, _: u32, due: u64) {
         if self.due.is_none_or(|earlier| due < earlier) {
             self.due = Some(due);

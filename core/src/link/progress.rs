@@ -23,6 +23,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// How many nanoseconds pass before the rail below is tried again after `times` refusals in a row. The longer the rail
     /// below has no room, the less often it is tried, since each attempt wakes a caller that sleeps.
+    #[inline(never)]
     pub(super) fn retry_delay(&self, times: u8) -> u64 {
         self.config.ack_delay.as_nanos().clamp(1000, 1 << 32) << times.min(8)
     }

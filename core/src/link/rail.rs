@@ -6,7 +6,7 @@ use super::card::Card;
 use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
-use super::path::{Below, ConnState, Path, SendWindow, Session};
+use super::path::{Below, ConnState, Session};
 use super::paths::start;
 use super::pending_delivery::PARTIAL;
 use super::state::Link;
@@ -71,22 +71,20 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             let first = self.config.first_number;
             let (own, window) = (&self.config, self.config.window);
-            *path = Path {
-                session: Session {
-                    hello_seeds: seeds,
-                    remote_incarnation: theirs.incarnation,
-                    local,
-                    peer: peer.0,
-                    state: ConnState::Idle,
-                    remote_link: theirs.link,
-                    checks_bodies: own.sums || theirs.sums,
-                    ..Session::new_zeroed()
-                },
-                below: Below { endpoint, card_len: below.len() as u16, known: true },
-                send: SendWindow { next: first, first, oldest: first, window, ..SendWindow::new_zeroed() },
-                congestion: CongestionWindow::new(own.initial_window, window),
-                ..Path::new_zeroed()
+            path.zero();
+            path.session = Session {
+                hello_seeds: seeds,
+                remote_incarnation: theirs.incarnation,
+                local,
+                peer: peer.0,
+                state: ConnState::Idle,
+                remote_link: theirs.link,
+                checks_bodies: own.sums || theirs.sums,
+                ..Session::new_zeroed()
             };
+            path.below = Below { endpoint, card_len: below.len() as u16, known: true };
+            (path.send.next, path.send.first, path.send.oldest, path.send.window) = (first, first, first, window);
+            path.congestion = CongestionWindow::new(own.initial_window, window);
         }
         Ok(Endpoint(at))
     }

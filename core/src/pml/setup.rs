@@ -37,7 +37,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         let no_cache = (0, 0);
         let wanting = || {
             (0..rails.count()).filter_map(|index| {
-                let attributes = rails.rail(index).filter(|_| rdma::ENABLED)?.attributes();
+                let attributes = rails.rail(index)?.attributes();
                 (attributes.cache_size != 0).then_some((index, (attributes.cache_size, attributes.cache_bytes)))
             })
         };
@@ -45,10 +45,13 @@ impl<'m, R: Rails> Pml<'m, R> {
             peers: arena.table(config.peers as usize)?,
             links: arena.table(links)?,
             disabled: [0; 8],
-            caches: arena.each(if rdma::ENABLED { wanting().count() } else { 0 }, |arena, index| {
-                let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
-                Cache::new(arena, rail, attributes.0, attributes.1)
-            })?,
+            caches: match rdma::ENABLED {
+                true => arena.each(wanting().count(), |arena, index| {
+                    let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
+                    Cache::new(arena, rail, attributes.0, attributes.1)
+                })?,
+                false => &mut [],
+            },
             requests: Pool::new(arena, requests)?,
             matcher: Matcher::new(arena, requests, envelopes, config.seed)?,
             held_table: HeldTable::new(arena, requests, config.seed)?,
