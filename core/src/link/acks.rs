@@ -34,7 +34,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Schedules an acknowledgement after the usual delay.
     pub(super) fn ack_later(&mut self, at: u32) {
-        let due = self.clock.now.saturating_add(self.config.ack_delay.as_nanos());
+        let due = self.clock.now.wrapping_add(self.config.ack_delay.as_nanos());
         self.ack_at(at, due);
     }
 
@@ -53,7 +53,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn ack_duplicate(&mut self, at: u32) {
         let (now, delay) = (self.clock.now, self.retry_delay(0));
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
-        let due = path.due.repeated_at.saturating_add(if path.due.repeated_at > now { 0 } else { delay });
+        let due = path.due.repeated_at.wrapping_add(if path.due.repeated_at > now { 0 } else { delay });
         path.due.repeated_at = due.max(now);
         if due <= now {
             return self.ack_now(at);
@@ -82,7 +82,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 path.due.refusals = if refused { times.saturating_add(1) } else { 0 };
             }
             if refused {
-                self.ack_at(at, self.clock.now.saturating_add(self.retry_delay(times)));
+                self.ack_at(at, self.clock.now.wrapping_add(self.retry_delay(times)));
             }
         }
     }

@@ -3,6 +3,9 @@
 use super::paths::SEVERAL;
 use crate::time::Instant;
 
+/// No time and no duration is longer, in nanoseconds: 146 years. So the sum of two of them needs no check.
+pub(super) const FOREVER: u64 = 1 << 62;
+
 /// Times in nanoseconds. The clock does not advance between polls, and never goes back.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
@@ -22,9 +25,9 @@ impl Clock {
     /// Sets the time. After a pause no peer counts as dead before the frames that arrived meanwhile have been read. `timeout` is
     /// the least time for which a peer may be silent.
     pub fn tick(&mut self, now: Instant, timeout: u64) {
-        let now = now.as_nanos().max(self.now);
-        if now.saturating_sub(self.now) > timeout / 2 {
-            self.grace = now.saturating_add(timeout / 4);
+        let now = now.as_nanos().min(FOREVER).max(self.now);
+        if now.wrapping_sub(self.now) > timeout / 2 {
+            self.grace = now.wrapping_add(timeout / 4);
         }
         if self.now == 0 {
             self.began = now;

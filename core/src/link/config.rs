@@ -1,6 +1,7 @@
 //! The configuration of a link.
 
 use super::ack_parts::MOST_WINDOW;
+use super::clock::FOREVER;
 use super::paths::SEVERAL;
 use crate::rail::{Attributes, COPIED, Capabilities, LINKED_HEAD};
 use crate::time::Duration;
@@ -118,7 +119,10 @@ impl Config {
         self.initial_window = within(self.initial_window, 1, 1024);
         self.reorder = within(self.reorder, 1, 1024);
         self.ack_every = within(self.ack_every, 1, self.window / 4);
-        let quarter = long(self.dead_after.as_nanos() / 4, 1, u64::MAX);
+        self.dead_after = Duration::from_nanos(long(self.dead_after.as_nanos(), 0, FOREVER));
+        self.hello_within = Duration::from_nanos(long(self.hello_within.as_nanos(), 0, FOREVER));
+        self.ack_delay = Duration::from_nanos(long(self.ack_delay.as_nanos(), 0, FOREVER));
+        let quarter = long(self.dead_after.as_nanos() / 4, 1, FOREVER);
         let most = long(self.most_timeout.as_nanos(), 1, quarter);
         self.most_timeout = Duration::from_nanos(most);
         self.least_timeout = Duration::from_nanos(long(self.least_timeout.as_nanos(), 1, most));
@@ -126,8 +130,8 @@ impl Config {
         if self.heartbeat.as_nanos() != 0 {
             self.heartbeat = Duration::from_nanos(long(self.heartbeat.as_nanos(), 1, quarter));
         }
-        self.probe = Duration::from_nanos(long(self.probe.as_nanos(), 1, u64::MAX));
-        self.most_probe = Duration::from_nanos(long(self.most_probe.as_nanos(), self.probe.as_nanos(), u64::MAX));
+        self.probe = Duration::from_nanos(long(self.probe.as_nanos(), 1, FOREVER));
+        self.most_probe = Duration::from_nanos(long(self.most_probe.as_nanos(), self.probe.as_nanos(), FOREVER));
         self
     }
 

@@ -59,14 +59,12 @@ impl Estimator {
     /// doubled `times` times. `delay` is how long the peer may delay an acknowledgement, and `initial` is the result while no
     /// round trip is known. `least` and `most` are bounds.
     pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
-        let varies = self.varies.saturating_mul(4).max(self.smoothed);
+        let varies = self.varies.wrapping_mul(4).max(self.smoothed); // no sample is longer than 2^40
         let once =
-            if self.smoothed == 0 { initial } else { self.smoothed.saturating_add(varies).saturating_add(delay) };
+            if self.smoothed == 0 { initial } else { self.smoothed.wrapping_add(varies).wrapping_add(delay) };
         let once = once.max(least);
-        once.checked_shl(times.min(40))
-            .filter(|nanos| nanos >> times.min(40) == once)
-            .unwrap_or(most)
-            .min(most.max(least))
+        let times = times.min(40);
+        if once > most >> times { most.max(least) } else { once << times }
     }
 }
 

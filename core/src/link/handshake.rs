@@ -18,7 +18,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize).filter(idle) else { return };
         path.session.state = ConnState::Connecting;
         (path.liveness.heard_at, path.liveness.owes_since) = (now, now.max(1));
-        (path.liveness.probe_at, path.liveness.probe_interval) = (now.saturating_add(gap), gap);
+        (path.liveness.probe_at, path.liveness.probe_interval) = (now.wrapping_add(gap), gap);
         // A user that has other links to the peer connects them now, too. So they are connected before this one fails.
         self.report_silence(at);
         self.send_hello(at);
@@ -46,7 +46,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if !sent && let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.due.hello = true;
             let times = path.due.refusals;
-            self.ack_at(at, self.clock.now.saturating_add(self.retry_delay(times)));
+            self.ack_at(at, self.clock.now.wrapping_add(self.retry_delay(times)));
         }
         sent
     }

@@ -18,7 +18,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         path.session.state = ConnState::Up;
         (path.liveness.probe_interval, path.liveness.unanswered) = (heartbeat, 0);
-        path.liveness.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
+        path.liveness.probe_at = if heartbeat == 0 { u64::MAX } else { now.wrapping_add(heartbeat) };
         (path.due.gaps, path.due.repeated_at) = (false, 0);
         self.set_timer(at);
         self.check_gaps(at);
@@ -53,7 +53,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         // The user of the only link to a peer deletes the peer when the link is down.
         path.session.state = if reason.is_final() || !MULTIRAIL { ConnState::Closed } else { ConnState::Down };
         path.liveness.owes_since = 0;
-        (path.liveness.probe_interval, path.liveness.probe_at) = (gap, now.saturating_add(gap));
+        (path.liveness.probe_interval, path.liveness.probe_at) = (gap, now.wrapping_add(gap));
         if MULTIRAIL && before == ConnState::Down {
             return;
         }

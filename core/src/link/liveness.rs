@@ -44,7 +44,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         } else {
             (self.proven_at(path).max(path.liveness.owes_since), path.liveness.owes_since != 0)
         };
-        owes.then_some(since.max(self.clock.began).saturating_add(within.as_nanos()).max(self.clock.grace))
+        owes.then_some(since.max(self.clock.began).wrapping_add(within.as_nanos()).max(self.clock.grace))
     }
 
     /// Whether the link probes the peer when it is silent.
@@ -114,7 +114,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let now = self.clock.now;
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.liveness.probe_interval = path.liveness.probe_interval.saturating_mul(2).min(most.max(1));
-            path.liveness.probe_at = now.saturating_add(path.liveness.probe_interval);
+            path.liveness.probe_at = now.wrapping_add(path.liveness.probe_interval);
         }
     }
 
@@ -150,7 +150,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let timeout = (most / 16).max(silent.min(most / 2));
         let connecting = |path: &&Path| path.session.state == ConnState::Connecting;
         let path = self.peers.paths.get(at as usize).filter(connecting)?;
-        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).saturating_add(timeout))
+        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).wrapping_add(timeout))
     }
 
     /// Probes a link that is down.
@@ -168,13 +168,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (now, heartbeat, again) = (self.clock.now, self.config.heartbeat.as_nanos(), self.config.urgent());
         let due = |path: &&Path| path.liveness.probe_at <= now && heartbeat != 0;
         let Some(path) = self.peers.paths.get(at as usize).filter(due) else { return };
-        let due = self.last_answer(path).saturating_add(heartbeat);
+        let due = self.last_answer(path).wrapping_add(heartbeat);
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         if due > now {
             (path.liveness.probe_at, path.liveness.unanswered) = (due, 0);
             return;
         }
-        path.liveness.probe_at = now.saturating_add(again);
+        path.liveness.probe_at = now.wrapping_add(again);
         if MULTIRAIL && path.liveness.unanswered != 0 {
             // Asked early, so that the answer of the host is there by the time that it counts.
             self.ask_host(Endpoint(at));
@@ -215,7 +215,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Excuses the silence of the peer for `nanos` nanoseconds from now.
     fn extend_deadline(&mut self, at: u32, nanos: u64) {
-        let until = self.clock.now.saturating_add(nanos);
+        let until = self.clock.now.wrapping_add(nanos);
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.liveness.excused_until = until;
         }

@@ -96,7 +96,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (transmission, sent_at, flags) = (frame.transmission, frame.sent_at, frame.flags);
         let (before_probe, control) = (frame.before_probe, frame.is_control());
         self.unlist(slot);
-        let trip = self.clock.now.saturating_sub(sent_at);
+        let trip = self.clock.now.wrapping_sub(sent_at);
         self.count(at, control, -1);
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         news.count = news.count.wrapping_add(1);
@@ -163,7 +163,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         {
             let least = path.estimator.least();
             let window = path.loss.reordering.window(least);
-            let due = frame.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window);
+            let due = frame.sent_at.wrapping_add(path.loss.latest_trip).wrapping_add(window);
             let later = path.loss.latest.wrapping_sub(frame.transmission);
             let overtaken = !path.loss.reordering.is_seen() && later >= reorder;
             if REORDERS && due > self.clock.now && !overtaken {
@@ -215,13 +215,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 return Some(self.clock.now);
             }
             let window = path.loss.reordering.window(path.estimator.least());
-            return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window));
+            return Some(first.sent_at.wrapping_add(path.loss.latest_trip).wrapping_add(window));
         }
         let last = self.send.frames.at(path.send.sent.last().get()?)?;
         let early = path.loss.reordering.early_timeouts();
         let times = u32::from(path.congestion.timeouts()).saturating_add(early.into());
         let timeout = path.estimator.timeout(self.timeout_bounds(), times);
-        Some(last.sent_at.max(path.loss.probed_at).saturating_add(timeout))
+        Some(last.sent_at.max(path.loss.probed_at).wrapping_add(timeout))
     }
 
     /// The bounds that [`Estimator::timeout`](super::estimator::Estimator::timeout) takes.

@@ -53,7 +53,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         } else if self.work.tried >= self.work.refused.len() {
             self.work.tried = 0;
             if self.work.retry_at <= self.clock.now {
-                self.work.retry_at = self.clock.now.saturating_add(self.retry_delay(self.work.refusals));
+                self.work.retry_at = self.clock.now.wrapping_add(self.retry_delay(self.work.refusals));
                 self.work.refusals = self.work.refusals.saturating_add(1);
             }
         }
