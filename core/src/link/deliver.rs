@@ -1,11 +1,12 @@
 //! The delivery of a body: how it gets into its sink, and how its checksum is tested.
 
 use super::checksum::{Checksum, sum_span};
+use super::path::DownReason;
 use super::pending_delivery::{BAD, PARTIAL, PendingDelivery, REPEATS, Stage, TAIL, Verdict};
 use super::state::Link;
 use crate::convertor::{Span, copy_slice, transfer};
 use crate::pool::Handle;
-use crate::rail::{COPIED, Cookie, Delivery, Event, FrameId, FullRail, HEAD};
+use crate::rail::{COPIED, Cookie, Delivery, Event, FrameId, FullRail, HEAD, LATER};
 
 /// How many bytes of a body are read at a time for its checksum.
 const PIECE: usize = if PARTIAL { 256 } else { 64 };
@@ -194,7 +195,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             Stage::HeldInPart => {}
             _ => return,
         }
-        self.mark_received(pending.path, pending.number, pending.own() > COPIED);
+        self.mark_received(pending.path, pending.number, LATER && pending.own() > COPIED);
         self.finish_delivery(handle);
     }
 
@@ -219,7 +220,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let delivery = unsafe { self.below.deliver(raw, skip, pending.sink, cookie) };
         match delivery {
             Delivery::Done => self.check_sink(handle),
-            Delivery::Pending => Delivery::Pending,
+            Delivery::Pending if PARTIAL => Delivery::Pending,
+            Delivery::Pending => {
+                // Such a rail is not for this build. After this it does not access the sink any more.
+                self.set_down(pending.path, DownReason::Broken);
+                Delivery::Done
+            }
         }
     }
 
@@ -241,7 +247,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 return self.await_retransmission(handle);
             }
         }
-        self.mark_received(pending.path, pending.number, own > COPIED);
+        self.mark_received(pending.path, pending.number, LATER && own > COPIED);
         Delivery::Done
     }
 

@@ -8,7 +8,7 @@ use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
 use super::path::{Below, ConnState, Session};
 use super::paths::start;
-use super::pending_delivery::PARTIAL;
+use super::pending_delivery::{PARTIAL, REPEATS};
 use super::state::Link;
 use crate::convertor::{Span, copy_slice};
 use crate::rail::access::Access;
@@ -16,7 +16,7 @@ use crate::rail::native::{Key, Native, NativeError, Region};
 use crate::rail::tags;
 use crate::rail::{
     Attributes, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, FullRail, GiveUp,
-    Grant, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
+    Grant, LATER, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
     UnackedFrame, Unreachable,
 };
 use crate::time::Instant;
@@ -346,8 +346,8 @@ impl<R: FullRail, C: Checksum> Liveness for Link<'_, R, C> {
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Whether the next poll has an event, or has to release a bad frame, without a poll of the rail below.
     fn has_events(&self) -> bool {
-        let queues = [&self.send.done, &self.receive.filled];
-        queues.into_iter().any(|queue| !queue.is_empty())
+        (LATER && !self.send.done.is_empty())
+            || (REPEATS && !self.receive.filled.is_empty())
             || !self.work.reports.is_empty()
             || (PARTIAL && self.receive.bad_body_found.get())
     }

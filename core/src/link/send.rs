@@ -11,7 +11,7 @@ use crate::convertor::Span;
 use crate::list::List;
 use crate::pool::Handle;
 use crate::rail::{
-    COPIED, Cookie, Endpoint, FullRail, Grant, HEAD, LINKED_HEAD, Lane, Origin, SendError, Sent, Shape, Ticket,
+    COPIED, Cookie, Endpoint, FullRail, Grant, HEAD, LATER, LINKED_HEAD, Lane, Origin, SendError, Sent, Shape, Ticket,
 };
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
@@ -132,6 +132,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             head.wrapping_add(HEADER)
         } else {
             let room = match frame.long {
+                _ if !LATER => head.wrapping_add(HEAD_ROOM),
                 0 => head.wrapping_add(HEAD_ROOM),
                 long => self.send.long.at(long.wrapping_sub(1)),
             };
@@ -197,7 +198,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let at = at.wrapping_add(header.len());
         // SAFETY: the caller guarantees that the body is valid; the head is writable up to HEAD.
         unsafe { body.pack(head.wrapping_add(at), HEAD.saturating_sub(at)) };
-        let in_place = cookie.is_some() && body.len() > COPIED;
+        let in_place = LATER && cookie.is_some() && body.len() > COPIED;
         frame.body = if in_place {
             frame.flags = IN_PLACE;
             body
@@ -222,7 +223,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Sends a frame for the first time. If the rail below has no room, queues a frame with a long body, and refuses any other.
     fn transmit_first(&mut self, handle: Handle, in_place: bool) -> Result<Sent, SendError> {
         self.sum_body(handle);
-        let long = self.send.frames.get(handle).is_some_and(|frame| frame.body.len() > COPIED);
+        let long = LATER && self.send.frames.get(handle).is_some_and(|frame| frame.body.len() > COPIED);
         let transmit = self.number_and_transmit(handle);
         match transmit {
             Transmit::Sent => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),

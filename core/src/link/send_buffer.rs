@@ -6,7 +6,7 @@ use super::numbers::distance;
 use super::paths::{SEVERAL, start};
 use super::state::Link;
 use crate::pool::Handle;
-use crate::rail::{Cookie, FullRail};
+use crate::rail::{Cookie, FullRail, LATER};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Memory for a body, in the frame's slot or in a place for long grants. `None`: there is no room. `migrated`: the frame
@@ -15,7 +15,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if len.wrapping_add(HEAD_ROOM) <= self.send.slots.each() {
             return Some(self.send.slots.at(handle.slot()).wrapping_add(HEAD_ROOM));
         }
-        if len > self.send.long.each() {
+        if !LATER || len > self.send.long.each() {
             return None;
         }
         // The last place is for the frame in the reserve slot.
@@ -82,10 +82,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn finish_frame(&mut self, slot: u32) {
         let Some(frame) = self.send.frames.at_mut(slot) else { return };
         frame.flags |= FINISHED;
-        if frame.flags & READING != 0 {
+        if LATER && frame.flags & READING != 0 {
             return;
         }
-        if frame.flags & IN_PLACE != 0 {
+        if LATER && frame.flags & IN_PLACE != 0 {
             self.send.done.push(slot);
         } else if let Some(handle) = self.send.frames.handle(slot) {
             self.free_frame(handle);
@@ -94,6 +94,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below no longer reads a body.
     pub(super) fn on_below_sent(&mut self, cookie: Cookie) {
+        if !LATER {
+            return;
+        }
         let handle = Handle::from_bits(cookie.0);
         let Some(frame) = self.send.frames.get_mut(handle) else { return };
         if frame.flags & READING == 0 {
@@ -107,6 +110,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The next frame for which [`Event::Sent`](crate::rail::Event::Sent) is due.
     pub(super) fn next_sent(&mut self) -> Option<Cookie> {
+        if !LATER {
+            return None;
+        }
         while let Some(slot) = self.send.done.pop() {
             let (Some(handle), Some(frame)) = (self.send.frames.handle(slot), self.send.frames.at(slot)) else {
                 continue;
@@ -131,6 +137,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.send.reserve_slot = Handle::NONE;
         }
         if let Some(frame) = self.send.frames.free(handle)
+            && LATER
             && let Some(long) = frame.long.checked_sub(1)
         {
             self.send.long_free.push(long);
@@ -139,6 +146,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below has deleted the peer: it no longer reads bodies for the peer.
     pub(super) fn end_reads(&mut self, at: u32) {
+        if !LATER {
+            return;
+        }
         for slot in 0..self.send.frames.touched() {
             let Some(frame) = self.send.frames.at_mut(slot).filter(|frame| frame.path == at) else { continue };
             let read = frame.flags & READING != 0;
@@ -166,8 +176,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         while let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.send.unacked != 0) {
             self.count(at, path.send.unacked_control != 0, -1);
         }
-        let frames = &self.send.frames;
-        self.send.done.retain(|slot| frames.at(slot).is_some());
+        if LATER {
+            let frames = &self.send.frames;
+            self.send.done.retain(|slot| frames.at(slot).is_some());
+        }
         let width = self.config.window as usize;
         let start = start(at, width);
         if let Some(window) = self.send.window.get_mut(start..start.wrapping_add(width)) {

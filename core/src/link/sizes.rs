@@ -7,12 +7,12 @@ use super::in_flight::{HEAD_ROOM, InFlightFrame};
 use super::memory::Memory;
 use super::paths::Paths;
 use super::peer_queue::PeerQueue;
-use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, REPEATS, TAIL};
 use super::timers::Timers;
 use crate::arena::Arena;
 use crate::pool::Pool;
 use crate::queue::Queue;
-use crate::rail::{Attributes, FullRail};
+use crate::rail::{Attributes, FullRail, LATER};
 
 /// How many entries each table has, and how many bytes each piece of memory.
 pub(super) struct Sizes {
@@ -47,7 +47,7 @@ impl Sizes {
             bits: peers.saturating_mul(3).saturating_mul(config.words()),
             slots: (config.slots as usize).saturating_add(config.control_slots as usize).saturating_add(reserve),
             slot: HEAD_ROOM.saturating_add(room),
-            long: if longest > room { (config.long_slots as usize).saturating_add(reserve) } else { 0 },
+            long: if LATER && longest > room { (config.long_slots as usize).saturating_add(reserve) } else { 0 },
             longest,
             pending: (below.frames_kept as usize).saturating_add(config.deliveries as usize),
         }
@@ -74,12 +74,11 @@ impl Config {
             Memory::cost(sizes.slots, sizes.slot),
             Memory::cost(sizes.long, sizes.longest),
             Pool::<PendingDelivery>::cost(sizes.pending as u32),
-            Arena::cost::<Progress>(sizes.pending),
+            if PARTIAL { Arena::cost::<Progress>(sizes.pending) } else { 0 },
             Memory::cost(if PARTIAL { sizes.pending } else { 0 }, TAIL),
             Memory::cost(PARTIAL as usize, sizes.longest),
-            Queue::cost(sizes.long),
-            Queue::cost(sizes.slots),
-            Queue::cost(sizes.pending),
+            if LATER { Queue::cost(sizes.long).saturating_add(Queue::cost(sizes.slots)) } else { 0 },
+            if REPEATS { Queue::cost(sizes.pending) } else { 0 },
             PeerQueue::cost(sizes.peers).saturating_mul(4),
             Timers::cost(sizes.peers).saturating_mul(2),
             16, // the block may begin at any address

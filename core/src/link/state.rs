@@ -14,14 +14,14 @@ use super::numbers::Bits;
 use super::path::ConnState;
 use super::paths::{Paths, SEVERAL, start};
 use super::peer_queue::PeerQueue;
-use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, REPEATS, TAIL};
 use super::sizes::Sizes;
 use super::timers::Timers;
 use crate::arena::{Arena, OutOfMemory};
 use crate::convertor::copy_slice;
 use crate::pool::{Handle, Pool};
 use crate::queue::Queue;
-use crate::rail::{AcceleratorLimits, Attributes, Capabilities, FullRail, Peer};
+use crate::rail::{AcceleratorLimits, Attributes, COPIED, Capabilities, FullRail, LATER, Peer};
 
 /// A rail that delivers each frame exactly once, over a rail that may not do so. See the [module](crate::link).
 ///
@@ -236,8 +236,11 @@ impl<'m> Peers<'m> {
 
 impl<'m> SendBuffers<'m> {
     fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
-        let mut long_free = Queue::new(arena, sizes.long)?;
-        (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        let mut long_free = Queue::none();
+        if LATER {
+            long_free = Queue::new(arena, sizes.long)?;
+            (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        }
         Ok(Self {
             window: arena.table(sizes.windows)?,
             frames: Pool::new(arena, sizes.slots as u32)?,
@@ -248,7 +251,7 @@ impl<'m> SendBuffers<'m> {
             reserve_slot: Handle::NONE,
             data_holders: 0,
             control_holders: 0,
-            done: Queue::new(arena, sizes.slots)?,
+            done: if LATER { Queue::new(arena, sizes.slots)? } else { Queue::none() },
         })
     }
 }
@@ -257,12 +260,12 @@ impl<'m> ReceiveBuffers<'m> {
     fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         Ok(Self {
             pending: Pool::new(arena, sizes.pending as u32)?,
-            progress: arena.table(sizes.pending)?,
+            progress: if PARTIAL { arena.table(sizes.pending)? } else { &[] },
             bad_body_found: Cell::new(false),
             tails: Memory::new(arena, if PARTIAL { sizes.pending } else { 0 }, TAIL)?,
             scratch: Memory::new(arena, usize::from(PARTIAL), sizes.longest)?,
             scratch_of: Handle::NONE,
-            filled: Queue::new(arena, sizes.pending)?,
+            filled: if REPEATS { Queue::new(arena, sizes.pending)? } else { Queue::none() },
             holds_frame: false,
             migrated: arena.table(if MIGRATION { sizes.windows } else { 0 })?,
             refused: PeerQueue::new(arena, sizes.peers)?,
@@ -295,7 +298,13 @@ fn attributes(below: &Attributes) -> Attributes {
     capabilities |= below.capabilities & Capabilities::NATIVE;
     let own = (HEADER + PREFIX) as u32;
     let eager_limit = below.eager_limit.saturating_sub(own);
-    let max_send_size = below.max_send_size.saturating_sub(own);
+    let mut max_send_size = below.max_send_size.saturating_sub(own);
+    let mut eager_limit = eager_limit;
+    if !LATER {
+        // Then all bodies are copied.
+        max_send_size = max_send_size.min(COPIED as u32);
+        eager_limit = eager_limit.min(COPIED as u32);
+    }
     Attributes {
         capabilities,
         eager_limit,

@@ -8,7 +8,7 @@ use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::pml::stall::liveness::{KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 use crate::ptl;
-use crate::rail::{Event, FastPath, Rail, tags};
+use crate::rail::{Event, FastPath, Rail, SHORTCUTS, tags};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
@@ -23,6 +23,10 @@ impl<R: Rails> Pml<'_, R> {
         let mut events = 0u32;
         for index in 0..self.rails.polled() {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
+            if !SHORTCUTS {
+                events = events.wrapping_add(self.poll(index, now));
+                continue;
+            }
             events = events.wrapping_add(match rail.poll_short(ptl::TAG) {
                 Some(short) => {
                     if !self.deliver_short(&short) {
@@ -89,7 +93,7 @@ impl<R: Rails> Pml<'_, R> {
     #[inline(never)]
     fn poll(&mut self, index: usize, now: Instant) -> u32 {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
-        if let Some(eager) = rail.poll_eager(ptl::TAG) {
+        if SHORTCUTS && let Some(eager) = rail.poll_eager(ptl::TAG) {
             if !self.deliver_short(&eager) {
                 self.poll_again_for_frame(index);
             }
@@ -100,7 +104,7 @@ impl<R: Rails> Pml<'_, R> {
             None => return 0,
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
                 // `poll` yields short frames as well. They take the same fast path.
-                if !frame.short().is_some_and(|short| self.deliver_short(&short)) {
+                if !SHORTCUTS || !frame.short().is_some_and(|short| self.deliver_short(&short)) {
                     self.arrive(index, false, frame);
                 }
             }

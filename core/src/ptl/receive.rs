@@ -177,6 +177,8 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Held => upcalls.held(from, wire::Held::read_from_prefix(head).ok()?.0),
         Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
         Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
+        // A peer offers memory to devices alone.
+        Kind::Offer | Kind::Performed if !SINGLE_COPY => return None,
         Kind::Offer => upcalls.offered(from, wire::Offer::read_from_prefix(head).ok()?.0),
         Kind::Performed => upcalls.performed(from, wire::Performed::read_from_prefix(head).ok()?.0),
         Kind::Match => return None, // see `receive`

@@ -107,7 +107,7 @@ impl<R: Rails> Pml<'_, R> {
         let oldest_broken = self.age_of_broken(index, age);
         for slot in 0..self.envelopes.touched() {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
-            let filling = envelope.filling;
+            let filling = envelope.is_filling();
             let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < oldest_broken;
             let drop = all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
             if envelope.peer != index || !drop {
@@ -144,7 +144,7 @@ impl<R: Rails> Pml<'_, R> {
     fn age_of_broken(&self, index: u32, age: impl Fn(&Unexpected) -> u32) -> u32 {
         let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
         let broken = |envelope: &&Unexpected| {
-            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
+            (envelope.is_filling() || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
         };
         let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
         envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0)

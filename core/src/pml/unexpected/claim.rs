@@ -27,7 +27,7 @@ impl<R: Rails> Pml<'_, R> {
         state.moved = u64::from(envelope.body);
         state.remote = Remote::handle(envelope.sender);
         state.phase = Phase::Responding; // not `Receiving`: no ack was sent, so no fragment may come
-        if envelope.filling {
+        if envelope.is_filling() {
             envelope.stage = EnvelopeStage::Claimed;
             envelope.next = OptSlot::some(request);
             state.inflight = 1;

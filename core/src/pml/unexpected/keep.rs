@@ -9,7 +9,7 @@ use crate::pml::requests::cookie::ENVELOPE_COOKIE;
 use crate::pml::single_copy::{KEPT_BUFFER_BYTES, remote_buffer_of};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::ptl::First;
-use crate::rail::{SINGLE_COPY, Cookie, Delivery, Frame, Rail};
+use crate::rail::{Cookie, Delivery, Frame, LATER, Lost, Rail, SINGLE_COPY};
 use crate::wire;
 use crate::wire::Reason;
 
@@ -83,6 +83,10 @@ impl<R: Rails> Pml<'_, R> {
             let cookie = Cookie(handle.to_bits() | ENVELOPE_COOKIE);
             // SAFETY: as above; while the delivery is pending `filling` keeps the unit from being freed.
             let delivery = unsafe { rail.deliver(frame.id, first.header as usize, place, cookie) };
+            if delivery == Delivery::Pending && !LATER {
+                self.lost(frame.from, Lost::Misbehaved); // then the rail does not access the unit any more
+                return None;
+            }
             if delivery == Delivery::Pending
                 && let Some(envelope) = self.envelopes.get_mut(handle)
             {
