@@ -3,9 +3,9 @@
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::ack_parts::MOST_WINDOW;
+use super::ack_parts::{MOST_WINDOW, WORDS};
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, MIGRATION, NACKS, TAG, head_check};
+use super::header::{ACK, ACK_SPAN, Ack, HEADER, Header, Kind, MIGRATION, NACKS, TAG, head_check};
 use super::numbers::distance;
 use super::path::Path;
 use super::state::Link;
@@ -123,11 +123,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (duplicates, probe) = (path.due.duplicates, path.liveness.last_probe);
         let from = base.wrapping_add(part);
         let left = span.saturating_sub(part);
-        let words = left.div_ceil(64).min(ACK_WORDS as u64);
+        let words = if WORDS == 1 { u64::from(left != 0) } else { left.div_ceil(64).min(WORDS as u64) };
         let answer = if part == 0 && kind == Kind::Ack { path.due.probe_answer.checked_sub(1) } else { None };
         let mut ack = Ack { kind: kind as u8, words: words as u8, from: U16::new(from as u16), ..Ack::new_zeroed() };
         let bits = self.received_bits(at);
-        for (index, word) in ack.bits.iter_mut().take(words as usize).enumerate() {
+        for (index, word) in ack.bits.iter_mut().take(words as usize).take(WORDS).enumerate() {
             // Beyond the highest number, the ring of bits starts again.
             let start = index as u64 * 64;
             let most = left.saturating_sub(start);

@@ -75,6 +75,7 @@ mod congestion;
 mod control;
 mod counters;
 mod deliver;
+#[cfg_attr(not(feature = "estimates"), path = "fixed_timeout.rs")]
 mod estimator;
 mod gaps;
 mod handshake;

@@ -2,10 +2,10 @@
 
 use zerocopy::FromZeros;
 
-use super::header::ACK_SPAN;
-
 /// The largest window.
-pub(super) const MOST_WINDOW: u32 = (ACK_SPAN as u32 + 1).next_power_of_two() / 2;
+pub(super) const MOST_WINDOW: u32 = 64;
+/// Words of the bits of an acknowledgement.
+pub(super) const WORDS: usize = 1;
 
 /// No part.
 #[derive(FromZeros, Clone, Copy, Debug)]

@@ -1,11 +1,8 @@
 //! Peers that were lost and then added again.
 
 use crate::arena::{Arena, OutOfMemory};
+pub(super) use crate::pml::RECOVERY;
 use crate::rail::Peer;
-
-/// Whether communicators know which members have failed and which were replaced: the feature `recovery`. Code behind this constant is
-/// for that.
-pub(super) const RECOVERY: bool = cfg!(feature = "recovery");
 
 /// Counts rejoins: each is a peer that was lost and whose number another process has then.
 #[derive(Debug)]

@@ -58,6 +58,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends the requests with a peer and drops its messages. To be called when its rails do not access memory for it any more.
     /// Messages that are complete stay, unless `all`. `outcome`: that of the requests.
     pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool, outcome: Outcome) {
+        let all = all || !RECOVERY;
         self.end_arrivals(index);
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         let next_in = peer.next_in;
@@ -81,7 +82,7 @@ impl<R: Rails> Pml<'_, R> {
             }
             if state.phase == Phase::Taken {
                 state.outcome = outcome;
-                if all && let Some(handle) = self.requests.handle(slot) {
+                if (!RECOVERY || all) && let Some(handle) = self.requests.handle(slot) {
                     self.requests.free(handle);
                 }
                 continue;
@@ -104,12 +105,12 @@ impl<R: Rails> Pml<'_, R> {
     /// after the first of them are dropped as well. `next_in`: the number of the peer's next message.
     fn drop_envelopes(&mut self, index: u32, next_in: u32, all: bool) {
         let age = |envelope: &Unexpected| next_in.wrapping_sub(envelope.sequence);
-        let oldest_broken = self.age_of_broken(index, age);
+        let oldest_broken = if RECOVERY { self.age_of_broken(index, age) } else { 0 };
         for slot in 0..self.envelopes.touched() {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
             let filling = envelope.is_filling();
             let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < oldest_broken;
-            let drop = all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
+            let drop = !RECOVERY || all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
             if envelope.peer != index || !drop {
                 continue;
             }
@@ -124,7 +125,7 @@ impl<R: Rails> Pml<'_, R> {
                     continue;
                 }
                 // A matched probe took the message: its receive reports the failure.
-                EnvelopeStage::Taken | EnvelopeStage::Broken if !all => {
+                EnvelopeStage::Taken | EnvelopeStage::Broken if RECOVERY && !all => {
                     envelope.stage = EnvelopeStage::Broken;
                     continue;
                 }
@@ -179,6 +180,9 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 }
+
+/// Whether communicators know which members have failed, and keep what these have sent: the feature `recovery`.
+pub(crate) const RECOVERY: bool = cfg!(feature = "recovery");
 
 /// The code of a reason in [`PeerState::set_lost`](super::state::PeerState::set_lost).
 const fn lost_code(why: Lost) -> u8 {

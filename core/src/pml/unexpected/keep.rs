@@ -3,6 +3,7 @@
 use crate::convertor::Span;
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
+use crate::pml::flow::probe::PROBES;
 use crate::pml::matching::Key;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
@@ -24,7 +25,7 @@ impl<R: Rails> Pml<'_, R> {
         stage: EnvelopeStage,
     ) -> Option<u32> {
         let body = frame.len.wrapping_sub(u32::from(first.header));
-        let answer = first.flags & wire::FLAG_ANSWER != 0;
+        let answer = PROBES && first.flags & wire::FLAG_ANSWER != 0;
         // Each peer gets at most its share: otherwise a peer that ignores its credit would take the credit of others. Envelopes
         // beyond all credit are only for answers, which carry no payload.
         let quota = self.config.quota();
