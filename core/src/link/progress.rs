@@ -1,6 +1,7 @@
 //! The parts of a poll: time, events of the rail below, frames that wait for room, and events for the user.
 
 use super::checksum::Checksum;
+use super::paths::SEVERAL;
 use super::state::Link;
 use crate::rail::{Event, FullRail};
 use crate::time::Instant;
@@ -31,6 +32,18 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Tries to send the frames that wait for room. Each poll may try, at any time. But only a round through all waiting peers
     /// counts as a refusal, and only if an attempt was due.
     pub(super) fn send_waiting(&mut self) {
+        if !SEVERAL {
+            if self.work.refused.pop().is_some() {
+                if let Some(path) = self.peers.paths.get_mut(0) {
+                    path.listed.work = false;
+                }
+                if self.send_queued(0) {
+                    self.queue_work(0);
+                    self.work.retry_at = self.clock.now.wrapping_add(self.retry_delay(0));
+                }
+            }
+            return;
+        }
         let sent = |link: &Self, at: u32| link.peers.paths.get(at as usize).map(|path| path.loss.transmissions);
         for _ in 0..self.work.refused.len().min(4) {
             let Some(at) = self.work.refused.pop() else { break };

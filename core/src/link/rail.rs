@@ -7,7 +7,7 @@ use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
 use super::path::{Below, ConnState, Session};
-use super::paths::start;
+use super::paths::{SEVERAL, start};
 use super::pending_delivery::{PARTIAL, REPEATS};
 use super::state::Link;
 use crate::convertor::{Span, copy_slice};
@@ -186,7 +186,8 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
     fn poll_at(&self) -> Option<Instant> {
         let at_once = (self.has_events() || self.work.more).then_some(self.clock.now);
         let work = (!self.work.refused.is_empty()).then(|| self.work.retry_at.max(self.clock.now));
-        let own = [at_once, work, self.work.acks.first(), self.work.timers.first()]
+        let timer = if SEVERAL { self.work.timers.first() } else { self.deadline(0) };
+        let own = [at_once, work, self.work.acks.first(), timer]
             .into_iter()
             .flatten()
             .min()

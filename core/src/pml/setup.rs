@@ -10,6 +10,7 @@ use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
 use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::offload::{self, device::Offload};
+use crate::pml::peers::link::DISABLED_WORDS;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::{self, piece::Rdma};
@@ -44,7 +45,7 @@ impl<'m, R: Rails> Pml<'m, R> {
         Ok(Self {
             peers: arena.table(config.peers as usize)?,
             links: arena.table(links)?,
-            disabled: [0; 8],
+            disabled: [0; DISABLED_WORDS],
             caches: match rdma::ENABLED {
                 true => arena.each(wanting().count(), |arena, index| {
                     let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
