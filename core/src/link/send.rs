@@ -225,6 +225,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         self.sum_body(handle);
         let long = LATER && self.send.frames.get(handle).is_some_and(|frame| frame.body.len() > COPIED);
         let transmit = self.number_and_transmit(handle);
+        if !LATER {
+            // A frame that has its copy can wait as well as its sender.
+            if transmit != Transmit::Sent {
+                self.queue(handle.slot());
+            }
+            return Ok(Sent::Staged);
+        }
         match transmit {
             Transmit::Sent => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
             // If the link refused a frame with a long body, the caller would try again, and each attempt would compute the

@@ -157,7 +157,7 @@ impl<P: Port, C: Checksum> Line<'_, P, C> {
 
     fn drop_frame(&mut self, seen: u32) {
         count(&mut self.counters.bad_frames);
-        self.counters.bad_bytes = self.counters.bad_bytes.wrapping_add(u64::from(seen));
+        self.counters.bad_bytes = self.counters.bad_bytes.wrapping_add(seen);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::state::{ANSWERING, Outcome, Phase, RECEIVE};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
+use crate::pml::stall;
 use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
@@ -42,7 +43,7 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.lost = self.counters.lost.wrapping_add(1);
         self.losses = self.losses.saturating_add(1);
         self.slow_receives = true;
-        if why == Lost::Stalled {
+        if stall::clock::ENABLED && why == Lost::Stalled {
             self.send_given_up(peer.0); // the peer still runs, and its rails may not report the end
         }
         self.forget_links(peer.0, why != Lost::Closed);

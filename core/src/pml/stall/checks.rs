@@ -4,7 +4,7 @@ use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Phase, RequestState};
-use crate::pml::stall::clock::StallClock;
+use crate::pml::stall::clock::{ENABLED, StallClock};
 use crate::pml::stall::liveness::{AWAITED, CHECKS, HEARD, KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 use crate::rail::{Lost, MULTIRAIL, Peer};
 use crate::time::{Duration, Instant};
@@ -110,7 +110,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Answers a peer's keepalive, and sends one that found no room at the check.
     pub(in crate::pml) fn send_keepalives(&mut self, index: u32) {
         for (mark, word) in [(KEEPALIVE_REPLY_DUE, wire::Credit::new()), (KEEPALIVE_DUE, keepalive())] {
-            if self.peers.get(index as usize).is_some_and(|peer| peer.liveness.has(mark))
+            if (ENABLED || mark == KEEPALIVE_REPLY_DUE)
+                && self.peers.get(index as usize).is_some_and(|peer| peer.liveness.has(mark))
                 && self.control_by_all(index, word)
                 && let Some(peer) = self.peers.get_mut(index as usize)
             {
