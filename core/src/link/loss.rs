@@ -73,9 +73,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.update_estimates(at, &news);
         }
         if all {
-            let newest = above.max((news.newest, news.trip));
-            if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|path| newest.0 > path.loss.latest) {
-                (path.loss.latest, path.loss.latest_trip) = newest;
+            let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+            if REORDERS {
+                let newest = above.max((news.newest, news.trip));
+                if newest.0 > path.loss.latest {
+                    (path.loss.latest, path.loss.latest_trip) = newest;
+                }
+            } else {
+                path.loss.latest = path.loss.latest.max(news.newest); // no time of it is needed
             }
             self.find_lost(at);
         }

@@ -3,7 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::checksum::{Checksum, sum_span};
-use super::header::{HEADER, MIGRATED, PREFIX, Prefix, TAG};
+use super::header::{HEADER, MIGRATED, MIGRATION, PREFIX, Prefix, TAG};
 use super::in_flight::{HEAD_ROOM, IN_PLACE, InFlightFrame, Transmit, rest};
 use super::path::{ConnState, Path};
 use super::state::Link;
@@ -271,7 +271,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         frame.number = path.send.next;
         path.send.next = path.send.next.wrapping_add(1);
         if path.send.unacked == 0 {
-            path.send.oldest = frame.number;
+            if MIGRATION {
+                path.send.oldest = frame.number;
+            }
             // A new frame does not extend the time limit of a peer that does not answer probes.
             let since = if path.liveness.unanswered == 0 { self.clock.now } else { path.liveness.heard_at };
             path.liveness.owes_since = path.liveness.owes_since.max(1).max(since);
