@@ -8,6 +8,7 @@ use super::checksum::Checksum;
 use super::header::{ACK, ACK_SPAN, Ack, HEADER, Header, Kind, MIGRATION, NACKS, TAG, head_check};
 use super::numbers::distance;
 use super::path::Path;
+use super::paths::SEVERAL;
 use super::state::Link;
 use crate::convertor::{Span, copy_slice};
 use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Shape};
@@ -78,7 +79,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.work.acks.remove(at);
             let refused = owes && !self.send_due(at);
             let times = self.peers.paths.get(at as usize).map_or(0, |path| path.due.refusals);
-            if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            if SEVERAL && let Some(path) = self.peers.paths.get_mut(at as usize) {
                 path.due.refusals = if refused { times.saturating_add(1) } else { 0 };
             }
             if refused {

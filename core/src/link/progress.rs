@@ -26,7 +26,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// below has no room, the less often it is tried, since each attempt wakes a caller that sleeps.
     #[inline(never)]
     pub(super) fn retry_delay(&self, times: u8) -> u64 {
-        self.config.ack_delay.as_nanos().clamp(1000, 1 << 32) << times.min(8)
+        let first = self.config.ack_delay.as_nanos().clamp(1000, 1 << 32);
+        // The room for a link's only peer cannot be kept by others, so it comes soon.
+        if SEVERAL { first << times.min(8) } else { first }
     }
 
     /// Tries to send the frames that wait for room. Each poll may try, at any time. But only a round through all waiting peers

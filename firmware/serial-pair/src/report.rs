@@ -36,6 +36,5 @@ pub fn memory<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Re
 /// What went over the line.
 pub fn traffic<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Result<(), Unwritten> {
     let line = end.line().counters();
-    report.line("datagrams", line.sent as usize, " sent, received", line.received as usize)?;
     report.line("damaged frames", line.bad_frames as usize, ", their bytes", line.bad_bytes as usize)
 }
