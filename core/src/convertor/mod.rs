@@ -17,9 +17,9 @@ mod strides;
 mod tests;
 
 pub use accelerator::Accelerator;
-pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Overlap, Piece};
-pub use runs::Runs;
 pub use copy::copy_slice;
 pub(crate) use fields::Parts;
 pub use fields::Span;
+pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Overlap, Piece};
+pub use runs::Runs;
 pub use span::transfer;

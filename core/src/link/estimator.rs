@@ -60,8 +60,7 @@ impl Estimator {
     /// round trip is known. `least` and `most` are bounds.
     pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
         let varies = self.varies.wrapping_mul(4).max(self.smoothed); // no sample is longer than 2^40
-        let once =
-            if self.smoothed == 0 { initial } else { self.smoothed.wrapping_add(varies).wrapping_add(delay) };
+        let once = if self.smoothed == 0 { initial } else { self.smoothed.wrapping_add(varies).wrapping_add(delay) };
         let once = once.max(least);
         let times = times.min(40);
         if once > most >> times { most.max(least) } else { once << times }

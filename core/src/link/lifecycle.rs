@@ -154,7 +154,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     self.work.reports.push(at);
                     return Some(Event::Up(peer));
                 }
-                (ConnState::Up | ConnState::Connecting, false) if MULTIRAIL && core::mem::take(&mut path.report.silence) => {
+                (ConnState::Up | ConnState::Connecting, false)
+                    if MULTIRAIL && core::mem::take(&mut path.report.silence) =>
+                {
                     let doubted = path.liveness.doubted_at;
                     let due = match path.session.state {
                         ConnState::Connecting => self.hello_overdue_at(at),

@@ -291,7 +291,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             alive.answered_at = now;
         }
         // An answer to a probe that was sent after the query proves the same.
-        if MULTIRAIL && alive.query_at != 0 && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query) {
+        if MULTIRAIL
+            && alive.query_at != 0
+            && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query)
+        {
             alive.alive_after = core::mem::take(&mut alive.query_at);
         }
         if MULTIRAIL && path.session.state == ConnState::Down && path.liveness.last_probe == probe {

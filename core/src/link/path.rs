@@ -306,6 +306,7 @@ impl Path {
 
     /// Whether any control frame is due.
     pub fn is_anything_due(&self) -> bool {
-        self.session.state != ConnState::Free && (self.due.is_ack_due() || (MIGRATION && self.due.gaps) || self.due.hello)
+        self.session.state != ConnState::Free
+            && (self.due.is_ack_due() || (MIGRATION && self.due.gaps) || self.due.hello)
     }
 }

@@ -16,8 +16,8 @@ use crate::rail::native::{Key, Native, NativeError, Region};
 use crate::rail::tags;
 use crate::rail::{
     Attributes, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, FullRail, GiveUp,
-    Grant, LATER, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
-    UnackedFrame, Unreachable,
+    Grant, LATER, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy,
+    Ticket, UnackedFrame, Unreachable,
 };
 use crate::time::Instant;
 
@@ -187,11 +187,7 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
         let at_once = (self.has_events() || self.work.more).then_some(self.clock.now);
         let work = (!self.work.refused.is_empty()).then(|| self.work.retry_at.max(self.clock.now));
         let timer = if SEVERAL { self.work.timers.first() } else { self.deadline(0) };
-        let own = [at_once, work, self.work.acks.first(), timer]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(Instant::from_nanos);
+        let own = [at_once, work, self.work.acks.first(), timer].into_iter().flatten().min().map(Instant::from_nanos);
         [own, self.below.poll_at()].into_iter().flatten().min()
     }
 

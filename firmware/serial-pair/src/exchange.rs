@@ -112,7 +112,8 @@ impl<'m> Exchange<'m> {
             }
         }
         // Only the engine could write to the memory until here. `black_box` makes the compiler read it again.
-        let right = core::hint::black_box(&*self.into).iter().zip(0..).all(|(found, at)| *found == byte(round, other, at));
+        let right =
+            core::hint::black_box(&*self.into).iter().zip(0..).all(|(found, at)| *found == byte(round, other, at));
         if right { Ok(()) } else { Err(Failed::Bytes) }
     }
 }

@@ -4,12 +4,12 @@ use zerocopy::FromZeros;
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
+use crate::pml::flow::probe::PROBES;
 use crate::pml::matching::Key;
 use crate::pml::peers::flags::{ASKING, ASKING_PROBE, ASKING_WIDE, PROBE, REJECT_DUE};
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::state::{Phase, RECEIVE, Remote, RequestState};
-use crate::pml::flow::probe::PROBES;
 use crate::pml::unexpected::state::{EnvelopeStage, NARROW, Unexpected};
 use crate::pool::Handle;
 use crate::ptl::First;

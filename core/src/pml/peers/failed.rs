@@ -72,7 +72,9 @@ impl<R: Rails> Pml<'_, R> {
     /// failed, or one that ended normally if no peer is left.
     pub(crate) fn keeps_away(&self) -> Option<Peer> {
         let left = self.peers.iter().any(|state| state.status == PeerStatus::Up);
-        (0..self.peers.len() as u32).map(Peer).find(|peer| if left { self.is_failed(*peer) } else { self.is_lost(*peer) })
+        (0..self.peers.len() as u32)
+            .map(Peer)
+            .find(|peer| if left { self.is_failed(*peer) } else { self.is_lost(*peer) })
     }
 
     /// As [`interrupt`](Self::interrupt), for all receives that take from any source.

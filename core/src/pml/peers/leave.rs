@@ -5,9 +5,9 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::state::{ANSWERING, Outcome, Phase, RECEIVE};
+use crate::pml::stall;
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
-use crate::pml::stall;
 use crate::{rma, wire};
 
 impl<R: Rails> Pml<'_, R> {
@@ -83,7 +83,9 @@ impl<R: Rails> Pml<'_, R> {
             }
             if state.phase == Phase::Taken {
                 state.outcome = outcome;
-                if (!RECOVERY || all) && let Some(handle) = self.requests.handle(slot) {
+                if (!RECOVERY || all)
+                    && let Some(handle) = self.requests.handle(slot)
+                {
                     self.requests.free(handle);
                 }
                 continue;
@@ -111,7 +113,12 @@ impl<R: Rails> Pml<'_, R> {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
             let filling = envelope.is_filling();
             let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < oldest_broken;
-            let drop = !RECOVERY || all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
+            let drop = !RECOVERY
+                || all
+                || filling
+                || envelope.rendezvous
+                || envelope.stage == EnvelopeStage::OutOfOrder
+                || behind;
             if envelope.peer != index || !drop {
                 continue;
             }

@@ -111,7 +111,8 @@ impl<R: Rails> Pml<'_, R> {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
             // A link that is down counts as drained once other links have taken its undelivered frames.
             rail.is_none_or(|rail| {
-                rail.drained(endpoint) || (MULTIRAIL && link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
+                rail.drained(endpoint)
+                    || (MULTIRAIL && link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
             })
         })
     }

@@ -1,6 +1,5 @@
 //! Giving kept messages to their receives, and freeing their envelopes.
 
-use crate::rail::SINGLE_COPY;
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
 use crate::pml::flow::probe::PROBES;
@@ -8,6 +7,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Outcome, Phase, Remote};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::pool::Handle;
+use crate::rail::SINGLE_COPY;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -45,7 +45,8 @@ impl<R: Rails> Pml<'_, R> {
             unsafe { state.span.unpack(base, len) };
             self.counters.copied = self.counters.copied.wrapping_add(len as u64);
         }
-        let answered = PROBES && self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.asks.kept_answer.is(slot));
+        let answered =
+            PROBES && self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.asks.kept_answer.is(slot));
         self.give_back(handle, answered);
         if envelope.rendezvous {
             self.respond_or_queue(request);
