@@ -37,6 +37,12 @@ impl Span {
         Self { base, len }
     }
 
+    /// The number of bytes in packed form.
+    #[inline]
+    pub const fn len(&self) -> u64 {
+        self.len as u64
+    }
+
     /// The part from byte `from` on, which is at most the length, with `len` bytes.
     #[inline(always)]
     pub(super) const fn part(&self, from: u64, len: u64) -> Self {

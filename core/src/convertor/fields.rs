@@ -43,6 +43,12 @@ impl Span {
         Self { base, len: len as u64, layout: ptr::null(), from: 0 }
     }
 
+    /// The number of bytes in packed form.
+    #[inline]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+
     /// The part from packed byte `from` on, which is at most the length, with `len` bytes.
     #[inline(always)]
     pub(super) const fn part(&self, from: u64, len: u64) -> Self {

@@ -44,12 +44,6 @@ impl Span {
         Self { base, len: layout.size(), layout: ptr::from_ref(layout).cast(), from: 0 }
     }
 
-    /// The number of bytes in packed form.
-    #[inline]
-    pub const fn len(&self) -> u64 {
-        self.len as u64
-    }
-
     /// Whether the span has no byte.
     #[inline]
     pub const fn is_empty(&self) -> bool {
