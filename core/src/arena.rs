@@ -55,26 +55,27 @@ impl<'m> Arena<'m> {
     /// # Errors
     /// [`OutOfMemory`] with the bytes that are needed and the bytes that are left. The arena has not changed then.
     pub fn table<T: FromZeros>(&mut self, count: usize) -> Result<&'m mut [T], OutOfMemory> {
-        let table = self.take(count, size_of::<T>(), align_of::<T>())?;
+        let Some(table) = self.take(count, size_of::<T>(), align_of::<T>()) else {
+            return Err(OutOfMemory { asked: count.saturating_mul(size_of::<T>()), left: self.left });
+        };
         // SAFETY: the range is inside the block, aligned, given out once, unique for 'm, and zero; `T: FromZeros` makes zeros valid
         // items.
         Ok(unsafe { core::slice::from_raw_parts_mut(table.cast().as_ptr(), count) })
     }
 
-    /// Takes memory for `count` items of a size and an alignment, which is a power of two. One function for all types of items.
+    /// Takes memory for `count` items of a size and an alignment, which is a power of two. One function for all types of items. `None`: the
+    /// rest of the block is too small.
     #[inline(never)]
-    fn take(&mut self, count: usize, size: usize, align: usize) -> Result<NonNull<u8>, OutOfMemory> {
+    fn take(&mut self, count: usize, size: usize, align: usize) -> Option<NonNull<u8>> {
         let pad = self.next.addr().get().wrapping_neg() & align.wrapping_sub(1);
-        let bytes = count.checked_mul(size).and_then(|bytes| bytes.checked_add(pad));
-        let Some((bytes, left)) = bytes.and_then(|bytes| Some((bytes, self.left.checked_sub(bytes)?))) else {
-            return Err(OutOfMemory { asked: count.saturating_mul(size), left: self.left });
-        };
+        let bytes = count.checked_mul(size)?.checked_add(pad)?;
+        let left = self.left.checked_sub(bytes)?;
         // SAFETY: `bytes`, which includes `pad`, is at most the length of the rest of the block, so both results are inside the
         // block or one past its end.
         let (table, next) = unsafe { (self.next.add(pad), self.next.add(bytes)) };
         self.next = next;
         self.left = left;
-        Ok(table)
+        Some(table)
     }
 
     /// Takes a table of `count` copies of `item`, for types whose items may not be zeros.

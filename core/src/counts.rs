@@ -12,6 +12,36 @@ pub struct Count {
     pub value: u64,
 }
 
+/// The number of a counter.
+#[cfg(feature = "counters")]
+pub type Number = u64;
+
+/// The number of a counter in a build without the feature `counters`: none, in no bytes.
+#[cfg(not(feature = "counters"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
+pub struct Number;
+
+#[cfg(not(feature = "counters"))]
+impl Number {
+    /// Counts nothing.
+    #[must_use]
+    pub const fn wrapping_add(self, _: u64) -> Self {
+        self
+    }
+}
+
+/// The number so far, 0 in a build without the feature `counters`.
+pub const fn value(number: Number) -> u64 {
+    #[cfg(feature = "counters")]
+    return number;
+    #[cfg(not(feature = "counters"))]
+    {
+        let Number = number;
+        0
+    }
+}
+
 /// Defines a structure of counters, with a function that lists them in the order of the fields. What the list says of a counter is
 /// the documentation of its field.
 ///
@@ -39,7 +69,7 @@ macro_rules! counters {
         pub struct $name:ident { $($(#[doc = $help:literal])+ pub $field:ident: u64,)+ }
     ) => {
         $(#[$outer])*
-        pub struct $name { $($(#[doc = $help])+ pub $field: u64,)+ }
+        pub struct $name { $($(#[doc = $help])+ pub $field: $crate::counts::Number,)+ }
 
         impl $name {
             /// All counters, in the order of the fields.
@@ -47,7 +77,7 @@ macro_rules! counters {
                 [$($crate::counts::Count {
                     name: stringify!($field),
                     help: concat!($($help),+),
-                    value: self.$field,
+                    value: $crate::counts::value(self.$field),
                 }),+]
             }
         }

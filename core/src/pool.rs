@@ -20,6 +20,9 @@ use zerocopy::FromZeros;
 
 use crate::arena::{Arena, OutOfMemory};
 
+/// Whether a pool has a list of its free slots, or searches for one: the feature `indexes`.
+const FREE_LIST: bool = cfg!(feature = "indexes");
+
 /// The handle of one use of one slot of a pool. It may be sent to a peer as a `u64`, and is checked when it comes back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -96,6 +99,11 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
         Ok(Self { slots: arena.table(count as usize)?, free: NO_SLOT, touched: 0, used: 0 })
     }
 
+    /// A pool without slots.
+    pub(crate) const fn none() -> Self {
+        Self { slots: &mut [], free: NO_SLOT, touched: 0, used: 0 }
+    }
+
     /// The most bytes that a pool of `count` slots takes from an arena.
     pub const fn cost(count: u32) -> usize {
         Arena::cost::<Slot<T>>(count as usize)
@@ -116,10 +124,23 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
     /// items of which the caller sets only a few fields at first. `None` if no slot is free.
     #[inline]
     pub fn take_uncleared(&mut self) -> Option<(Handle, &mut T)> {
+        if !FREE_LIST {
+            return self.take_first_free();
+        }
         if self.free as usize >= self.slots.len() {
             return self.take_first_use();
         }
         self.take_freed()
+    }
+
+    /// As [`take_uncleared`](Self::take_uncleared), by a search.
+    fn take_first_free(&mut self) -> Option<(Handle, &mut T)> {
+        let mut places = (0u32..).zip(self.slots.iter_mut());
+        let (index, slot) = places.find(|(_, slot)| slot.generation & 1 == 0)?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.used = self.used.wrapping_add(1);
+        self.touched = self.touched.max(index.wrapping_add(1));
+        Some((Handle { slot: index, generation: slot.generation }, &mut slot.item))
     }
 
     #[inline(always)]
@@ -155,8 +176,10 @@ impl<'m, T: FromZeros + Copy> Pool<'m, T> {
             return None;
         }
         slot.generation = slot.generation.wrapping_add(1);
-        slot.next = self.free;
-        self.free = handle.slot;
+        if FREE_LIST {
+            slot.next = self.free;
+            self.free = handle.slot;
+        }
         self.used = self.used.wrapping_sub(1);
         Some(&slot.item)
     }

@@ -16,6 +16,11 @@ impl<'m> Queue<'m> {
         Ok(Self { ring: arena.table(Self::room(count))?, head: 0, tail: 0 })
     }
 
+    /// A queue that takes no index.
+    pub const fn none() -> Self {
+        Self { ring: &mut [], head: 0, tail: 0 }
+    }
+
     pub const fn cost(count: usize) -> usize {
         Arena::cost::<u32>(Self::room(count))
     }

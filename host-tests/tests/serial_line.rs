@@ -12,6 +12,8 @@ use towline_host_tests::random::Random;
 
 /// The environment variable with the path of the program for board mps2-an386.
 const PROGRAM: &str = "TOWLINE_FIRMWARE_SERIAL_PAIR";
+/// The environment variable with the path of the same program with other parts of the core.
+const OTHER: &str = "TOWLINE_FIRMWARE_SERIAL_PAIR_OTHER";
 /// Ends a run that hangs.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -19,9 +21,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 struct Board(Child);
 
 impl Board {
-    /// Starts the board at an end of the line. Its serial line is the socket, and its report goes to the folder.
-    fn start(folder: &Path, socket: &Path, end: usize) -> Self {
-        let program = std::env::var_os(PROGRAM).unwrap_or_else(|| panic!("{PROGRAM} is not set"));
+    /// Starts the board at an end of the line, with the program that an environment variable names. Its serial line is the socket, and
+    /// its report goes to the folder.
+    fn start(program: &str, folder: &Path, socket: &Path, end: usize) -> Self {
+        let program = std::env::var_os(program).unwrap_or_else(|| panic!("{program} is not set"));
         let child = Command::new("qemu-system-arm")
             .current_dir(folder)
             .args(["-M", "mps2-an386", "-nodefaults", "-nographic", "-monitor", "none", "-serial", "null"])
@@ -88,15 +91,15 @@ fn relay(mut from: UnixStream, mut to: UnixStream, rate: u64, mut random: Random
     }
 }
 
-/// Runs both ends over a relay. Returns their reports.
-fn run(name: &str, rate: u64, seed: u64) -> [String; 2] {
+/// Runs both ends, with their programs, over a relay. Returns their reports.
+fn run(name: &str, programs: [&str; 2], rate: u64, seed: u64) -> [String; 2] {
     let base = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("serial-line-{name}-{}", std::process::id()));
     let folders = [0, 1].map(|end| base.join(end.to_string()));
     folders.iter().for_each(|folder| std::fs::create_dir_all(folder).expect("a folder"));
     // The path of a socket may not be long.
     let sockets = [0, 1].map(|end| std::env::temp_dir().join(format!("tl-{name}-{end}-{}", std::process::id())));
     let listeners = sockets.each_ref().map(|socket| UnixListener::bind(socket).expect("a socket"));
-    let mut boards = [0, 1].map(|end| Board::start(&folders[end], &sockets[end], end));
+    let mut boards = [0, 1].map(|end| Board::start(programs[end], &folders[end], &sockets[end], end));
     let lines = listeners.map(|listener| accept(&listener));
     sockets.iter().for_each(|socket| std::fs::remove_file(socket).expect("it exists"));
     let mut random = Random::new(seed);
@@ -123,7 +126,7 @@ fn figure(report: &str, name: &str) -> u64 {
 #[test]
 #[ignore = "host-tests/scripts/firmware builds the program and runs it"]
 fn all_messages_arrive_over_a_line_without_faults() {
-    for report in run("good", 0, 0) {
+    for report in run("good", [PROGRAM; 2], 0, 0) {
         assert_eq!(figure(&report, "damaged frames"), 0);
     }
 }
@@ -131,7 +134,19 @@ fn all_messages_arrive_over_a_line_without_faults() {
 #[test]
 #[ignore = "host-tests/scripts/firmware builds the program and runs it"]
 fn all_messages_arrive_over_a_line_that_loses_changes_and_adds_bytes() {
-    for report in run("bad", 3000, 1) {
+    for report in run("bad", [PROGRAM; 2], 3000, 1) {
+        assert!(figure(&report, "damaged frames") > 0);
+    }
+}
+
+/// The bytes on the wire are the same for all parts of the core, and what a build lacks, its peer does without.
+#[test]
+#[ignore = "host-tests/scripts/firmware builds the program and runs it"]
+fn boards_with_few_and_with_all_parts_of_the_core_exchange_messages() {
+    for report in run("mixed", [PROGRAM, OTHER], 0, 0) {
+        assert_eq!(figure(&report, "damaged frames"), 0);
+    }
+    for report in run("mixed-bad", [OTHER, PROGRAM], 3000, 2) {
         assert!(figure(&report, "damaged frames") > 0);
     }
 }

@@ -9,12 +9,12 @@ use core::ptr;
 #[inline(always)]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // The most common lengths come first: one or two words.
-    if len.wrapping_sub(8) <= 8 {
+    if cfg!(feature = "copies") && len.wrapping_sub(8) <= 8 {
         // SAFETY: both pieces lie within the `len` bytes.
         return unsafe { ends::<u64>(from, to, len) };
     }
     // Small processors have little room for code.
-    if cfg!(target_pointer_width = "32") || len > 32 {
+    if cfg!(any(target_pointer_width = "32", not(feature = "copies"))) || len > 32 {
         // SAFETY: as promised to this function.
         return unsafe { ptr::copy_nonoverlapping(from, to, len) };
     }
@@ -31,6 +31,16 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
             to.add(len - 1).write(last);
         }
     }
+}
+
+/// Copies as many bytes as both slices have. Returns how many. One function in small builds, where iterators take more room.
+#[cfg_attr(feature = "copies", inline)]
+#[cfg_attr(not(feature = "copies"), inline(never))]
+pub fn copy_slice(to: &mut [u8], from: &[u8]) -> usize {
+    let len = to.len().min(from.len());
+    // SAFETY: both slices have at least `len` bytes, and do not overlap, since one of them is borrowed uniquely.
+    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), len) };
+    len
 }
 
 /// Copies the first and the last `size_of::<T>()` bytes.

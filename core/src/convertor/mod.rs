@@ -6,6 +6,8 @@
 mod accelerator;
 mod build;
 pub(crate) mod copy;
+#[cfg_attr(not(feature = "layouts"), path = "contiguous.rs")]
+mod fields;
 mod layout;
 mod overlap;
 mod runs;
@@ -15,7 +17,9 @@ mod strides;
 mod tests;
 
 pub use accelerator::Accelerator;
+pub use copy::copy_slice;
+pub(crate) use fields::Parts;
+pub use fields::Span;
 pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Overlap, Piece};
 pub use runs::Runs;
-pub(crate) use span::Parts;
-pub use span::{Span, transfer};
+pub use span::transfer;

@@ -2,34 +2,14 @@
 
 use core::ptr;
 
-use zerocopy::FromZeros;
-
 use super::accelerator::Accelerator;
 use super::copy::copy;
+use super::fields::Span;
 use super::layout::{LAYOUTS, Layout};
 use super::runs::{Rows, Runs};
 
 /// Bytes of an accelerator's memory that are copied to the processor's memory at a time.
 const STAGE: usize = 256;
-
-/// The fields of a [`Span`].
-pub(crate) type Parts = (*mut u8, u64, *const Layout<'static>, u64);
-
-/// A part of user memory in packed form: the place of the memory, and the range of packed bytes. A span has no lifetime: the
-/// code that reads or writes through it vouches for the memory.
-#[derive(Clone, Copy, Debug, FromZeros)]
-#[cfg_attr(feature = "defmt", derive(defmt::Format))]
-pub struct Span {
-    /// The first byte of the span. With a layout, the origin of the layout.
-    base: *mut u8,
-    len: u64,
-    /// Null if the memory is contiguous.
-    layout: *const Layout<'static>,
-    /// With a layout, the packed byte at which the span begins.
-    from: u64,
-}
-
-const _: () = assert!(size_of::<Span>() <= 32);
 
 // SAFETY: a span is an address. Each access through it is unsafe, and has its own argument. The layout that it refers to is
 // only read, and the caller of `laid_out` vouches that the layout lives.
@@ -38,23 +18,6 @@ unsafe impl Send for Span {}
 impl Span {
     /// A span without bytes.
     pub const EMPTY: Self = Self::contiguous(ptr::null_mut(), 0);
-
-    /// The fields of the span, each of which fits into a register.
-    #[inline]
-    pub(crate) const fn parts(self) -> Parts {
-        (self.base, self.len, self.layout, self.from)
-    }
-
-    #[inline]
-    pub(crate) const fn of_parts((base, len, layout, from): Parts) -> Self {
-        Self { base, len, layout, from }
-    }
-
-    /// The `len` bytes at `base`.
-    #[inline]
-    pub const fn contiguous(base: *mut u8, len: usize) -> Self {
-        Self { base, len: len as u64, layout: ptr::null(), from: 0 }
-    }
 
     /// The bytes of a slice that is only read.
     #[inline]
@@ -81,12 +44,6 @@ impl Span {
         Self { base, len: layout.size(), layout: ptr::from_ref(layout).cast(), from: 0 }
     }
 
-    /// The number of bytes in packed form.
-    #[inline]
-    pub const fn len(&self) -> u64 {
-        self.len
-    }
-
     /// Whether the span has no byte.
     #[inline]
     pub const fn is_empty(&self) -> bool {
@@ -96,13 +53,8 @@ impl Span {
     /// The part of the span from packed byte `from` on, with `len` bytes, or fewer if the span ends before.
     #[inline]
     pub fn window(&self, from: u64, len: u64) -> Self {
-        let from = from.min(self.len);
-        let len = len.min(self.len - from);
-        if !self.has_layout() {
-            Self { base: self.base.wrapping_add(from as usize), len, ..*self }
-        } else {
-            Self { from: self.from.wrapping_add(from), len, ..*self }
-        }
+        let from = from.min(self.len());
+        self.part(from, len.min(self.len() - from))
     }
 
     /// Packs up to `room` bytes to `to`. Returns how many were packed: the length of the span, or `room` if that is less.
@@ -141,8 +93,8 @@ impl Span {
     /// [accelerator](Self::accelerator)'s, the processor must not access it.
     pub fn runs(&self) -> Runs<'_> {
         match self.layout() {
-            None => Runs::contiguous(self.base, self.len),
-            Some(layout) => Runs::laid_out(self.base, layout, self.from, self.len),
+            None => Runs::contiguous(self.base, self.len()),
+            Some(layout) => Runs::laid_out(self.base, layout, self.laid().1, self.len()),
         }
     }
 
@@ -169,7 +121,7 @@ impl Span {
 
     /// Address and length, if the span's bytes are one run of any memory, for devices. An empty span with a layout has none.
     pub fn as_run(&self) -> Option<(*mut u8, usize)> {
-        self.runs().next().filter(|(_, len)| *len as u64 == self.len)
+        self.runs().next().filter(|(_, len)| *len as u64 == self.len())
     }
 
     /// Calls `visit` with the bytes, in packed order, piece by piece.
@@ -193,7 +145,7 @@ impl Span {
 
     #[inline]
     const fn has_layout(&self) -> bool {
-        LAYOUTS && !self.layout.is_null()
+        LAYOUTS && !self.laid().0.is_null()
     }
 
     #[inline]
@@ -203,13 +155,13 @@ impl Span {
         }
         // SAFETY: the caller of `laid_out` vouches that the layout lives and does not change while the span is used. Null means
         // none.
-        unsafe { self.layout.as_ref() }
+        unsafe { self.laid().0.as_ref() }
     }
 
     /// The number of bytes in packed form, at most `usize::MAX`. Contiguous memory is never longer than that.
     #[inline]
     fn bytes(&self) -> usize {
-        usize::try_from(self.len).unwrap_or(usize::MAX)
+        usize::try_from(self.len()).unwrap_or(usize::MAX)
     }
 
     /// # Safety

@@ -2,7 +2,13 @@
 
 use zerocopy::FromZeros;
 
-use super::header::ACK_SPAN;
+use super::header::{ACK_SPAN, ACK_WORDS};
+
+/// The largest window.
+pub(super) const MOST_WINDOW: u32 = 1024;
+
+/// Words of the bits of an acknowledgement.
+pub(super) const WORDS: usize = ACK_WORDS;
 
 /// The newest transmission in the upper parts of an acknowledgement. The upper parts are sent first, and the lowest part
 /// completes the acknowledgement. Only then does a transmission in the upper parts prove the loss of earlier ones.

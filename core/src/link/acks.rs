@@ -3,16 +3,18 @@
 use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
+use super::ack_parts::{MOST_WINDOW, WORDS};
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, HEADER, Header, Kind, MIGRATION, TAG, head_check};
+use super::header::{ACK, ACK_SPAN, Ack, HEADER, Header, Kind, MIGRATION, NACKS, TAG, head_check};
 use super::numbers::distance;
 use super::path::Path;
+use super::paths::SEVERAL;
 use super::state::Link;
-use crate::convertor::Span;
+use crate::convertor::{Span, copy_slice};
 use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Shape};
 
 /// How many acknowledgements cover the largest window.
-const MOST_PARTS: u64 = 1024u64.div_ceil(ACK_SPAN);
+const MOST_PARTS: u64 = (MOST_WINDOW as u64).div_ceil(ACK_SPAN);
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Processes an acknowledgement of all numbers before `ack`, and of those from `from` on whose bits are set. `all`: the
@@ -33,7 +35,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Schedules an acknowledgement after the usual delay.
     pub(super) fn ack_later(&mut self, at: u32) {
-        let due = self.clock.now.saturating_add(self.config.ack_delay.as_nanos());
+        let due = self.clock.now.wrapping_add(self.config.ack_delay.as_nanos());
         self.ack_at(at, due);
     }
 
@@ -52,7 +54,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn ack_duplicate(&mut self, at: u32) {
         let (now, delay) = (self.clock.now, self.retry_delay(0));
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
-        let due = path.due.repeated_at.saturating_add(if path.due.repeated_at > now { 0 } else { delay });
+        let due = path.due.repeated_at.wrapping_add(if path.due.repeated_at > now { 0 } else { delay });
         path.due.repeated_at = due.max(now);
         if due <= now {
             return self.ack_now(at);
@@ -77,11 +79,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.work.acks.remove(at);
             let refused = owes && !self.send_due(at);
             let times = self.peers.paths.get(at as usize).map_or(0, |path| path.due.refusals);
-            if let Some(path) = self.peers.paths.get_mut(at as usize) {
+            if SEVERAL && let Some(path) = self.peers.paths.get_mut(at as usize) {
                 path.due.refusals = if refused { times.saturating_add(1) } else { 0 };
             }
             if refused {
-                self.ack_at(at, self.clock.now.saturating_add(self.retry_delay(times)));
+                self.ack_at(at, self.clock.now.wrapping_add(self.retry_delay(times)));
             }
         }
     }
@@ -105,12 +107,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if !path.session.is_established() || !path.below.known {
             return true; // the peer could not check the frame, or the rail below does not reach the peer
         }
-        if path.due.nack && kind == Kind::Ack && !self.send_nack(at) {
+        if NACKS && path.due.nack && kind == Kind::Ack && !self.send_nack(at) {
             return false;
         }
         let Some(path) = self.peers.paths.get(at as usize) else { return true };
         let span = if path.receive.has_holes() { path.receive.top.wrapping_sub(path.receive.base) } else { 0 };
-        let parts = if kind == Kind::Ack { span.div_ceil(ACK_SPAN).clamp(1, MOST_PARTS) } else { 1 };
+        let parts = if MOST_PARTS > 1 && kind == Kind::Ack { span.div_ceil(ACK_SPAN).clamp(1, MOST_PARTS) } else { 1 };
         (0..parts).rev().all(|part| self.send_part(at, kind, part.wrapping_mul(ACK_SPAN), span))
     }
 
@@ -122,11 +124,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (duplicates, probe) = (path.due.duplicates, path.liveness.last_probe);
         let from = base.wrapping_add(part);
         let left = span.saturating_sub(part);
-        let words = left.div_ceil(64).min(ACK_WORDS as u64);
+        let words = if WORDS == 1 { u64::from(left != 0) } else { left.div_ceil(64).min(WORDS as u64) };
         let answer = if part == 0 && kind == Kind::Ack { path.due.probe_answer.checked_sub(1) } else { None };
         let mut ack = Ack { kind: kind as u8, words: words as u8, from: U16::new(from as u16), ..Ack::new_zeroed() };
         let bits = self.received_bits(at);
-        for (index, word) in ack.bits.iter_mut().take(words as usize).enumerate() {
+        for (index, word) in ack.bits.iter_mut().take(words as usize).take(WORDS).enumerate() {
             // Beyond the highest number, the ring of bits starts again.
             let start = index as u64 * 64;
             let most = left.saturating_sub(start);
@@ -176,9 +178,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let mut header = Header { number: number.into(), ack: (ack as u16).into(), ..Header::new_zeroed() };
         header.body_check.set(answers.into());
         let put = |frame: &mut [u8; HEAD], header: &Header| {
-            frame.iter_mut().zip(header.as_bytes().iter().chain(bytes)).for_each(|(to, from)| *to = *from);
+            copy_slice(frame, header.as_bytes());
         };
         put(&mut frame, &header);
+        copy_slice(frame.get_mut(HEADER..).unwrap_or_default(), bytes);
         let head = frame.get(..len).unwrap_or(&frame);
         let check = head_check(&self.checksum, seed, TAG, len as u32, [whole, ack], head);
         header.head_check.set(check);

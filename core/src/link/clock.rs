@@ -1,6 +1,10 @@
 //! The clock of a link: the time of the last poll, and for how long the link has polled the rail below.
 
+use super::paths::SEVERAL;
 use crate::time::Instant;
+
+/// No time and no duration is longer, in nanoseconds: 146 years. So the sum of two of them needs no check.
+pub(super) const FOREVER: u64 = 1 << 62;
 
 /// Times in nanoseconds. The clock does not advance between polls, and never goes back.
 #[derive(Debug, Default)]
@@ -21,14 +25,16 @@ impl Clock {
     /// Sets the time. After a pause no peer counts as dead before the frames that arrived meanwhile have been read. `timeout` is
     /// the least time for which a peer may be silent.
     pub fn tick(&mut self, now: Instant, timeout: u64) {
-        let now = now.as_nanos().max(self.now);
-        if now.saturating_sub(self.now) > timeout / 2 {
-            self.grace = now.saturating_add(timeout / 4);
+        let now = now.as_nanos().min(FOREVER).max(self.now);
+        if now.wrapping_sub(self.now) > timeout / 2 {
+            self.grace = now.wrapping_add(timeout / 4);
         }
         if self.now == 0 {
             self.began = now;
         }
-        self.listened = self.listened.saturating_add(now.saturating_sub(self.now).min(timeout / 64));
+        if SEVERAL {
+            self.listened = self.listened.saturating_add(now.saturating_sub(self.now).min(timeout / 64));
+        }
         self.now = now;
     }
 
@@ -41,6 +47,7 @@ impl Clock {
     /// below still has events after half of `timeout`, some peer floods this side. Then this returns `false`, so that the
     /// failure of another peer is noticed in time.
     pub const fn is_behind(&self, timeout: u64) -> bool {
-        self.now != self.heard_all && self.listened <= timeout / 2
+        // The frames of a link's only peer can keep none of that peer's unread.
+        SEVERAL && self.now != self.heard_all && self.listened <= timeout / 2
     }
 }

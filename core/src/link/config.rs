@@ -1,5 +1,8 @@
 //! The configuration of a link.
 
+use super::ack_parts::MOST_WINDOW;
+use super::clock::FOREVER;
+use super::paths::SEVERAL;
 use crate::rail::{Attributes, COPIED, Capabilities, LINKED_HEAD};
 use crate::time::Duration;
 
@@ -73,7 +76,7 @@ pub struct Config {
 
 impl Config {
     /// The configuration for a rail: with checksums where it may corrupt frames, with heartbeats where it may lose them.
-    pub fn new(link: u8, incarnation: u64, rail: &Attributes) -> Self {
+    pub const fn new(link: u8, incarnation: u64, rail: &Attributes) -> Self {
         let lossy = rail.capabilities.contains(Capabilities::NEED_ACK);
         Self {
             link,
@@ -104,26 +107,31 @@ impl Config {
     }
 
     /// The configuration that the link uses: all values within bounds, with checksums if the rail needs them.
-    pub(super) fn sane(mut self, rail: &Attributes) -> Self {
-        self.peers = self.peers.clamp(1, 1 << 24);
-        self.window = self.window.clamp(4, 1024).next_power_of_two();
-        self.slots = self.slots.clamp(1, 1 << 20);
-        self.control_slots = self.control_slots.clamp(1, 1 << 16);
-        self.long_slots = self.long_slots.clamp(1, 1 << 16);
-        self.deliveries = self.deliveries.clamp(1, 1 << 16);
-        self.card_bytes = self.card_bytes.min(u16::MAX.into());
+    pub(super) const fn sane(mut self, rail: &Attributes) -> Self {
+        self.peers = within(self.peers, 1, if SEVERAL { 1 << 24 } else { 1 });
+        self.window = within(self.window, 4, MOST_WINDOW).next_power_of_two();
+        self.slots = within(self.slots, 1, 1 << 20);
+        self.control_slots = within(self.control_slots, 1, 1 << 16);
+        self.long_slots = within(self.long_slots, 1, 1 << 16);
+        self.deliveries = within(self.deliveries, 1, 1 << 16);
+        self.card_bytes = within(self.card_bytes, 0, u16::MAX as u32);
         self.sums |= rail.capabilities.contains(Capabilities::NEED_CSUM);
-        self.initial_window = self.initial_window.clamp(1, 1024);
-        self.reorder = self.reorder.clamp(1, 1024);
-        self.ack_every = self.ack_every.min(self.window / 4).max(1);
-        let quarter = Duration::from_nanos((self.dead_after.as_nanos() / 4).max(1));
-        let within = |span: Duration| span.max(Duration::from_nanos(1)).min(quarter);
-        self.most_timeout = within(self.most_timeout);
-        self.least_timeout = within(self.least_timeout).min(self.most_timeout);
-        self.initial_timeout = within(self.initial_timeout).min(self.most_timeout);
-        self.heartbeat = if self.heartbeat == Duration::ZERO { self.heartbeat } else { within(self.heartbeat) };
-        self.probe = self.probe.max(Duration::from_nanos(1));
-        self.most_probe = self.most_probe.max(self.probe);
+        self.initial_window = within(self.initial_window, 1, 1024);
+        self.reorder = within(self.reorder, 1, 1024);
+        self.ack_every = within(self.ack_every, 1, self.window / 4);
+        self.dead_after = Duration::from_nanos(long(self.dead_after.as_nanos(), 0, FOREVER));
+        self.hello_within = Duration::from_nanos(long(self.hello_within.as_nanos(), 0, FOREVER));
+        self.ack_delay = Duration::from_nanos(long(self.ack_delay.as_nanos(), 0, FOREVER));
+        let quarter = long(self.dead_after.as_nanos() / 4, 1, FOREVER);
+        let most = long(self.most_timeout.as_nanos(), 1, quarter);
+        self.most_timeout = Duration::from_nanos(most);
+        self.least_timeout = Duration::from_nanos(long(self.least_timeout.as_nanos(), 1, most));
+        self.initial_timeout = Duration::from_nanos(long(self.initial_timeout.as_nanos(), 1, most));
+        if self.heartbeat.as_nanos() != 0 {
+            self.heartbeat = Duration::from_nanos(long(self.heartbeat.as_nanos(), 1, quarter));
+        }
+        self.probe = Duration::from_nanos(long(self.probe.as_nanos(), 1, FOREVER));
+        self.most_probe = Duration::from_nanos(long(self.most_probe.as_nanos(), self.probe.as_nanos(), FOREVER));
         self
     }
 
@@ -138,6 +146,7 @@ impl Config {
     }
 
     /// The time between two probes of a peer that does not answer, in nanoseconds.
+    #[inline(never)]
     pub(super) fn urgent(&self) -> u64 {
         let most = if self.heartbeat == Duration::ZERO { u64::MAX } else { self.heartbeat.as_nanos() };
         (self.dead_after.as_nanos() / 64).clamp(1, most)
@@ -149,7 +158,30 @@ impl Config {
     }
 
     /// Bytes of each slot after the head.
-    pub(super) fn room(longest: u32) -> usize {
-        (COPIED as usize + LINKED_HEAD).min(longest as usize)
+    pub(super) const fn room(longest: u32) -> usize {
+        let room = COPIED as usize + LINKED_HEAD;
+        if (longest as usize) < room { longest as usize } else { room }
+    }
+}
+
+/// A value within bounds. A function for constants.
+const fn within(value: u32, least: u32, most: u32) -> u32 {
+    if value < least {
+        least
+    } else if value > most {
+        most
+    } else {
+        value
+    }
+}
+
+/// As [`within`], for nanoseconds.
+const fn long(value: u64, least: u64, most: u64) -> u64 {
+    if value < least {
+        least
+    } else if value > most {
+        most
+    } else {
+        value
     }
 }

@@ -1,13 +1,14 @@
 //! Control frames that arrive: their parsing and checks, and their effects.
 
-use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::ack_parts::WORDS;
 use super::checksum::Checksum;
 use super::header::{ACK, ACK_WORDS, Ack, Header, Hello, Kind, TAG, head_check};
 use super::numbers::widen;
 use super::path::DownReason;
 use super::state::Link;
+use crate::convertor::copy_slice;
 use crate::rail::{FullRail, HEAD};
 
 /// A control frame whose check is right. All but hellos acknowledge frames.
@@ -23,7 +24,7 @@ struct AckInfo {
     /// The number that the first bit stands for.
     from: u64,
     /// One bit for each number.
-    bits: [u64; ACK_WORDS],
+    bits: [u64; WORDS],
     /// How many words of `bits` were sent.
     words: usize,
 }
@@ -141,10 +142,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 /// The acknowledgement after a header. `None`: its length is wrong.
 fn parse_ack(ack: u64, rest: &[u8]) -> Option<AckInfo> {
     let mut told = Ack::new_zeroed();
-    told.as_mut_bytes().iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    copy_slice(told.as_mut_bytes(), rest);
     let words = usize::from(told.words);
     let fits = rest.len() >= ACK && words <= ACK_WORDS && rest.len() == ACK.wrapping_add(words.wrapping_mul(8));
-    fits.then(|| AckInfo { ack, from: widen(told.from.get(), ack), bits: told.bits.map(U64::get), words })
+    // The window has no more numbers than the words of this side.
+    let bits = core::array::from_fn(|index| told.bits.get(index).map_or(0, |word| word.get()));
+    fits.then(|| AckInfo { ack, from: widen(told.from.get(), ack), bits, words: words.min(WORDS) })
 }
 
 fn notice(kind: Kind, first: u64, header: &Header) -> Notice {

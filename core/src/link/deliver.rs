@@ -1,11 +1,15 @@
 //! The delivery of a body: how it gets into its sink, and how its checksum is tested.
 
 use super::checksum::{Checksum, sum_span};
-use super::pending_delivery::{BAD, PendingDelivery, Stage, TAIL, Verdict};
+use super::path::DownReason;
+use super::pending_delivery::{BAD, PARTIAL, PendingDelivery, REPEATS, Stage, TAIL, Verdict};
 use super::state::Link;
-use crate::convertor::{Span, transfer};
+use crate::convertor::{Span, copy_slice, transfer};
 use crate::pool::Handle;
-use crate::rail::{COPIED, Cookie, Delivery, Event, FrameId, FullRail, HEAD};
+use crate::rail::{COPIED, Cookie, Delivery, Event, FrameId, FullRail, HEAD, LATER};
+
+/// How many bytes of a body are read at a time for its checksum.
+const PIECE: usize = if PARTIAL { 256 } else { 64 };
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// A body is in its sink. Queues the report to the user.
@@ -18,6 +22,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The next delivery whose end has to be reported to the user.
     pub(super) fn next_delivered(&mut self) -> Option<Cookie> {
+        if !REPEATS {
+            return None;
+        }
         while let Some(slot) = self.receive.filled.pop() {
             let (Some(handle), Some(pending)) = (self.receive.pending.handle(slot), self.receive.pending.at(slot))
             else {
@@ -60,24 +67,51 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     pub(super) fn restart_sum(&mut self, handle: Handle) {
-        if let Some(progress) = self.receive.progress.get(handle.slot() as usize) {
+        if PARTIAL && let Some(progress) = self.receive.progress.get(handle.slot() as usize) {
             progress.set(0);
         }
     }
 
     /// Continues the checksum of a held body over the bytes that have arrived. When all have arrived, compares it.
     fn check_body(&self, handle: Handle, pending: &PendingDelivery) -> Verdict {
-        let checks = self.peers.paths.get(pending.path as usize).is_some_and(|path| path.session.checks_bodies);
+        if !PARTIAL {
+            return Verdict::Good; // it was compared when the frame arrived
+        }
         let Some(progress) = self.receive.progress.get(handle.slot() as usize) else { return Verdict::Open };
-        if !checks {
+        if !self.checks_body(pending) {
             return Verdict::Good;
         }
         if progress.get() == BAD {
             return Verdict::Bad;
         }
-        let body = pending.len.saturating_sub(HEAD as u32);
-        let (mut done, mut sum) = ((progress.get() >> 32) as u32, progress.get() as u32);
-        let mut piece = [0; 256];
+        let (done, sum) = self.sum_held(pending, (progress.get() >> 32) as u32, progress.get() as u32);
+        progress.set(u64::from(done) << 32 | u64::from(sum));
+        if done < pending.body() {
+            return Verdict::Open;
+        }
+        if sum == pending.body_check {
+            return Verdict::Good;
+        }
+        progress.set(BAD);
+        Verdict::Bad
+    }
+
+    /// Whether the body of a frame that arrives is right, if the rail below has all bytes of each frame that it hands up. Otherwise that
+    /// is found when the body is read.
+    pub(super) fn arrives_right(&self, pending: &PendingDelivery) -> bool {
+        PARTIAL || !self.checks_body(pending) || self.sum_held(pending, 0, 0) == (pending.body(), pending.body_check)
+    }
+
+    /// Whether a body has a checksum.
+    fn checks_body(&self, pending: &PendingDelivery) -> bool {
+        self.peers.paths.get(pending.path as usize).is_some_and(|path| path.session.checks_bodies)
+    }
+
+    /// Adds the bytes from `done` on of a body that the rail below holds to a checksum, as far as they have arrived. Returns where they
+    /// end, and the checksum.
+    fn sum_held(&self, pending: &PendingDelivery, mut done: u32, mut sum: u32) -> (u32, u32) {
+        let body = pending.body();
+        let mut piece = [0; PIECE];
         while done < body {
             let want = (body.wrapping_sub(done) as usize).min(piece.len());
             let Some(piece) = piece.get_mut(..want) else { break };
@@ -86,15 +120,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             sum = self.checksum.sum(sum, read);
             done = done.wrapping_add(count as u32);
         }
-        progress.set(u64::from(done) << 32 | u64::from(sum));
-        if done < body {
-            return Verdict::Open;
-        }
-        if sum == pending.body_check {
-            return Verdict::Good;
-        }
-        progress.set(BAD);
-        Verdict::Bad
+        (done, sum)
     }
 
     /// Copies bytes of a held frame, from `at` on. Returns how many there were.
@@ -105,9 +131,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (before, own) = (pending.before(), pending.own() as usize);
         let want = own.saturating_sub(at).min(into.len());
         let head = pending.head.get(before.saturating_add(at)..).unwrap_or(&[]);
-        let from_head = head.len().min(want);
-        into.iter_mut().zip(head).take(from_head).for_each(|(to, from)| *to = *from);
-        if from_head == want || pending.stage == Stage::HeldInPart {
+        let from_head = copy_slice(into.get_mut(..want).unwrap_or_default(), head);
+        if from_head == want || (REPEATS && pending.stage == Stage::HeldInPart) {
             return from_head;
         }
         match self.check_body(handle, pending) {
@@ -126,7 +151,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Releases the held frames whose bodies a read has found to be bad. They have to arrive once more.
     pub(super) fn release_bad_bodies(&mut self) {
-        if !self.receive.bad_body_found.replace(false) {
+        if !PARTIAL || !self.receive.bad_body_found.replace(false) {
             return;
         }
         for slot in 0..self.receive.pending.touched() {
@@ -148,7 +173,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         (pending.skip, pending.sink, pending.cookie) = ((skip as u64).min(pending.own()), sink, cookie.0);
         match pending.stage {
             Stage::Held => {}
-            Stage::HeldInPart => {
+            Stage::HeldInPart if REPEATS => {
                 pending.stage = Stage::Awaited;
                 return Delivery::Pending;
             }
@@ -170,21 +195,21 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             Stage::HeldInPart => {}
             _ => return,
         }
-        self.mark_received(pending.path, pending.number, pending.own() > COPIED);
+        self.mark_received(pending.path, pending.number, LATER && pending.own() > COPIED);
         self.finish_delivery(handle);
     }
 
     /// Copies a frame that the rail below holds to its sink. If this returns `Done`, the frame counts as received.
     pub(super) fn fill(&mut self, handle: Handle) -> Delivery {
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
-        if !is_checked_in_sink(&pending) {
+        if PARTIAL && !is_checked_in_sink(&pending) {
             match self.check_body(handle, &pending) {
                 Verdict::Good => {}
+                Verdict::Open => return self.fill_through_scratch(handle),
                 Verdict::Bad => {
                     self.below.release(FrameId(pending.raw));
                     return self.await_retransmission(handle);
                 }
-                Verdict::Open => return self.fill_through_scratch(handle),
             }
         }
         let skip = pending.before().saturating_add(pending.skip as usize);
@@ -195,7 +220,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let delivery = unsafe { self.below.deliver(raw, skip, pending.sink, cookie) };
         match delivery {
             Delivery::Done => self.check_sink(handle),
-            Delivery::Pending => Delivery::Pending,
+            Delivery::Pending if PARTIAL => Delivery::Pending,
+            Delivery::Pending => {
+                // Such a rail is not for this build. After this it does not access the sink any more.
+                self.set_down(pending.path, DownReason::Broken);
+                Delivery::Done
+            }
         }
     }
 
@@ -208,17 +238,16 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// The rail below has written the body to its sink. Checks the body there.
     fn check_sink(&mut self, handle: Handle) -> Delivery {
         let Some(pending) = self.receive.pending.get(handle).copied() else { return Delivery::Done };
-        let checks = self.peers.paths.get(pending.path as usize).is_some_and(|path| path.session.checks_bodies);
         let (own, in_head) = (pending.own(), pending.in_head());
         // All other bodies were checked before.
-        if checks && is_checked_in_sink(&pending) {
+        if PARTIAL && self.checks_body(&pending) && is_checked_in_sink(&pending) {
             let body = pending.sink.window(in_head.saturating_sub(pending.skip), own.saturating_sub(in_head));
             // SAFETY: the reader does not access the sink until its completion, and the rail below is done with it.
             if unsafe { sum_span(&self.checksum, 0, &body) } != pending.body_check {
                 return self.await_retransmission(handle);
             }
         }
-        self.mark_received(pending.path, pending.number, own > COPIED);
+        self.mark_received(pending.path, pending.number, LATER && own > COPIED);
         Delivery::Done
     }
 
@@ -285,6 +314,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Gives the scratch to the next delivery that waits for it.
     #[cold]
     fn next_for_scratch(&mut self) {
+        if !PARTIAL {
+            return;
+        }
         for slot in 0..self.receive.pending.touched() {
             if self.receive.scratch_of != Handle::NONE {
                 return;
@@ -331,6 +363,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below has written a body to the sink that it was given.
     pub(super) fn on_below_delivered(&mut self, cookie: Cookie) -> Option<Event> {
+        if !PARTIAL {
+            return None;
+        }
         let handle = Handle::from_bits(cookie.0);
         let stage = self.receive.pending.get(handle)?.stage;
         let delivery = match stage {
@@ -353,6 +388,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below has deleted the peer: it has dropped the frames that it held, and no longer writes to any sink.
     pub(super) fn lose_pending(&mut self, at: u32) {
+        if !REPEATS {
+            return self.drop_pending(at); // the link does not come up again
+        }
         for slot in 0..self.receive.pending.touched() {
             let Some(handle) = self.receive.pending.handle(slot) else { continue };
             let Some(pending) = self.receive.pending.at_mut(slot).filter(|pending| pending.path == at) else {
@@ -378,14 +416,16 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             if self.receive.pending.at(slot).is_some_and(|pending| pending.path == at)
                 && let Some(handle) = self.receive.pending.handle(slot)
             {
-                if handle == self.receive.scratch_of {
+                if PARTIAL && handle == self.receive.scratch_of {
                     self.receive.scratch_of = Handle::NONE;
                 }
                 self.finish_delivery(handle);
             }
         }
-        let pending = &self.receive.pending;
-        self.receive.filled.retain(|slot| pending.at(slot).is_some());
+        if REPEATS {
+            let pending = &self.receive.pending;
+            self.receive.filled.retain(|slot| pending.at(slot).is_some());
+        }
         self.received_bits(at).0.fill(0);
         self.pending_bits(at).0.fill(0);
         self.next_for_scratch();

@@ -2,6 +2,8 @@
 
 use zerocopy::FromZeros;
 
+use super::reordering::REORDERS;
+
 /// The shortest round trip is forgotten after one to two ages of this length.
 const AGE: u64 = 5_000_000_000;
 
@@ -26,6 +28,9 @@ impl Estimator {
         }
         self.varies = (self.varies * 3 + self.smoothed.abs_diff(nanos)) / 4;
         self.smoothed = (self.smoothed * 7 + nanos) / 8;
+        if !REORDERS {
+            return; // the shortest is for frames that come late
+        }
         let [here, _] = self.least;
         self.least = if now.saturating_sub(self.began) > AGE {
             self.began = now;
@@ -38,6 +43,9 @@ impl Estimator {
 
     /// The shortest recent round trip; 0: none is known.
     pub fn least(&self) -> u64 {
+        if !REORDERS {
+            return self.smoothed;
+        }
         let [here, before] = self.least;
         here.min(before)
     }
@@ -51,14 +59,11 @@ impl Estimator {
     /// doubled `times` times. `delay` is how long the peer may delay an acknowledgement, and `initial` is the result while no
     /// round trip is known. `least` and `most` are bounds.
     pub fn timeout(&self, [initial, least, most, delay]: [u64; 4], times: u32) -> u64 {
-        let varies = self.varies.saturating_mul(4).max(self.smoothed);
-        let once =
-            if self.smoothed == 0 { initial } else { self.smoothed.saturating_add(varies).saturating_add(delay) };
+        let varies = self.varies.wrapping_mul(4).max(self.smoothed); // no sample is longer than 2^40
+        let once = if self.smoothed == 0 { initial } else { self.smoothed.wrapping_add(varies).wrapping_add(delay) };
         let once = once.max(least);
-        once.checked_shl(times.min(40))
-            .filter(|nanos| nanos >> times.min(40) == once)
-            .unwrap_or(most)
-            .min(most.max(least))
+        let times = times.min(40);
+        if once > most >> times { most.max(least) } else { once << times }
     }
 }
 

@@ -25,6 +25,7 @@ use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind, MIGRATION};
 use super::in_flight::{GAP, MIGRATED_ENTRY};
 use super::numbers::distance;
 use super::path::{ConnState, Path};
+use super::paths::start;
 use super::state::Link;
 use crate::rail::FullRail;
 
@@ -116,7 +117,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     fn remember_migrated(&mut self, at: u32, number: u64) -> bool {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return false };
         let count = path.receive.migrated;
-        let place = (at as usize).wrapping_mul(self.config.window as usize).wrapping_add(count.into());
+        let place = start(at, self.config.window as usize).wrapping_add(count.into());
         if u32::from(count) >= self.config.window {
             return false;
         }
@@ -135,7 +136,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(place) = self.migrated_place(at, number) else { return };
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         path.receive.migrated = path.receive.migrated.wrapping_sub(1);
-        let start = (at as usize).wrapping_mul(self.config.window as usize);
+        let start = start(at, self.config.window as usize);
         let last = start.wrapping_add(path.receive.migrated.into());
         if last < self.receive.migrated.len() && place < self.receive.migrated.len() {
             self.receive.migrated.swap(place, last);
@@ -144,7 +145,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     fn migrated_place(&self, at: u32, number: u64) -> Option<usize> {
         let count = usize::from(self.peers.paths.get(at as usize)?.receive.migrated);
-        let start = (at as usize).wrapping_mul(self.config.window as usize);
+        let start = start(at, self.config.window as usize);
         let entries = self.receive.migrated.get(start..start.wrapping_add(count))?;
         entries.iter().position(|entry| *entry == number as u32).map(|place| start.wrapping_add(place))
     }

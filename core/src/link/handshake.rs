@@ -7,7 +7,7 @@ use super::checksum::Checksum;
 use super::header::{Hello, Kind, seed};
 use super::path::{ConnState, DownReason, Path};
 use super::state::Link;
-use crate::rail::FullRail;
+use crate::rail::{FullRail, MULTIRAIL};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Begins the handshake with a peer, since the user wants to send to it.
@@ -18,10 +18,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize).filter(idle) else { return };
         path.session.state = ConnState::Connecting;
         (path.liveness.heard_at, path.liveness.owes_since) = (now, now.max(1));
-        (path.liveness.probe_at, path.liveness.probe_interval) = (now.saturating_add(gap), gap);
+        (path.liveness.probe_at, path.liveness.probe_interval) = (now.wrapping_add(gap), gap);
         // A user that has other links to the peer connects them now, too. So they are connected before this one fails.
-        path.report.silence = true;
-        self.queue_report(at);
+        self.report_silence(at);
         self.send_hello(at);
         self.set_timer(at);
     }
@@ -47,7 +46,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if !sent && let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.due.hello = true;
             let times = path.due.refusals;
-            self.ack_at(at, self.clock.now.saturating_add(self.retry_delay(times)));
+            self.ack_at(at, self.clock.now.wrapping_add(self.retry_delay(times)));
         }
         sent
     }
@@ -109,12 +108,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 ConnState::Connecting => self.set_up(at),
                 ConnState::Idle => {
                     // As when this side begins: the user's other links to the peer are to connect, too.
-                    path.report.silence = true;
-                    self.queue_report(at);
+                    self.report_silence(at);
                     self.set_up(at);
                 }
-                ConnState::Down => self.on_recovered(at),
-                ConnState::Free | ConnState::Up | ConnState::Closed => {}
+                ConnState::Down if MULTIRAIL => self.on_recovered(at),
+                ConnState::Down | ConnState::Free | ConnState::Up | ConnState::Closed => {}
             }
         }
     }

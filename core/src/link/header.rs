@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::checksum::Checksum;
+use crate::convertor::copy_slice;
 use crate::rail::{HEAD, Origin};
 
 /// The tag of control frames, which links send to each other.
@@ -13,6 +14,9 @@ pub const MIGRATED: u8 = 0x12;
 /// Whether frames migrate between links: the feature `migration`. Without it, what a peer sends about such frames is malformed, and code
 /// behind this constant is not linked.
 pub const MIGRATION: bool = cfg!(feature = "migration");
+
+/// Whether links ask for frames by their numbers: the feature `nacks`. The time-outs of the sender do without.
+pub const NACKS: bool = cfg!(feature = "nacks");
 
 /// Whether a frame with this tag has migrated from another link.
 pub const fn is_migrated(tag: u8) -> bool {
@@ -130,7 +134,7 @@ impl Kind {
             3 => Some(Self::Probe),
             4 => Some(Self::Goodbye),
             5 => Some(Self::GivenUp),
-            6 => Some(Self::Nack),
+            6 if NACKS => Some(Self::Nack),
             7 if MIGRATION => Some(Self::Gaps),
             8 if MIGRATION => Some(Self::Migrated),
             _ => None,
@@ -166,11 +170,7 @@ pub fn head_check<C: Checksum>(checksum: &C, seed: u32, tag: u8, len: u32, numbe
         header: [u8; HEAD],
     }
     let mut checked = Checked { numbers: numbers.map(U64::new), len: U32::new(len), tag, header: [0; HEAD] };
-    let count = head.len().min(HEAD);
-    if let (Some(to), Some(from)) = (checked.header.get_mut(..count), head.get(..count)) {
-        // Of equal length: both were cut to `count`.
-        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-    }
+    let count = copy_slice(&mut checked.header, head);
     if let Some(check) = checked.header.get_mut(4..8) {
         check.fill(0);
     }

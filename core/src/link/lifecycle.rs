@@ -5,8 +5,9 @@ use zerocopy::FromZeros;
 use super::checksum::Checksum;
 use super::header::Kind;
 use super::path::{ConnState, DownReason, Path};
+use super::paths::start;
 use super::state::Link;
-use crate::rail::{Endpoint, Event, FullRail, Lost, Peer};
+use crate::rail::{Endpoint, Event, FullRail, Lost, MULTIRAIL, Peer};
 use crate::time::Instant;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
@@ -17,7 +18,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         path.session.state = ConnState::Up;
         (path.liveness.probe_interval, path.liveness.unanswered) = (heartbeat, 0);
-        path.liveness.probe_at = if heartbeat == 0 { u64::MAX } else { now.saturating_add(heartbeat) };
+        path.liveness.probe_at = if heartbeat == 0 { u64::MAX } else { now.wrapping_add(heartbeat) };
         (path.due.gaps, path.due.repeated_at) = (false, 0);
         self.set_timer(at);
         self.check_gaps(at);
@@ -25,7 +26,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The peer has answered while the link was down.
     pub(super) fn on_recovered(&mut self, at: u32) {
-        let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.report.told_down) else { return };
+        let told = |path: &&Path| MULTIRAIL && path.report.told_down;
+        let Some(path) = self.peers.paths.get(at as usize).filter(told) else { return };
         if path.session.state != ConnState::Down || !path.session.known_to_peer {
             return;
         }
@@ -44,14 +46,15 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         match path.session.state {
             ConnState::Free | ConnState::Closed => return,
-            ConnState::Down if !reason.is_final() => return,
+            ConnState::Down if MULTIRAIL && !reason.is_final() => return,
             _ => {}
         }
         let before = path.session.state;
-        path.session.state = if reason.is_final() { ConnState::Closed } else { ConnState::Down };
+        // The user of the only link to a peer deletes the peer when the link is down.
+        path.session.state = if reason.is_final() || !MULTIRAIL { ConnState::Closed } else { ConnState::Down };
         path.liveness.owes_since = 0;
-        (path.liveness.probe_interval, path.liveness.probe_at) = (gap, now.saturating_add(gap));
-        if before == ConnState::Down {
+        (path.liveness.probe_interval, path.liveness.probe_at) = (gap, now.wrapping_add(gap));
+        if MULTIRAIL && before == ConnState::Down {
             return;
         }
         path.report.reason = reason;
@@ -77,7 +80,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Adds the peer to the rail below once more.
     pub(super) fn add_below(&mut self, at: u32) {
         let Some(path) = self.peers.paths.get(at as usize).filter(|path| !path.below.known) else { return };
-        let start = (at as usize).wrapping_mul(self.config.card_bytes as usize);
+        let start = start(at, self.config.card_bytes as usize);
         let card = self.peers.cards.get(start..start.wrapping_add(path.below.card_len.into()));
         let Some(card) = card else { return };
         if let Ok(endpoint) = self.below.add_peer(Peer(at), card)
@@ -139,19 +142,21 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                     path.report.told_down = true;
                     return Some(Event::Down(peer, path.report.reason.into()));
                 }
-                (ConnState::Up, true) => {
+                (ConnState::Up, true) if MULTIRAIL => {
                     (path.report.told_down, path.report.up) = (false, false);
                     return Some(Event::Up(peer));
                 }
                 // The link was up for a while. The frames that were sent in that time have to migrate as well. Without this
                 // event the user would not look for them.
-                (ConnState::Down | ConnState::Closed, true) if path.report.up => {
+                (ConnState::Down | ConnState::Closed, true) if MULTIRAIL && path.report.up => {
                     (path.report.told_down, path.report.up) = (false, false);
                     path.listed.reports = true;
                     self.work.reports.push(at);
                     return Some(Event::Up(peer));
                 }
-                (ConnState::Up | ConnState::Connecting, false) if core::mem::take(&mut path.report.silence) => {
+                (ConnState::Up | ConnState::Connecting, false)
+                    if MULTIRAIL && core::mem::take(&mut path.report.silence) =>
+                {
                     let doubted = path.liveness.doubted_at;
                     let due = match path.session.state {
                         ConnState::Connecting => self.hello_overdue_at(at),

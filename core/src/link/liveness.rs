@@ -3,15 +3,16 @@
 use super::checksum::Checksum;
 use super::header::Kind;
 use super::path::{ConnState, DownReason, Path};
+use super::paths::SEVERAL;
 use super::state::Link;
-use crate::rail::{Endpoint, FullRail, Liveness};
+use crate::rail::{Endpoint, FullRail, Liveness, MULTIRAIL};
 
 /// How many probes a probed peer must leave unanswered before it is given up.
 const MAX_UNANSWERED: u8 = 32;
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// When the timer of a peer is due if nothing arrives from it.
-    fn deadline(&self, at: u32) -> Option<u64> {
+    pub(super) fn deadline(&self, at: u32) -> Option<u64> {
         let path = self.peers.paths.get(at as usize)?;
         let probe_at = path.liveness.probe_at;
         match path.session.state {
@@ -44,7 +45,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         } else {
             (self.proven_at(path).max(path.liveness.owes_since), path.liveness.owes_since != 0)
         };
-        owes.then_some(since.max(self.clock.began).saturating_add(within.as_nanos()).max(self.clock.grace))
+        owes.then_some(since.max(self.clock.began).wrapping_add(within.as_nanos()).max(self.clock.grace))
     }
 
     /// Whether the link probes the peer when it is silent.
@@ -65,13 +66,16 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     pub(super) fn set_timer(&mut self, at: u32) {
-        if let Some(due) = self.deadline(at) {
+        if SEVERAL && let Some(due) = self.deadline(at) {
             self.work.timers.set(at, due);
         }
     }
 
     /// Runs the timers that are due.
     pub(super) fn run_timers(&mut self) {
+        if !SEVERAL {
+            return self.run_timer(0); // it looks what is due
+        }
         for _ in 0..16 {
             let Some(at) = self.work.timers.pop(self.clock.now) else { return };
             self.run_timer(at);
@@ -98,7 +102,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 self.back_off_probe(at, self.config.most_timeout.as_nanos());
                 self.report_unanswered_hello(at);
             }
-            ConnState::Down if path.liveness.probe_at <= now => self.probe_down_link(at),
+            ConnState::Down if MULTIRAIL && path.liveness.probe_at <= now => self.probe_down_link(at),
             ConnState::Up => {
                 if self.resend_at(at).is_some_and(|due| due <= now) {
                     self.on_loss_timer(at);
@@ -114,15 +118,25 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let now = self.clock.now;
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.liveness.probe_interval = path.liveness.probe_interval.saturating_mul(2).min(most.max(1));
-            path.liveness.probe_at = now.saturating_add(path.liveness.probe_interval);
+            path.liveness.probe_at = now.wrapping_add(path.liveness.probe_interval);
         }
     }
 
     /// A peer that answers no hello for a while may have failed. But if another link receives frames from the peer, this link
     /// has failed.
     fn report_unanswered_hello(&mut self, at: u32) {
+        if !MULTIRAIL {
+            return; // there is no other link to wait for
+        }
         let overdue = self.is_hello_overdue(at);
-        if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|_| overdue) {
+        if overdue {
+            self.report_silence(at);
+        }
+    }
+
+    /// Queues a report that the peer is silent, or that a handshake begins, for a user that has other links to the peer.
+    pub(super) fn report_silence(&mut self, at: u32) {
+        if MULTIRAIL && let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.report.silence = true;
             self.queue_report(at);
         }
@@ -140,7 +154,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let timeout = (most / 16).max(silent.min(most / 2));
         let connecting = |path: &&Path| path.session.state == ConnState::Connecting;
         let path = self.peers.paths.get(at as usize).filter(connecting)?;
-        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).saturating_add(timeout))
+        Some(path.liveness.heard_at.max(self.clock.began).max(self.clock.grace).wrapping_add(timeout))
     }
 
     /// Probes a link that is down.
@@ -158,14 +172,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (now, heartbeat, again) = (self.clock.now, self.config.heartbeat.as_nanos(), self.config.urgent());
         let due = |path: &&Path| path.liveness.probe_at <= now && heartbeat != 0;
         let Some(path) = self.peers.paths.get(at as usize).filter(due) else { return };
-        let due = self.last_answer(path).saturating_add(heartbeat);
+        let due = self.last_answer(path).wrapping_add(heartbeat);
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         if due > now {
             (path.liveness.probe_at, path.liveness.unanswered) = (due, 0);
             return;
         }
-        path.liveness.probe_at = now.saturating_add(again);
-        if path.liveness.unanswered != 0 {
+        path.liveness.probe_at = now.wrapping_add(again);
+        if MULTIRAIL && path.liveness.unanswered != 0 {
             // Asked early, so that the answer of the host is there by the time that it counts.
             self.ask_host(Endpoint(at));
         }
@@ -181,6 +195,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// whether the silence is excused.
     fn excuse_silence(&mut self, at: u32) -> bool {
         let (now, within) = (self.clock.now, self.config.dead_after.as_nanos());
+        if !MULTIRAIL {
+            return false; // the user has no other link by which it could find that the peer is there
+        }
         if self.peers.paths.get(at as usize).is_none_or(|path| path.session.state != ConnState::Up) {
             return false;
         }
@@ -196,16 +213,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.config.urgent()
         };
         self.extend_deadline(at, again);
-        if let Some(path) = self.peers.paths.get_mut(at as usize) {
-            path.report.silence = true;
-        }
-        self.queue_report(at);
+        self.report_silence(at);
         true
     }
 
     /// Excuses the silence of the peer for `nanos` nanoseconds from now.
     fn extend_deadline(&mut self, at: u32, nanos: u64) {
-        let until = self.clock.now.saturating_add(nanos);
+        let until = self.clock.now.wrapping_add(nanos);
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             path.liveness.excused_until = until;
         }
@@ -213,6 +227,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Whether the peer has answered a probe that was sent after `since`, a time that is past. If not, the peer is probed.
     pub(super) fn peer_answered_since(&mut self, at: u32, since: Option<u64>) -> bool {
+        if !MULTIRAIL {
+            return false;
+        }
         let Some(path) = self.peers.paths.get(at as usize) else { return false };
         match path.session.state {
             ConnState::Idle => self.connect(at),
@@ -237,6 +254,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Declares a silent link as failed, even if the peer's host answers. Returns whether the link went down.
     pub(super) fn give_up_silent(&mut self, at: u32) -> bool {
+        if !MULTIRAIL {
+            return false;
+        }
         let due = self.silent_at(at).is_some_and(|due| due <= self.clock.now);
         let was_up = self.peers.paths.get(at as usize).is_some_and(|path| path.session.state == ConnState::Up);
         let silent = self.is_hello_overdue(at) || (was_up && due);
@@ -271,10 +291,13 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             alive.answered_at = now;
         }
         // An answer to a probe that was sent after the query proves the same.
-        if alive.query_at != 0 && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query) {
+        if MULTIRAIL
+            && alive.query_at != 0
+            && probe.wrapping_sub(alive.query) <= alive.last_probe.wrapping_sub(alive.query)
+        {
             alive.alive_after = core::mem::take(&mut alive.query_at);
         }
-        if path.session.state == ConnState::Down && path.liveness.last_probe == probe {
+        if MULTIRAIL && path.session.state == ConnState::Down && path.liveness.last_probe == probe {
             self.on_recovered(at);
         }
     }

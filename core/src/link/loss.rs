@@ -5,8 +5,9 @@ use super::checksum::Checksum;
 use super::congestion::MAX_SILENCES;
 use super::in_flight::{READING, RETRANSMITTED, SENT};
 use super::numbers::distance;
+use super::reordering::REORDERS;
 use super::state::Link;
-use crate::rail::FullRail;
+use crate::rail::{FullRail, LATER};
 use crate::time::Duration;
 
 /// The news of one acknowledgement.
@@ -72,9 +73,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.update_estimates(at, &news);
         }
         if all {
-            let newest = above.max((news.newest, news.trip));
-            if let Some(path) = self.peers.paths.get_mut(at as usize).filter(|path| newest.0 > path.loss.latest) {
-                (path.loss.latest, path.loss.latest_trip) = newest;
+            let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
+            if REORDERS {
+                let newest = above.max((news.newest, news.trip));
+                if newest.0 > path.loss.latest {
+                    (path.loss.latest, path.loss.latest_trip) = newest;
+                }
+            } else {
+                path.loss.latest = path.loss.latest.max(news.newest); // no time of it is needed
             }
             self.find_lost(at);
         }
@@ -95,7 +101,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let (transmission, sent_at, flags) = (frame.transmission, frame.sent_at, frame.flags);
         let (before_probe, control) = (frame.before_probe, frame.is_control());
         self.unlist(slot);
-        let trip = self.clock.now.saturating_sub(sent_at);
+        let trip = self.clock.now.wrapping_sub(sent_at);
         self.count(at, control, -1);
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
         news.count = news.count.wrapping_add(1);
@@ -108,7 +114,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             if sent > news.newest {
                 (news.newest, news.trip, news.once) = (sent, trip, once);
             }
-            if once && all && sent < path.loss.latest {
+            if REORDERS && once && all && sent < path.loss.latest {
                 let late = trip.saturating_sub(path.loss.latest_trip);
                 news.late = Some(news.late.unwrap_or(0).max(late));
             }
@@ -162,10 +168,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         {
             let least = path.estimator.least();
             let window = path.loss.reordering.window(least);
-            let due = frame.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window);
+            let due = frame.sent_at.wrapping_add(path.loss.latest_trip).wrapping_add(window);
             let later = path.loss.latest.wrapping_sub(frame.transmission);
             let overtaken = !path.loss.reordering.is_seen() && later >= reorder;
-            if due > self.clock.now && !overtaken {
+            if REORDERS && due > self.clock.now && !overtaken {
                 return;
             }
             if path.congestion.on_loss(frame.transmission, path.loss.transmissions, path.send.window) {
@@ -191,6 +197,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// Whether the rail below still reads a frame's body to send it. Such a frame counts as sent now.
     fn is_still_sending(&mut self, at: u32, slot: u32) -> bool {
+        if !LATER {
+            return false;
+        }
         let now = self.clock.now;
         let (Some(path), Some(frame)) = (self.peers.paths.get_mut(at as usize), self.send.frames.at_mut(slot)) else {
             return false;
@@ -210,14 +219,17 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let path = self.peers.paths.get(at as usize)?;
         let first = self.send.frames.at(path.send.sent.first().get()?)?;
         if first.transmission < path.loss.latest {
+            if !REORDERS {
+                return Some(self.clock.now);
+            }
             let window = path.loss.reordering.window(path.estimator.least());
-            return Some(first.sent_at.saturating_add(path.loss.latest_trip).saturating_add(window));
+            return Some(first.sent_at.wrapping_add(path.loss.latest_trip).wrapping_add(window));
         }
         let last = self.send.frames.at(path.send.sent.last().get()?)?;
         let early = path.loss.reordering.early_timeouts();
         let times = u32::from(path.congestion.timeouts()).saturating_add(early.into());
         let timeout = path.estimator.timeout(self.timeout_bounds(), times);
-        Some(last.sent_at.max(path.loss.probed_at).saturating_add(timeout))
+        Some(last.sent_at.max(path.loss.probed_at).wrapping_add(timeout))
     }
 
     /// The bounds that [`Estimator::timeout`](super::estimator::Estimator::timeout) takes.

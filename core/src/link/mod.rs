@@ -63,6 +63,7 @@
 //! assert!(left.drained(to_right));
 //! ```
 
+#[cfg_attr(not(feature = "reordering"), path = "only_part.rs")]
 mod ack_parts;
 mod acks;
 mod card;
@@ -74,6 +75,7 @@ mod congestion;
 mod control;
 mod counters;
 mod deliver;
+#[cfg_attr(not(feature = "estimates"), path = "fixed_timeout.rs")]
 mod estimator;
 mod gaps;
 mod handshake;
@@ -87,10 +89,15 @@ mod migration;
 mod nack;
 mod numbers;
 mod path;
+#[cfg_attr(not(feature = "mesh"), path = "only_path.rs")]
+mod paths;
+#[cfg_attr(not(feature = "mesh"), path = "only_queue.rs")]
+mod peer_queue;
 mod pending_delivery;
 mod progress;
 mod rail;
 mod receive;
+#[cfg_attr(not(feature = "reordering"), path = "in_order.rs")]
 mod reordering;
 mod send;
 mod send_buffer;
@@ -98,6 +105,7 @@ mod sizes;
 mod state;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg_attr(not(feature = "mesh"), path = "only_timer.rs")]
 mod timers;
 mod transmit;
 

@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U64};
 
 use super::checksum::Checksum;
-use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind};
+use super::header::{ACK, ACK_SPAN, ACK_WORDS, Ack, Kind, NACKS};
 use super::in_flight::{READING, SENT};
 use super::numbers::distance;
 use super::path::ConnState;
@@ -38,7 +38,8 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     }
 
     fn offer_room_later(&mut self, at: u32) {
-        if let Some(path) = self.peers.paths.get_mut(at as usize)
+        if NACKS
+            && let Some(path) = self.peers.paths.get_mut(at as usize)
             && !path.listed.refused
         {
             path.listed.refused = true;
@@ -48,6 +49,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// There is room for a frame. Schedules a nack to the next peer whose frame was refused and that may use the room.
     pub(super) fn offer_room(&mut self) {
+        if !NACKS {
+            return;
+        }
         for _ in 0..self.receive.refused.len() {
             let Some(at) = self.receive.refused.pop() else { return };
             if self.room_for(at) == 0 {
@@ -120,6 +124,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// acknowledged. A frame whose last transmission may still be on its way is not sent, and the congestion window limits the
     /// number of frames.
     pub(super) fn on_nack(&mut self, at: u32, from: u64, words: &[u64]) {
+        if !NACKS {
+            return;
+        }
         let path = self.peers.paths.get(at as usize).filter(|path| path.session.state == ConnState::Up);
         let Some(path) = path else { return };
         let (first, next) = (path.send.first, path.send.next);

@@ -1,5 +1,7 @@
 //! Frame numbers, with 16 bits on the wire and 64 bits here, and sets of the numbers of a window.
 
+use super::ack_parts::WORDS;
+
 /// The number nearest to `near` whose low half-word is `low`.
 #[inline]
 pub(super) const fn widen(low: u16, near: u64) -> u64 {
@@ -23,7 +25,7 @@ pub(super) struct Bits<'a>(pub &'a mut [u64]);
 impl Bits<'_> {
     #[inline]
     fn at(&self, number: u64) -> usize {
-        (number >> 6) as usize & self.0.len().wrapping_sub(1)
+        if WORDS == 1 { 0 } else { (number >> 6) as usize & self.0.len().wrapping_sub(1) }
     }
 
     #[inline]
@@ -51,6 +53,9 @@ impl Bits<'_> {
     #[inline]
     pub fn word(&self, from: u64) -> u64 {
         let shift = (from & 63) as u32;
+        if WORDS == 1 {
+            return self.0.first().map_or(0, |word| word.rotate_right(shift));
+        }
         let low = self.0.get(self.at(from)).map_or(0, |word| word >> shift);
         if shift == 0 {
             return low;

@@ -5,6 +5,7 @@ use zerocopy::FromZeros;
 use super::ack_parts::AckParts;
 use super::congestion::CongestionWindow;
 use super::estimator::Estimator;
+use super::header::{MIGRATION, NACKS};
 use super::numbers::widen;
 use super::reordering::Reordering;
 use crate::list::List;
@@ -200,7 +201,7 @@ pub(super) struct Due {
 impl Due {
     /// Whether an acknowledgement is due.
     pub const fn is_ack_due(&self) -> bool {
-        (self.frames | self.probe_answer) != 0 || self.nack
+        (self.frames | self.probe_answer) != 0 || (NACKS && self.nack)
     }
 }
 
@@ -308,6 +309,7 @@ impl Path {
 
     /// Whether any control frame is due.
     pub fn is_anything_due(&self) -> bool {
-        self.session.state != ConnState::Free && (self.due.is_ack_due() || self.due.gaps || self.due.hello)
+        self.session.state != ConnState::Free
+            && (self.due.is_ack_due() || (MIGRATION && self.due.gaps) || self.due.hello)
     }
 }

@@ -6,7 +6,15 @@ use zerocopy::FromZeros;
 
 use super::header::{HEADER, MIGRATION, PREFIX};
 use crate::convertor::Span;
-use crate::rail::{HEAD, Origin};
+use crate::rail::{HEAD, MULTIRAIL, Origin};
+
+/// Whether the rail below may hand up frames before all of their bytes have arrived, and may write them to a sink later: the feature
+/// `partial`. Code behind this constant is for such rails.
+pub(super) const PARTIAL: bool = cfg!(feature = "partial");
+
+/// Whether a frame with a record may have to arrive once more: if its body may arrive later and be wrong, or if its link may come up
+/// again. Code behind this constant is for that.
+pub(super) const REPEATS: bool = PARTIAL || MULTIRAIL;
 
 /// The most bytes of a short frame that are beyond the head. The user gets a frame of up to [`HEAD`] bytes whole. The head also
 /// has the link's own bytes, so that up to this many bytes of such a frame do not fit it.
@@ -70,6 +78,11 @@ impl PendingDelivery {
     /// Bytes of the frame as the user counts them: header and body, without the link's bytes.
     pub fn own(&self) -> u64 {
         (self.len as u64).saturating_sub(self.before() as u64)
+    }
+
+    /// Bytes after the head.
+    pub const fn body(&self) -> u32 {
+        self.len.saturating_sub(HEAD as u32)
     }
 
     /// How many of the user's bytes fit `head`.

@@ -1,6 +1,7 @@
 //! The parts of a poll: time, events of the rail below, frames that wait for room, and events for the user.
 
 use super::checksum::Checksum;
+use super::paths::SEVERAL;
 use super::state::Link;
 use crate::rail::{Event, FullRail};
 use crate::time::Instant;
@@ -23,13 +24,28 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// How many nanoseconds pass before the rail below is tried again after `times` refusals in a row. The longer the rail
     /// below has no room, the less often it is tried, since each attempt wakes a caller that sleeps.
+    #[inline(never)]
     pub(super) fn retry_delay(&self, times: u8) -> u64 {
-        self.config.ack_delay.as_nanos().clamp(1000, 1 << 32) << times.min(8)
+        let first = self.config.ack_delay.as_nanos().clamp(1000, 1 << 32);
+        // The room for a link's only peer cannot be kept by others, so it comes soon.
+        if SEVERAL { first << times.min(8) } else { first }
     }
 
     /// Tries to send the frames that wait for room. Each poll may try, at any time. But only a round through all waiting peers
     /// counts as a refusal, and only if an attempt was due.
     pub(super) fn send_waiting(&mut self) {
+        if !SEVERAL {
+            if self.work.refused.pop().is_some() {
+                if let Some(path) = self.peers.paths.get_mut(0) {
+                    path.listed.work = false;
+                }
+                if self.send_queued(0) {
+                    self.queue_work(0);
+                    self.work.retry_at = self.clock.now.wrapping_add(self.retry_delay(0));
+                }
+            }
+            return;
+        }
         let sent = |link: &Self, at: u32| link.peers.paths.get(at as usize).map(|path| path.loss.transmissions);
         for _ in 0..self.work.refused.len().min(4) {
             let Some(at) = self.work.refused.pop() else { break };
@@ -52,7 +68,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         } else if self.work.tried >= self.work.refused.len() {
             self.work.tried = 0;
             if self.work.retry_at <= self.clock.now {
-                self.work.retry_at = self.clock.now.saturating_add(self.retry_delay(self.work.refusals));
+                self.work.retry_at = self.clock.now.wrapping_add(self.retry_delay(self.work.refusals));
                 self.work.refusals = self.work.refusals.saturating_add(1);
             }
         }

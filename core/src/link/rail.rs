@@ -6,16 +6,18 @@ use super::card::Card;
 use super::checksum::Checksum;
 use super::congestion::CongestionWindow;
 use super::header::{self, Kind};
-use super::path::{Below, ConnState, Path, SendWindow, Session};
+use super::path::{Below, ConnState, Session};
+use super::paths::{SEVERAL, start};
+use super::pending_delivery::{PARTIAL, REPEATS};
 use super::state::Link;
-use crate::convertor::Span;
+use crate::convertor::{Span, copy_slice};
 use crate::rail::access::Access;
 use crate::rail::native::{Key, Native, NativeError, Region};
 use crate::rail::tags;
 use crate::rail::{
     Attributes, Claim, Cookie, Delivery, DeviceMemory, Endpoint, Event, Failover, FastPath, FrameId, FullRail, GiveUp,
-    Grant, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy, Ticket,
-    UnackedFrame, Unreachable,
+    Grant, LATER, Lane, Liveness, Origin, Peer, Rail, RemoteBuffer, RequestCache, SendError, Sent, Shape, SingleCopy,
+    Ticket, UnackedFrame, Unreachable,
 };
 use crate::time::Instant;
 
@@ -62,29 +64,27 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
             header::seed(&self.checksum, (own, 0), (theirs.incarnation, 0)),
             header::seed(&self.checksum, (theirs.incarnation, 0), (own, 0)),
         ];
-        let start = (at as usize).wrapping_mul(width);
+        let start = start(at, width);
         if let Some(place) = self.peers.cards.get_mut(start..start.wrapping_add(width)) {
-            place.iter_mut().zip(below).for_each(|(to, from)| *to = *from);
+            copy_slice(place, below);
         }
         if let Some(path) = self.peers.paths.get_mut(at as usize) {
             let first = self.config.first_number;
             let (own, window) = (&self.config, self.config.window);
-            *path = Path {
-                session: Session {
-                    hello_seeds: seeds,
-                    remote_incarnation: theirs.incarnation,
-                    local,
-                    peer: peer.0,
-                    state: ConnState::Idle,
-                    remote_link: theirs.link,
-                    checks_bodies: own.sums || theirs.sums,
-                    ..Session::new_zeroed()
-                },
-                below: Below { endpoint, card_len: below.len() as u16, known: true },
-                send: SendWindow { next: first, first, oldest: first, window, ..SendWindow::new_zeroed() },
-                congestion: CongestionWindow::new(own.initial_window, window),
-                ..Path::new_zeroed()
+            path.zero();
+            path.session = Session {
+                hello_seeds: seeds,
+                remote_incarnation: theirs.incarnation,
+                local,
+                peer: peer.0,
+                state: ConnState::Idle,
+                remote_link: theirs.link,
+                checks_bodies: own.sums || theirs.sums,
+                ..Session::new_zeroed()
             };
+            path.below = Below { endpoint, card_len: below.len() as u16, known: true };
+            (path.send.next, path.send.first, path.send.oldest, path.send.window) = (first, first, first, window);
+            path.congestion = CongestionWindow::new(own.initial_window, window);
         }
         Ok(Endpoint(at))
     }
@@ -186,11 +186,8 @@ impl<R: FullRail, C: Checksum> Rail for Link<'_, R, C> {
     fn poll_at(&self) -> Option<Instant> {
         let at_once = (self.has_events() || self.work.more).then_some(self.clock.now);
         let work = (!self.work.refused.is_empty()).then(|| self.work.retry_at.max(self.clock.now));
-        let own = [at_once, work, self.work.acks.first(), self.work.timers.first()]
-            .into_iter()
-            .flatten()
-            .min()
-            .map(Instant::from_nanos);
+        let timer = if SEVERAL { self.work.timers.first() } else { self.deadline(0) };
+        let own = [at_once, work, self.work.acks.first(), timer].into_iter().flatten().min().map(Instant::from_nanos);
         [own, self.below.poll_at()].into_iter().flatten().min()
     }
 
@@ -346,7 +343,9 @@ impl<R: FullRail, C: Checksum> Liveness for Link<'_, R, C> {
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Whether the next poll has an event, or has to release a bad frame, without a poll of the rail below.
     fn has_events(&self) -> bool {
-        let queues = [&self.send.done, &self.receive.filled, &self.work.reports];
-        queues.into_iter().any(|queue| !queue.is_empty()) || self.receive.bad_body_found.get()
+        (LATER && !self.send.done.is_empty())
+            || (REPEATS && !self.receive.filled.is_empty())
+            || !self.work.reports.is_empty()
+            || (PARTIAL && self.receive.bad_body_found.get())
     }
 }

@@ -6,8 +6,9 @@ use super::checksum::Checksum;
 use super::header::{Header, MIGRATED, MIGRATION, Prefix, TAG, head_check, is_migrated};
 use super::numbers::{distance, widen};
 use super::path::ConnState;
-use super::pending_delivery::{PendingDelivery, Stage, TAIL};
+use super::pending_delivery::{PARTIAL, PendingDelivery, REPEATS, Stage, TAIL};
 use super::state::Link;
+use crate::convertor::copy_slice;
 use crate::rail::{Delivery, Event, Frame, FrameId, FullRail, HEAD, Peer};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
@@ -105,6 +106,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 return Some(self.event(&pending, FrameId(0), tail));
             }
         }
+        if !PARTIAL && own <= HEAD as u64 {
+            self.counters.malformed = self.counters.malformed.wrapping_add(1);
+            return None;
+        }
+        if !self.arrives_right(&pending) {
+            self.on_bad_body(at);
+            return None;
+        }
         let room = self.room_for(at) != 0;
         let Some((handle, place)) = (if room { self.receive.pending.take_uncleared() } else { None }) else {
             self.refuse(at);
@@ -117,7 +126,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         }
         self.pending_bits(at).set(number);
         self.restart_sum(handle);
-        if own <= HEAD as u64 {
+        if PARTIAL && own <= HEAD as u64 {
             return self.fetch_tail(handle);
         }
         Some(self.event(&pending, FrameId(handle.to_bits()), &[]))
@@ -127,12 +136,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn event(&mut self, pending: &PendingDelivery, id: FrameId, tail: &[u8]) -> Event {
         let (before, own) = (pending.before(), pending.own());
         let mut head = [0; HEAD];
-        let from = pending.head.get(before..).unwrap_or(&[]).iter().chain(tail);
-        let mut valid = 0u8;
-        for (to, from) in head.iter_mut().zip(from).take(own.min(HEAD as u64) as usize) {
-            *to = *from;
-            valid = valid.wrapping_add(1);
-        }
+        let from = pending.head.get(before..).unwrap_or(&[]);
+        let room = head.get_mut(..own.min(HEAD as u64) as usize).unwrap_or_default();
+        let in_head = copy_slice(room, from);
+        let valid = in_head.wrapping_add(copy_slice(room.get_mut(in_head..).unwrap_or_default(), tail)) as u8;
         let from = Peer(self.peers.paths.get(pending.path as usize).map_or(u32::MAX, |path| path.session.peer));
         let frame = Frame { id, from, tag: pending.tag, valid, len: own as u32, head };
         if MIGRATION && pending.migrated { Event::Migrated(pending.origin(), frame) } else { Event::Frame(frame) }
@@ -140,6 +147,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// A frame whose delivery is pending has arrived again.
     fn on_repeated(&mut self, at: u32, number: u64, frame: &Frame) {
+        if !REPEATS {
+            return self.on_duplicate(at);
+        }
         let found = self.record_of(at, number);
         let Some((slot, handle)) = found.and_then(|slot| Some((slot, self.receive.pending.handle(slot)?))) else {
             return;
@@ -153,6 +163,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return self.on_duplicate(at);
         }
         pending.raw = frame.id.0;
+        let repeated = *pending;
+        if !self.arrives_right(&repeated) {
+            return self.on_bad_body(at);
+        }
         self.receive.holds_frame = false;
         self.restart_sum(handle);
         if self.receive.pending.at(slot).is_some_and(|pending| pending.stage == Stage::HeldInPart) {

@@ -2,6 +2,9 @@
 
 use zerocopy::FromZeros;
 
+/// Whether frames may overtake others.
+pub(super) const REORDERS: bool = true;
+
 /// After this many round trips with losses the reordering window is halved.
 const CALM: u8 = 16;
 

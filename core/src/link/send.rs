@@ -3,7 +3,7 @@
 use zerocopy::FromZeros;
 
 use super::checksum::{Checksum, sum_span};
-use super::header::{HEADER, MIGRATED, PREFIX, Prefix, TAG};
+use super::header::{HEADER, MIGRATED, MIGRATION, PREFIX, Prefix, TAG};
 use super::in_flight::{HEAD_ROOM, IN_PLACE, InFlightFrame, Transmit, rest};
 use super::path::{ConnState, Path};
 use super::state::Link;
@@ -11,7 +11,7 @@ use crate::convertor::Span;
 use crate::list::List;
 use crate::pool::Handle;
 use crate::rail::{
-    COPIED, Cookie, Endpoint, FullRail, Grant, HEAD, LINKED_HEAD, Lane, Origin, SendError, Sent, Shape, Ticket,
+    COPIED, Cookie, Endpoint, FullRail, Grant, HEAD, LATER, LINKED_HEAD, Lane, Origin, SendError, Sent, Shape, Ticket,
 };
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
@@ -31,7 +31,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if tag == TAG {
             return Err(SendError::TooLong);
         }
-        let reserve_free = self.config.peers > 1 && self.send.reserve_slot == Handle::NONE;
+        let reserve_free = self.has_several() && self.send.reserve_slot == Handle::NONE;
         let full = self.is_full(path, lane, reserve_free);
         let waits = lane != Lane::Control && !path.send.queued.iter().all(List::is_empty);
         if !self.window_has_room(path, lane)
@@ -64,7 +64,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let unused = self.send.frames.capacity().wrapping_sub(self.send.frames.used());
         let free = unused.saturating_sub(reserve_free.into());
         let without = |holders: u32| self.peers.touched.wrapping_sub(self.peers.free.len()).saturating_sub(holders);
-        let exceeds_share = match lane {
+        let exceeds_share = || match lane {
             Lane::Control => {
                 let spare = without(self.send.control_holders).min(self.config.control_slots / 2);
                 let own = path.send.unacked_control;
@@ -76,7 +76,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
                 own != 0 && own >= free.saturating_sub(slots).saturating_sub(spare)
             }
         };
-        free <= slots || (self.config.peers > 1 && exceeds_share)
+        free <= slots || (self.has_several() && exceeds_share())
     }
 
     /// The longest frame of a lane, in bytes.
@@ -132,6 +132,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             head.wrapping_add(HEADER)
         } else {
             let room = match frame.long {
+                _ if !LATER => head.wrapping_add(HEAD_ROOM),
                 0 => head.wrapping_add(HEAD_ROOM),
                 long => self.send.long.at(long.wrapping_sub(1)),
             };
@@ -197,7 +198,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let at = at.wrapping_add(header.len());
         // SAFETY: the caller guarantees that the body is valid; the head is writable up to HEAD.
         unsafe { body.pack(head.wrapping_add(at), HEAD.saturating_sub(at)) };
-        let in_place = cookie.is_some() && body.len() > COPIED;
+        let in_place = LATER && cookie.is_some() && body.len() > COPIED;
         frame.body = if in_place {
             frame.flags = IN_PLACE;
             body
@@ -222,8 +223,15 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Sends a frame for the first time. If the rail below has no room, queues a frame with a long body, and refuses any other.
     fn transmit_first(&mut self, handle: Handle, in_place: bool) -> Result<Sent, SendError> {
         self.sum_body(handle);
-        let long = self.send.frames.get(handle).is_some_and(|frame| frame.body.len() > COPIED);
+        let long = LATER && self.send.frames.get(handle).is_some_and(|frame| frame.body.len() > COPIED);
         let transmit = self.number_and_transmit(handle);
+        if !LATER {
+            // A frame that has its copy can wait as well as its sender.
+            if transmit != Transmit::Sent {
+                self.queue(handle.slot());
+            }
+            return Ok(Sent::Staged);
+        }
         match transmit {
             Transmit::Sent => return Ok(if in_place { Sent::InPlace } else { Sent::Staged }),
             // If the link refused a frame with a long body, the caller would try again, and each attempt would compute the
@@ -263,7 +271,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         frame.number = path.send.next;
         path.send.next = path.send.next.wrapping_add(1);
         if path.send.unacked == 0 {
-            path.send.oldest = frame.number;
+            if MIGRATION {
+                path.send.oldest = frame.number;
+            }
             // A new frame does not extend the time limit of a peer that does not answer probes.
             let since = if path.liveness.unanswered == 0 { self.clock.now } else { path.liveness.heard_at };
             path.liveness.owes_since = path.liveness.owes_since.max(1).max(since);

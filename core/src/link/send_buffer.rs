@@ -3,9 +3,10 @@
 use super::checksum::Checksum;
 use super::in_flight::{FINISHED, HEAD_ROOM, IN_PLACE, MIGRATED_ENTRY, READING};
 use super::numbers::distance;
+use super::paths::{SEVERAL, start};
 use super::state::Link;
 use crate::pool::Handle;
-use crate::rail::{Cookie, FullRail};
+use crate::rail::{Cookie, FullRail, LATER};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Memory for a body, in the frame's slot or in a place for long grants. `None`: there is no room. `migrated`: the frame
@@ -14,11 +15,11 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         if len.wrapping_add(HEAD_ROOM) <= self.send.slots.each() {
             return Some(self.send.slots.at(handle.slot()).wrapping_add(HEAD_ROOM));
         }
-        if len > self.send.long.each() {
+        if !LATER || len > self.send.long.each() {
             return None;
         }
         // The last place is for the frame in the reserve slot.
-        let kept_back = u32::from(self.config.peers > 1);
+        let kept_back = u32::from(self.has_several());
         if self.send.reserve_slot != handle && self.send.long_free.len() <= kept_back {
             if !migrated || self.send.reserve_slot != Handle::NONE {
                 return None;
@@ -40,6 +41,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let before = (window.unacked_data() != 0, window.unacked_control != 0);
         window.unacked = window.unacked.wrapping_add_signed(by);
         window.unacked_control = window.unacked_control.wrapping_add_signed(if control { by } else { 0 });
+        if !SEVERAL {
+            return; // no other peer wants a share
+        }
         let after = (window.unacked_data() != 0, window.unacked_control != 0);
         let change = |holders: u32, before, after| holders.wrapping_add(after).wrapping_sub(before);
         self.send.data_holders = change(self.send.data_holders, before.0.into(), after.0.into());
@@ -49,14 +53,14 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// The entry of a number in the send window.
     pub(super) fn window_entry_mut(&mut self, at: u32, number: u64) -> Option<&mut u32> {
         let width = self.config.window as usize;
-        let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
+        let place = (number as usize & width.wrapping_sub(1)).wrapping_add(start(at, width));
         self.send.window.get_mut(place)
     }
 
     /// The slot of the frame with a number.
     pub(super) fn window_slot(&self, at: u32, number: u64) -> Option<u32> {
         let width = self.config.window as usize;
-        let place = (number as usize & width.wrapping_sub(1)).wrapping_add((at as usize).wrapping_mul(width));
+        let place = (number as usize & width.wrapping_sub(1)).wrapping_add(start(at, width));
         self.send.window.get(place).filter(|entry| **entry < MIGRATED_ENTRY)?.checked_sub(1)
     }
 
@@ -78,10 +82,10 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     pub(super) fn finish_frame(&mut self, slot: u32) {
         let Some(frame) = self.send.frames.at_mut(slot) else { return };
         frame.flags |= FINISHED;
-        if frame.flags & READING != 0 {
+        if LATER && frame.flags & READING != 0 {
             return;
         }
-        if frame.flags & IN_PLACE != 0 {
+        if LATER && frame.flags & IN_PLACE != 0 {
             self.send.done.push(slot);
         } else if let Some(handle) = self.send.frames.handle(slot) {
             self.free_frame(handle);
@@ -90,6 +94,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below no longer reads a body.
     pub(super) fn on_below_sent(&mut self, cookie: Cookie) {
+        if !LATER {
+            return;
+        }
         let handle = Handle::from_bits(cookie.0);
         let Some(frame) = self.send.frames.get_mut(handle) else { return };
         if frame.flags & READING == 0 {
@@ -103,6 +110,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The next frame for which [`Event::Sent`](crate::rail::Event::Sent) is due.
     pub(super) fn next_sent(&mut self) -> Option<Cookie> {
+        if !LATER {
+            return None;
+        }
         while let Some(slot) = self.send.done.pop() {
             let (Some(handle), Some(frame)) = (self.send.frames.handle(slot), self.send.frames.at(slot)) else {
                 continue;
@@ -127,6 +137,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             self.send.reserve_slot = Handle::NONE;
         }
         if let Some(frame) = self.send.frames.free(handle)
+            && LATER
             && let Some(long) = frame.long.checked_sub(1)
         {
             self.send.long_free.push(long);
@@ -135,6 +146,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
 
     /// The rail below has deleted the peer: it no longer reads bodies for the peer.
     pub(super) fn end_reads(&mut self, at: u32) {
+        if !LATER {
+            return;
+        }
         for slot in 0..self.send.frames.touched() {
             let Some(frame) = self.send.frames.at_mut(slot).filter(|frame| frame.path == at) else { continue };
             let read = frame.flags & READING != 0;
@@ -162,10 +176,12 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         while let Some(path) = self.peers.paths.get(at as usize).filter(|path| path.send.unacked != 0) {
             self.count(at, path.send.unacked_control != 0, -1);
         }
-        let frames = &self.send.frames;
-        self.send.done.retain(|slot| frames.at(slot).is_some());
+        if LATER {
+            let frames = &self.send.frames;
+            self.send.done.retain(|slot| frames.at(slot).is_some());
+        }
         let width = self.config.window as usize;
-        let start = (at as usize).wrapping_mul(width);
+        let start = start(at, width);
         if let Some(window) = self.send.window.get_mut(start..start.wrapping_add(width)) {
             window.fill(0);
         }

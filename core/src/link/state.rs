@@ -11,14 +11,17 @@ use super::header::{HEADER, MIGRATION, PREFIX};
 use super::in_flight::InFlightFrame;
 use super::memory::Memory;
 use super::numbers::Bits;
-use super::path::{ConnState, Path};
-use super::pending_delivery::{PendingDelivery, Progress, TAIL};
+use super::path::ConnState;
+use super::paths::{Paths, SEVERAL, start};
+use super::peer_queue::PeerQueue;
+use super::pending_delivery::{PARTIAL, PendingDelivery, Progress, REPEATS, TAIL};
 use super::sizes::Sizes;
 use super::timers::Timers;
 use crate::arena::{Arena, OutOfMemory};
+use crate::convertor::copy_slice;
 use crate::pool::{Handle, Pool};
 use crate::queue::Queue;
-use crate::rail::{AcceleratorLimits, Attributes, Capabilities, FullRail, Peer};
+use crate::rail::{AcceleratorLimits, Attributes, COPIED, Capabilities, FullRail, LATER, Peer};
 
 /// A rail that delivers each frame exactly once, over a rail that may not do so. See the [module](crate::link).
 ///
@@ -44,11 +47,11 @@ pub struct Link<'m, R, C> {
 /// The table of peers. An endpoint is an index into it.
 #[derive(Debug)]
 pub(super) struct Peers<'m> {
-    pub paths: &'m mut [Path],
+    pub paths: Paths<'m>,
     /// The entries below this one were used at least once.
     pub touched: u32,
     /// The entries below `touched` that are free.
-    pub free: Queue<'m>,
+    pub free: PeerQueue<'m>,
     /// The cards of the peers for the rail below, each in `Config::card_bytes` bytes.
     pub cards: &'m mut [u8],
     /// How many sessions this side has begun.
@@ -104,7 +107,7 @@ pub(super) struct ReceiveBuffers<'m> {
     /// For each peer, the low words of the numbers that were skipped because another link brings their frames.
     pub migrated: &'m mut [u32],
     /// Peers whose frames this side refused. When there is room, they are told in turn.
-    pub refused: Queue<'m>,
+    pub refused: PeerQueue<'m>,
 }
 
 /// The queues and timers of pending work.
@@ -115,9 +118,9 @@ pub(super) struct Work<'m> {
     /// When something is to be done for each peer if nothing arrives.
     pub timers: Timers<'m>,
     /// Peers to which frames wait, since the rail below had no room.
-    pub refused: Queue<'m>,
+    pub refused: PeerQueue<'m>,
     /// Peers for which an event is due to the user.
-    pub reports: Queue<'m>,
+    pub reports: PeerQueue<'m>,
     /// The count of polls.
     pub turn: u32,
     /// The rail below may have more events.
@@ -140,7 +143,9 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         let sizes = Sizes::of(&config, below.attributes());
         let card = arena.table::<u8>(card::PREFIX.saturating_add(below.card().len()))?;
         let prefix = Card::of(&config).prefix();
-        card.iter_mut().zip(prefix.iter().chain(below.card())).for_each(|(to, from)| *to = *from);
+        let (own, rest) = card.split_at_mut_checked(card::PREFIX).unwrap_or_default();
+        copy_slice(own, &prefix);
+        copy_slice(rest, below.card());
         Ok(Self {
             attributes: attributes(below.attributes()),
             config,
@@ -189,9 +194,15 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
         [self.send.frames.used(), self.receive.pending.used()]
     }
 
+    /// Whether the link may have several peers.
+    #[inline(always)]
+    pub(super) const fn has_several(&self) -> bool {
+        SEVERAL && self.config.peers > 1
+    }
+
     fn set_of_bits(&mut self, at: u32, set: usize) -> Bits<'_> {
         let words = self.config.words();
-        let start = (at as usize).wrapping_mul(3).wrapping_add(set).wrapping_mul(words);
+        let start = start(at, words.wrapping_mul(3)).wrapping_add(set.wrapping_mul(words));
         Bits(self.bits.get_mut(start..start.wrapping_add(words)).unwrap_or(&mut []))
     }
 
@@ -214,9 +225,9 @@ impl<'m, R: FullRail, C: Checksum> Link<'m, R, C> {
 impl<'m> Peers<'m> {
     fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         Ok(Self {
-            paths: arena.table(sizes.peers)?,
+            paths: Paths::new(arena, sizes.peers)?,
             touched: 0,
-            free: Queue::new(arena, sizes.peers)?,
+            free: PeerQueue::new(arena, sizes.peers)?,
             cards: arena.table(sizes.cards)?,
             sessions: 0,
         })
@@ -225,8 +236,11 @@ impl<'m> Peers<'m> {
 
 impl<'m> SendBuffers<'m> {
     fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
-        let mut long_free = Queue::new(arena, sizes.long)?;
-        (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        let mut long_free = Queue::none();
+        if LATER {
+            long_free = Queue::new(arena, sizes.long)?;
+            (0..sizes.long as u32).for_each(|place| long_free.push(place));
+        }
         Ok(Self {
             window: arena.table(sizes.windows)?,
             frames: Pool::new(arena, sizes.slots as u32)?,
@@ -237,7 +251,7 @@ impl<'m> SendBuffers<'m> {
             reserve_slot: Handle::NONE,
             data_holders: 0,
             control_holders: 0,
-            done: Queue::new(arena, sizes.slots)?,
+            done: if LATER { Queue::new(arena, sizes.slots)? } else { Queue::none() },
         })
     }
 }
@@ -246,15 +260,15 @@ impl<'m> ReceiveBuffers<'m> {
     fn new(sizes: &Sizes, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
         Ok(Self {
             pending: Pool::new(arena, sizes.pending as u32)?,
-            progress: arena.table(sizes.pending)?,
+            progress: if PARTIAL { arena.table(sizes.pending)? } else { &[] },
             bad_body_found: Cell::new(false),
-            tails: Memory::new(arena, sizes.pending, TAIL)?,
-            scratch: Memory::new(arena, 1, sizes.longest)?,
+            tails: Memory::new(arena, if PARTIAL { sizes.pending } else { 0 }, TAIL)?,
+            scratch: Memory::new(arena, usize::from(PARTIAL), sizes.longest)?,
             scratch_of: Handle::NONE,
-            filled: Queue::new(arena, sizes.pending)?,
+            filled: if REPEATS { Queue::new(arena, sizes.pending)? } else { Queue::none() },
             holds_frame: false,
-            migrated: arena.table(sizes.windows)?,
-            refused: Queue::new(arena, sizes.peers)?,
+            migrated: arena.table(if MIGRATION { sizes.windows } else { 0 })?,
+            refused: PeerQueue::new(arena, sizes.peers)?,
         })
     }
 }
@@ -264,8 +278,8 @@ impl<'m> Work<'m> {
         Ok(Self {
             acks: Timers::new(arena, sizes.peers)?,
             timers: Timers::new(arena, sizes.peers)?,
-            refused: Queue::new(arena, sizes.peers)?,
-            reports: Queue::new(arena, sizes.peers)?,
+            refused: PeerQueue::new(arena, sizes.peers)?,
+            reports: PeerQueue::new(arena, sizes.peers)?,
             turn: 0,
             more: false,
             refusals: 0,
@@ -284,7 +298,13 @@ fn attributes(below: &Attributes) -> Attributes {
     capabilities |= below.capabilities & Capabilities::NATIVE;
     let own = (HEADER + PREFIX) as u32;
     let eager_limit = below.eager_limit.saturating_sub(own);
-    let max_send_size = below.max_send_size.saturating_sub(own);
+    let mut max_send_size = below.max_send_size.saturating_sub(own);
+    let mut eager_limit = eager_limit;
+    if !LATER {
+        // Then all bodies are copied.
+        max_send_size = max_send_size.min(COPIED as u32);
+        eager_limit = eager_limit.min(COPIED as u32);
+    }
     Attributes {
         capabilities,
         eager_limit,

@@ -7,7 +7,7 @@ use super::in_flight::{IN_FLIGHT, InFlightFrame, QUEUED, READING, RETRANSMITTED,
 use super::path::{ConnState, Path};
 use super::state::Link;
 use crate::convertor::Span;
-use crate::rail::{Cookie, FullRail, HEAD, Lane, SendError, Sent, Shape};
+use crate::rail::{Cookie, FullRail, HEAD, LATER, Lane, SendError, Sent, Shape};
 
 impl<R: FullRail, C: Checksum> Link<'_, R, C> {
     /// Sends a kept frame. It is in no list before, and in the list of frames in flight after `Sent`.
@@ -60,7 +60,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
         let Some(frame) = self.send.frames.at_mut(slot) else { return };
         let (at, migrated) = (frame.path, is_migrated(frame.tag));
         let Some(path) = self.peers.paths.get_mut(at as usize) else { return };
-        if sent == Sent::InPlace {
+        if LATER && sent == Sent::InPlace {
             frame.flags |= READING;
         }
         if frame.flags & SENT == 0 {

@@ -4,7 +4,7 @@
 use super::communicator::{Comm, Group};
 use super::errors::CommError;
 use super::fallback_state::FallbackState;
-use super::rejoins::Rejoins;
+use super::rejoins::{RECOVERY, Rejoins};
 use super::source::{Source, Tag};
 use super::state::CommState;
 use crate::arena::Arena;
@@ -63,7 +63,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// Most bytes that a transport with `communicators` communicators over rails with these attributes takes from an arena.
     pub const fn bytes(config: &Config, communicators: u32, rails: &[&crate::rail::Attributes]) -> usize {
-        let rejoins = Arena::cost::<u32>(config.peers as usize);
+        let rejoins = Rejoins::cost(config.peers);
         config.bytes(rails).saturating_add(Pool::<CommState<'m>>::cost(communicators)).saturating_add(rejoins)
     }
 
@@ -73,7 +73,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// [`SetUpError`] if the arena has less than [`Mtl::bytes`] left, or if a limit is too small.
     pub fn new(config: Config, communicators: u32, arena: &mut Arena<'m>, rails: R) -> Result<Self, SetUpError> {
-        let rejoins = Rejoins { all: 0, last: arena.table(config.peers as usize)? };
+        let rejoins = Rejoins::new(arena, config.peers)?;
         let (pml, comms) = (Pml::new(config, arena, rails)?, Pool::new(arena, communicators)?);
         Ok(Self { pml, comms, recent: RecentComm::NONE, rejoins, fallback: FallbackState::NONE })
     }
@@ -115,6 +115,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
         if lost {
             self.note_return(peer);
         }
+        if !RECOVERY {
+            return;
+        }
         let rejoined = self.rejoins.of(peer);
         for slot in 0..self.comms.capacity() {
             let misses = |state: &&mut CommState<'_>| state.misses(peer) && !state.excludes(rejoined);
@@ -130,7 +133,9 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// Notes that a lost peer was forgotten or replaced: the next peer with its number is another process.
     fn note_return(&mut self, peer: Peer) {
         self.recent = RecentComm::NONE;
-        self.rejoins.note(peer);
+        if RECOVERY {
+            self.rejoins.note(peer);
+        }
     }
 
     /// Adds peers, all or none (M5): `params(peer)` and `reach(peer, i, rail)` as in [`Pml::add_peer`].
@@ -186,7 +191,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// # Errors
     /// [`CommError`]: nothing has changed then.
     pub fn add_comm(&mut self, context: u32, group: Group<'m>, rank: u32) -> Result<Comm, CommError> {
-        self.add(CommState::new(context, group, rank, Some(self.rejoins.all))?)
+        self.add(CommState::new(context, group, rank, Some(self.rejoins.all()))?)
     }
 
     /// As [`add_comm`](Self::add_comm), for a communicator that each process makes at its start, including a process that
@@ -306,7 +311,11 @@ impl<'m, R: Rails> Mtl<'m, R> {
     /// member is left, the receive ends with the next progress, which may bring a message of this process to itself.
     #[inline(never)]
     pub(super) fn interrupt_among_failed(&mut self, comm: Comm, request: Request) {
-        if let Some(state) = self.comms.get(comm.0)
+        if !RECOVERY {
+            if let Some(gone) = self.pml.keeps_away() {
+                self.pml.interrupt(request, gone, false);
+            }
+        } else if let Some(state) = self.comms.get(comm.0)
             && let Some(failed) = state.failed()
         {
             let back = state.excludes(self.rejoins.of(failed));
@@ -320,7 +329,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
 
     /// A member that ended normally, if all members beside this process have ended or failed. So nothing can come from any source.
     fn last_of_others(&self, state: &CommState<'m>) -> Option<Peer> {
-        if self.pml.counters().lost == 0 {
+        if !self.pml.has_lost_any() {
             return None;
         }
         let own = state.peer(state.rank);
@@ -499,6 +508,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
             if failed && let Some(device) = self.pml.offload() {
                 device.lose_peer(peer);
             }
+            if !RECOVERY {
+                if let Some(gone) = self.pml.keeps_away() {
+                    self.pml.interrupt_any_source(gone);
+                }
+                continue;
+            }
             let rejoined = self.rejoins.of(peer);
             for slot in 0..self.comms.capacity() {
                 // A process that has a member's place after a restart is not that member.
@@ -625,7 +640,7 @@ impl<'m, R: Rails> Mtl<'m, R> {
     #[inline(never)]
     fn find_again(&mut self, comm: Comm, rank: u32) -> Option<(u32, u32)> {
         let state = self.comms.get(comm.0).filter(|state| state.offloaded().is_none())?;
-        let aged = state.is_aged(self.rejoins.all);
+        let aged = state.is_aged(self.rejoins.all());
         let world = if aged { 0 } else { state.world() };
         self.recent = RecentComm { word: comm.0.word(), context: state.context, world };
         let peer = state.peer(rank)?;

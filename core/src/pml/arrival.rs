@@ -4,13 +4,13 @@
 use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::rdma::piece::TransferPlan;
+use crate::pml::rdma::{self, piece::TransferPlan};
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
 use crate::pml::requests::state::{ACTIVE, ANSWERING, Outcome, Phase, RECEIVE, Remote};
 use crate::pml::stall::liveness::HEARD;
 use crate::pool::Handle;
 use crate::ptl::{First, Upcalls};
-use crate::rail::{Cookie, Frame, Lost, Peer, Rail};
+use crate::rail::{Cookie, Frame, LATER, Lost, Peer, Rail};
 use crate::rma::{self, Rma};
 use crate::wire::Reason;
 use crate::{ptl, wire};
@@ -35,6 +35,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles [`Event::Sent`](crate::rail::Event::Sent): a rail does not read the body any more.
     pub(super) fn body_sent(&mut self, cookie: Cookie) {
+        if !LATER {
+            return;
+        }
         if rma::ENABLED && Rma::is_own(cookie) {
             return self.one_sided_memory(cookie, false);
         }
@@ -52,6 +55,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles [`Event::Delivered`](crate::rail::Event::Delivered): a rail has written the body.
     pub(super) fn body_delivered(&mut self, cookie: Cookie) {
+        if !LATER {
+            return;
+        }
         if rma::ENABLED && Rma::is_own(cookie) {
             return self.one_sided_memory(cookie, true);
         }
@@ -157,7 +163,7 @@ impl<R: Rails> Upcalls for Arrival<'_, '_, R> {
         let Some(state) = self.pml.requests.at_mut(slot) else { return };
         state.wanted = header.wanted.get().min(state.total);
         let flag = header.common.flags & (wire::FLAG_PUT | wire::FLAG_GET);
-        if flag != 0 || !self.pml.rdma.is_idle() {
+        if rdma::ENABLED && (flag != 0 || !self.pml.rdma.is_idle()) {
             self.pml.await_device(slot, TransferPlan { flag, by_frames: header.by_frames.get() });
         }
         let Some(state) = self.pml.requests.at_mut(slot) else { return };

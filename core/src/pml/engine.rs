@@ -8,7 +8,7 @@ use crate::pml::flow::work_list::WorkList;
 use crate::pml::limits::config::Config;
 use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::peers::arrivals_state::Arrivals;
-use crate::pml::peers::link::PeerLink;
+use crate::pml::peers::link::{DISABLED_WORDS, PeerLink};
 use crate::pml::peers::state::PeerState;
 use crate::pml::rdma::piece::Rdma;
 use crate::pml::requests::posting_order::PostingOrder;
@@ -30,7 +30,7 @@ pub struct Pml<'m, R> {
     /// ones.
     pub(super) links: &'m mut [PeerLink],
     /// Rails that are disabled, one bit for each.
-    pub(super) disabled: [u32; 8],
+    pub(super) disabled: [u32; DISABLED_WORDS],
     /// Requests that rails have prepared ([`Cache`]): one cache for each rail that wants one.
     pub(super) caches: &'m mut [Cache<'m>],
     pub(super) requests: Pool<'m, RequestState>,
@@ -75,6 +75,8 @@ pub struct Pml<'m, R> {
     pub(super) credit_slack: u16,
     /// Envelopes beyond all credit ([`Config::probes`]) that are in use.
     pub(super) spares_used: u32,
+    /// How many times a peer was lost; saturates.
+    pub(super) losses: u32,
     /// The number of peers that failed and whose failure was not reported yet.
     pub(super) unreported_failures: u32,
     /// The number of probes that found nothing, of all patterns. It wraps.

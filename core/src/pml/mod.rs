@@ -51,6 +51,7 @@ pub use limits::errors::{SetUpError, TooFew};
 pub use limits::memory::SIZES;
 pub use limits::params::PARAMS;
 pub use limits::pools::{Pool, Share};
+pub(crate) use peers::leave::RECOVERY;
 pub use rails::Rails;
 pub use requests::errors::{Failure, Refusal};
 pub use requests::request::{Mode, Request, Sending, Status};

@@ -1,5 +1,6 @@
 //! One round of progress: handles events of the rails, then sends waiting frames.
 
+use crate::counts::value;
 use crate::pml::counters::Counters;
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::{ASKED, ASKING, CREDIT_DUE, HOLDING, MIGRATING, PROBE, REJECT_DUE};
@@ -7,7 +8,7 @@ use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::pml::stall::liveness::{KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
 use crate::ptl;
-use crate::rail::{Event, FastPath, Rail, tags};
+use crate::rail::{Event, FastPath, Rail, SHORTCUTS, tags};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
@@ -22,6 +23,10 @@ impl<R: Rails> Pml<'_, R> {
         let mut events = 0u32;
         for index in 0..self.rails.polled() {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
+            if !SHORTCUTS {
+                events = events.wrapping_add(self.poll(index, now));
+                continue;
+            }
             events = events.wrapping_add(match rail.poll_short(ptl::TAG) {
                 Some(short) => {
                     if !self.deliver_short(&short) {
@@ -88,7 +93,7 @@ impl<R: Rails> Pml<'_, R> {
     #[inline(never)]
     fn poll(&mut self, index: usize, now: Instant) -> u32 {
         let Some(rail) = self.rails.rail_mut(index) else { return 0 };
-        if let Some(eager) = rail.poll_eager(ptl::TAG) {
+        if SHORTCUTS && let Some(eager) = rail.poll_eager(ptl::TAG) {
             if !self.deliver_short(&eager) {
                 self.poll_again_for_frame(index);
             }
@@ -99,7 +104,7 @@ impl<R: Rails> Pml<'_, R> {
             None => return 0,
             Some(Event::Frame(frame)) if frame.tag == ptl::TAG => {
                 // `poll` yields short frames as well. They take the same fast path.
-                if !frame.short().is_some_and(|short| self.deliver_short(&short)) {
+                if !SHORTCUTS || !frame.short().is_some_and(|short| self.deliver_short(&short)) {
                     self.arrive(index, false, frame);
                 }
             }
@@ -168,10 +173,15 @@ impl<R: Rails> Pml<'_, R> {
         self.ended.wrapping_sub(before)
     }
 
-    /// The number of fragments sent so far, first and later ones.
+    /// The number of fragments sent so far, first and later ones. In a build without counters all frames count, and the number wraps
+    /// earlier: peers are few then.
     fn carried(&self) -> u64 {
+        if !cfg!(feature = "counters") {
+            return self.peers.iter().fold(0, |sum: u32, peer| sum.wrapping_add(peer.frame_out)).into();
+        }
         let Counters { eager_sent, rendezvous_sent, answers_sent, fragments_sent, .. } = self.counters;
-        eager_sent.wrapping_add(rendezvous_sent).wrapping_add(answers_sent).wrapping_add(fragments_sent)
+        let sent = [eager_sent, rendezvous_sent, answers_sent, fragments_sent].map(value);
+        sent.into_iter().fold(0, u64::wrapping_add)
     }
 
     /// Whether all peers in the work list wait for the other side.

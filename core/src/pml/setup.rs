@@ -10,9 +10,10 @@ use crate::pml::limits::errors::SetUpError;
 use crate::pml::limits::params::PARAMS;
 use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::offload::{self, device::Offload};
+use crate::pml::peers::link::DISABLED_WORDS;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
-use crate::pml::rdma::piece::Rdma;
+use crate::pml::rdma::{self, piece::Rdma};
 use crate::pml::requests::posting_order::PostingOrder;
 use crate::pml::stall::clock::StallClock;
 use crate::pml::unexpected::refused_messages::RefusedMessages;
@@ -44,11 +45,14 @@ impl<'m, R: Rails> Pml<'m, R> {
         Ok(Self {
             peers: arena.table(config.peers as usize)?,
             links: arena.table(links)?,
-            disabled: [0; 8],
-            caches: arena.each(wanting().count(), |arena, index| {
-                let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
-                Cache::new(arena, rail, attributes.0, attributes.1)
-            })?,
+            disabled: [0; DISABLED_WORDS],
+            caches: match rdma::ENABLED {
+                true => arena.each(wanting().count(), |arena, index| {
+                    let (rail, attributes) = wanting().nth(index).unwrap_or((0, no_cache));
+                    Cache::new(arena, rail, attributes.0, attributes.1)
+                })?,
+                false => &mut [],
+            },
             requests: Pool::new(arena, requests)?,
             matcher: Matcher::new(arena, requests, envelopes, config.seed)?,
             held_table: HeldTable::new(arena, requests, config.seed)?,
@@ -77,6 +81,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             .div_ceil(2)
             .saturating_sub(1),
             spares_used: 0,
+            losses: 0,
             unreported_failures: 0,
             missed_probes: 0,
             ended: 0,

@@ -19,7 +19,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::state::Remote;
 use crate::pool::Handle;
 use crate::ptl::First;
-use crate::rail::{COPIED, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer, SingleCopy};
+use crate::rail::{COPIED, Frame, REMOTE_BUFFER_BYTES, RemoteBuffer, SINGLE_COPY, SingleCopy};
 use crate::wire;
 use crate::wire::Finish;
 
@@ -36,6 +36,9 @@ pub(super) fn remote_buffer_of(frame: &Frame) -> RemoteBuffer {
 impl<R: Rails> Pml<'_, R> {
     /// Asks the rail of the next first fragment to expose a message. `None`: the message is not exposed.
     pub(super) fn expose(&mut self, to: u32, slot: u32) -> Option<RemoteBuffer> {
+        if !SINGLE_COPY {
+            return None;
+        }
         let peer = self.peers.get(to as usize)?;
         let state = self.requests.at(slot)?;
         // Over several links a message is striped. A remote buffer that the receiver must keep takes a unit, as payload does.
@@ -64,6 +67,9 @@ impl<R: Rails> Pml<'_, R> {
     /// Notes that the receiver of a waiting send has answered. If the message was exposed, another one may be exposed now.
     #[inline]
     pub(super) fn settle_exposed(&mut self, slot: u32) {
+        if !SINGLE_COPY {
+            return;
+        }
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.remote.has(Remote::EXPOSED) {
             state.remote.clear(Remote::EXPOSED);

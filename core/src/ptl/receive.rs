@@ -2,7 +2,7 @@
 
 use zerocopy::FromBytes;
 
-use crate::rail::{Frame, Peer, REMOTE_BUFFER_BYTES};
+use crate::rail::{Frame, Peer, REMOTE_BUFFER_BYTES, SINGLE_COPY};
 use crate::wire::{self, Common, Kind};
 
 /// The functions of floor 3 for frames that arrive. The contract's three upcalls are [`first`](Self::first) (`ptl_match`),
@@ -150,7 +150,7 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
                 total: header.total.get(),
             };
             let fits = if flags & wire::FLAG_EXPOSED != 0 {
-                body == REMOTE_BUFFER_BYTES && flags & wire::FLAG_ANSWER == 0
+                SINGLE_COPY && body == REMOTE_BUFFER_BYTES && flags & wire::FLAG_ANSWER == 0
             } else {
                 body as u64 <= first.total
             };
@@ -177,6 +177,8 @@ fn dispatch<U: Upcalls>(kind: Kind, flags: u8, frame: &Frame, upcalls: &mut U) -
         Kind::Held => upcalls.held(from, wire::Held::read_from_prefix(head).ok()?.0),
         Kind::Ask => upcalls.asked(from, wire::Ask::read_from_prefix(head).ok()?.0),
         Kind::Nothing => upcalls.nothing(from, wire::Nothing::read_from_prefix(head).ok()?.0),
+        // A peer offers memory to devices alone.
+        Kind::Offer | Kind::Performed if !SINGLE_COPY => return None,
         Kind::Offer => upcalls.offered(from, wire::Offer::read_from_prefix(head).ok()?.0),
         Kind::Performed => upcalls.performed(from, wire::Performed::read_from_prefix(head).ok()?.0),
         Kind::Match => return None, // see `receive`

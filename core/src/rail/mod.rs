@@ -27,6 +27,20 @@
 //! [`RequestCache`], [`SingleCopy`], [`DeviceMemory`], [`Failover`] and [`Liveness`]. [`FullRail`] is all of them together, and
 //! users of rails require it.
 
+/// Whether there may be several rails to a peer: the feature `multirail`. Code behind this constant is for several.
+pub(crate) const MULTIRAIL: bool = cfg!(feature = "multirail");
+
+/// Whether the most common messages take shorter ways: the feature `shortcuts`.
+pub(crate) const SHORTCUTS: bool = cfg!(feature = "shortcuts");
+
+/// Whether rails may read or write the memory of a message after the call: the feature `in-place`. Code behind this constant is for such
+/// rails.
+pub(crate) const LATER: bool = cfg!(feature = "in-place");
+
+/// Whether a rail may read a message from the memory of its sender: with the feature `devices`. Code behind this constant is for such
+/// rails.
+pub(crate) const SINGLE_COPY: bool = cfg!(feature = "devices");
+
 pub mod access;
 mod apply;
 pub mod atomics;

@@ -41,6 +41,11 @@ impl<'m> Answers<'m> {
         Ok(Self { slots: Pool::new(arena, count)?, ready: Queue::new(arena, count as usize)? })
     }
 
+    /// None, in a build without one-sided operations.
+    pub const fn none() -> Self {
+        Self { slots: Pool::none(), ready: Queue::none() }
+    }
+
     pub const fn cost(count: u32) -> usize {
         Pool::<PendingAnswer>::cost(count).saturating_add(Queue::cost(count as usize))
     }

@@ -119,6 +119,16 @@ pub(crate) struct Rma<'m> {
 
 impl<'m> Rma<'m> {
     pub fn new(config: Config, arena: &mut Arena<'m>, peers: u32) -> Result<Self, OutOfMemory> {
+        if !super::ENABLED {
+            return Ok(Self {
+                registry: Registry::none(),
+                operations: Operations::none(),
+                answers: Answers::none(),
+                peers: &mut [],
+                window: 0,
+                counters: Counters::default(),
+            });
+        }
         Ok(Self {
             registry: Registry::new(arena, config.regions)?,
             operations: Operations::new(arena, config.operations.min(MAX_SLOTS))?,

@@ -222,6 +222,11 @@ impl<'m> Operations<'m> {
         })
     }
 
+    /// None, in a build without one-sided operations.
+    pub const fn none() -> Self {
+        Self { slots: Pool::none(), unsent: Queue::none(), needs_retry: false, completed: Queue::none() }
+    }
+
     pub const fn cost(count: u32) -> usize {
         Pool::<OperationState>::cost(count).saturating_add(Queue::cost(count as usize).saturating_mul(2))
     }

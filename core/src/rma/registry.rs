@@ -100,6 +100,11 @@ impl<'m> Registry<'m> {
         Ok(Self { regions: Pool::new(arena, count)? })
     }
 
+    /// None, in a build without one-sided operations.
+    pub const fn none() -> Self {
+        Self { regions: Pool::none() }
+    }
+
     pub const fn cost(count: u32) -> usize {
         Pool::<Region>::cost(count)
     }

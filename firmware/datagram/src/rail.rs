@@ -1,7 +1,7 @@
 //! The rail.
 
 use towline_core::arena::{Arena, OutOfMemory};
-use towline_core::convertor::Span;
+use towline_core::convertor::{Span, copy_slice};
 use towline_core::rail::attributes::{AcceleratorLimits, Attributes, Capabilities, EXCLUSIVITY_LOW};
 use towline_core::rail::native::OneSided;
 use towline_core::rail::{
@@ -135,7 +135,7 @@ impl<'m, I: Interface> Rail<'m, I> {
             let len = usize::from(u16::from_le_bytes([low, high]));
             let frame = bytes.get(..len).filter(|_| version == VERSION && len <= limit)?;
             let mut head = [0; HEAD];
-            head.iter_mut().zip(frame).for_each(|(to, byte)| *to = *byte);
+            copy_slice(&mut head, frame);
             Some(Frame { id: slot, from: peer, tag, valid: len.min(HEAD) as u8, len: len as u32, head })
         });
         match &frame {
@@ -218,8 +218,7 @@ impl<I: Interface> RailTrait for Rail<'_, I> {
 
     fn read(&self, frame: FrameId, at: usize, into: &mut [u8]) -> usize {
         let rest = self.received.bytes(frame).and_then(|bytes| bytes.get(at..)).unwrap_or_default();
-        into.iter_mut().zip(rest).for_each(|(to, byte)| *to = *byte);
-        rest.len().min(into.len())
+        copy_slice(into, rest)
     }
 
     unsafe fn deliver(&mut self, frame: FrameId, skip: usize, sink: Span, _cookie: Cookie) -> Delivery {

@@ -10,6 +10,9 @@ use crate::uart;
 /// The bit of the fault status that says that the address of a protection fault is known.
 const MEMORY_ADDRESS_VALID: u32 = 1 << 7;
 
+/// Whether an exception is printed on the UART. The smallest programs end with the exit status alone.
+const TEXT: bool = cfg!(feature = "full");
+
 // The vector table of cortex-m-rt names this symbol. The stack may have caused the fault, so it starts again at its top.
 global_asm!(
     r#"
@@ -31,11 +34,13 @@ extern "C" fn exception() -> ! {
     let (syndrome, memory, bus) =
         unsafe { ((*SCB::PTR).cfsr.read(), (*SCB::PTR).mmfar.read(), (*SCB::PTR).bfar.read()) };
     let address = if syndrome & MEMORY_ADDRESS_VALID == 0 { bus } else { memory };
-    text("exception: syndrome 0x");
-    hexadecimal(syndrome);
-    text(", address 0x");
-    hexadecimal(address);
-    text("\n");
+    if TEXT {
+        text("exception: syndrome 0x");
+        hexadecimal(syndrome);
+        text(", address 0x");
+        hexadecimal(address);
+        text("\n");
+    }
     semihosting::exit(EXCEPTION)
 }
 

@@ -5,11 +5,12 @@ use core::mem::MaybeUninit;
 use datagram::{Config as Datagrams, PREFIX, Rail as DatagramRail};
 use serial::{Line, Port};
 use towline_core::arena::Arena;
+use towline_core::convertor::copy_slice;
 use towline_core::link::{Config as LinkConfig, Link, SmallCrc32c};
 use towline_core::mtl::{Comm, Group, Mtl};
 use towline_core::pml::Config;
 use towline_core::rail::stack::Placed;
-use towline_core::rail::{Peer, Rail as _, Unreachable};
+use towline_core::rail::{Attributes, Peer, Rail as _, Unreachable};
 use towline_core::time::{Duration, Instant};
 
 use crate::error::Failed;
@@ -23,6 +24,8 @@ pub const CONFIG: Config =
     Config { peers: 2, requests: 10, unexpected: 8, units: 8, unit_bytes: 64, ..Config::SMALLEST };
 /// The rail and the link reach one peer, at the other end. The other peer of the engine is this end.
 const DATAGRAMS: Datagrams = Datagrams { peers: 1, held: 1, latency: 100_000, bandwidth: 1 };
+/// Bytes of the card of an end.
+const CARD: u32 = 2;
 const COMMUNICATORS: u32 = 1;
 const CONTEXT: u32 = 1;
 
@@ -39,18 +42,22 @@ pub struct End<'m, P> {
     micros: fn() -> u64,
     /// Bytes of the tables, and of this.
     pub tables: usize,
-    /// Bytes of the tables for one more peer.
-    pub peer: usize,
 }
 
 impl<'m, P: Port> End<'m, P> {
+    /// Bytes of the tables for one more peer, if the link can have one.
+    pub const PEER: usize = {
+        // Tables have a power of two of places, and a second peer makes a reserve necessary.
+        const COUNT: u32 = 8;
+        (bytes::<P>(2 * COUNT) - bytes::<P>(COUNT)) / COUNT as usize
+    };
+
     /// The end with the number `me`, which is itself in `memory`, with its tables.
     pub fn new(memory: &'m mut [u8], port: P, me: u8, micros: fn() -> u64) -> Result<&'m mut Self, Failed> {
         let available = memory.len();
         let mut arena = Arena::new(memory);
-        let (wire, peer) = wire(&mut arena, port, me)?;
+        let wire = wire(&mut arena, port, me)?;
         let end = Self::place(&mut arena, wire, micros)?;
-        end.peer = peer;
         end.connect(me)?;
         end.tables = available.saturating_sub(arena.left());
         Ok(end)
@@ -62,7 +69,7 @@ impl<'m, P: Port> End<'m, P> {
     fn place(arena: &mut Arena<'m>, wire: &'m mut Wire<'m, P>, micros: fn() -> u64) -> Result<&'m mut Self, Failed> {
         let rails = [Placed { rail: wire }];
         let mtl = Mtl::new(CONFIG, COMMUNICATORS, arena, rails).map_err(|_| Failed::SetUp)?;
-        put(arena, Self { mtl, world: None, micros, tables: 0, peer: 0 })
+        put(arena, Self { mtl, world: None, micros, tables: 0 })
     }
 
     /// Connects the end with the other one.
@@ -75,7 +82,7 @@ impl<'m, P: Port> End<'m, P> {
             let mut card = [0; 32];
             let own = wire.card();
             let card = card.get_mut(..own.len()).ok_or(Unreachable::BadCard)?;
-            card.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
+            copy_slice(card, own);
             *card.last_mut().ok_or(Unreachable::BadCard)? = 1 - me.min(1);
             wire.add_peer(other(me), card)
         };
@@ -112,20 +119,19 @@ fn put<'m, T>(arena: &mut Arena<'m>, value: T) -> Result<&'m mut T, Failed> {
     }
 }
 
-/// The link in its place, and the bytes of one more peer. Never inlined, as [`End::place`].
+/// The link in its place. Never inlined, as [`End::place`].
 #[inline(never)]
-fn wire<'m, P: Port>(arena: &mut Arena<'m>, port: P, me: u8) -> Result<(&'m mut Wire<'m, P>, usize), Failed> {
+fn wire<'m, P: Port>(arena: &mut Arena<'m>, port: P, me: u8) -> Result<&'m mut Wire<'m, P>, Failed> {
     let set_up = |_| Failed::SetUp;
     let line = Line::new(port, me, LONGEST, SmallCrc32c, arena).map_err(set_up)?;
     let raw = DatagramRail::new(line, &DATAGRAMS, arena).map_err(set_up)?;
-    let config = link(&raw);
-    let peer = peer(&raw, &config);
+    let config = const { link(&SerialRail::<P>::attributes_of(&DATAGRAMS, LONGEST)) };
     let link = Link::new(raw, SmallCrc32c, config, arena).map_err(set_up)?;
-    Ok((put(arena, link)?, peer))
+    put(arena, link)
 }
 
 /// The limits of the link.
-fn link<P: Port>(raw: &SerialRail<'_, P>) -> LinkConfig {
+const fn link(rail: &Attributes) -> LinkConfig {
     LinkConfig {
         peers: DATAGRAMS.peers,
         window: 8,
@@ -133,30 +139,19 @@ fn link<P: Port>(raw: &SerialRail<'_, P>) -> LinkConfig {
         control_slots: 1,
         long_slots: 1,
         deliveries: 1,
-        card_bytes: 2,
+        card_bytes: CARD,
         // An emulator may stop for some time.
         least_timeout: Duration::from_millis(50),
         initial_timeout: Duration::from_millis(100),
         // Both ends start at about the same time, once.
-        ..LinkConfig::new(0, 1, raw.attributes())
+        ..LinkConfig::new(0, 1, rail)
     }
 }
 
-/// Bytes of the tables for one more peer.
-fn peer<P: Port>(raw: &SerialRail<'_, P>, link: &LinkConfig) -> usize {
-    // Tables have a power of two of places, and a second peer makes a reserve necessary.
-    const COUNT: u32 = 8;
-    let of_link = |peers| LinkConfig { peers, ..*link }.bytes(raw);
-    let of_others = const { others::<P>(2 * COUNT) - others::<P>(COUNT) };
-    of_link(2 * COUNT).saturating_sub(of_link(COUNT)).saturating_add(of_others) / COUNT as usize
-}
-
-/// Bytes of rail and engine with this number of peers.
-const fn others<P: Port>(peers: u32) -> usize {
+/// Bytes of the tables with this number of peers.
+const fn bytes<P: Port>(peers: u32) -> usize {
     let attributes = SerialRail::<P>::attributes_of(&DATAGRAMS, LONGEST);
-    SerialRail::<P>::bytes(&Datagrams { peers, ..DATAGRAMS }, LONGEST).saturating_add(Engine::<P>::bytes(
-        &Config { peers, ..CONFIG },
-        COMMUNICATORS,
-        &[&attributes],
-    ))
+    let link = LinkConfig { peers, ..link(&attributes) }.bytes_over(&attributes, CARD as usize);
+    let engine = Engine::<P>::bytes(&Config { peers, ..CONFIG }, COMMUNICATORS, &[&attributes]);
+    link + engine + SerialRail::<P>::bytes(&Datagrams { peers, ..DATAGRAMS }, LONGEST)
 }

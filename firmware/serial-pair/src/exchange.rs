@@ -33,7 +33,7 @@ const DONE: u32 = u16::MAX as u32;
 /// For so long this end answers the other one after its own work is done, in microseconds.
 const LINGER: u64 = 300_000;
 
-/// A send.
+/// A transfer of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Begin,
@@ -46,6 +46,15 @@ pub struct Exchange<'m> {
     me: u32,
     out: &'m mut [u8],
     into: &'m mut [u8],
+}
+
+/// What a message is, beside its bytes.
+#[derive(Clone, Copy)]
+struct Message {
+    receives: bool,
+    other: u32,
+    tag: u32,
+    mode: Mode,
 }
 
 impl<'m> Exchange<'m> {
@@ -67,63 +76,69 @@ impl<'m> Exchange<'m> {
 
     fn round<P: Port>(&mut self, end: &mut End<'_, P>, round: u32) -> Result<(), Failed> {
         let other = 1 - self.me;
-        let own = byte(round, self.me);
-        self.out.iter_mut().enumerate().for_each(|(at, to)| *to = own(at));
+        self.out.iter_mut().zip(0..).for_each(|(to, at)| *to = byte(round, self.me, at));
         self.into.fill(0);
-        // The receives' memory is accessed by this pointer alone until all of them are done.
-        let sinks = self.into.as_mut_ptr();
+        // The messages are accessed by these pointers alone until all transfers are done.
+        let memory = [self.into.as_mut_ptr(), self.out.as_mut_ptr()];
         let begin = end.progress();
         let receives_from = if round.is_multiple_of(2) { begin } else { begin.saturating_add(LATE) };
-        let (mut sends, mut receives) = ([Step::Begin; MESSAGES], [Step::Begin; MESSAGES]);
-        while (sends, receives) != ([Step::Done; MESSAGES], [Step::Done; MESSAGES]) {
+        let mut steps = [[Step::Begin; MESSAGES]; 2];
+        loop {
             let now = end.progress();
             if now.saturating_sub(begin) > LIMIT {
                 return Err(Failed::Stuck);
             }
-            if now >= receives_from {
-                let mut start = 0;
-                for ((step, len), number) in receives.iter_mut().zip(LENGTHS).zip(0..) {
-                    let sink = Span::contiguous(sinks.wrapping_add(start), len);
-                    // SAFETY: the parts are disjoint, and lie within the memory: their sum is its length.
-                    *step = unsafe { receive(end, *step, other, round * 8 + number, sink) }?;
-                    start = start.wrapping_add(len);
+            let mut left = false;
+            for ((steps, memory), receives) in steps.iter_mut().zip(memory).zip([true, false]) {
+                if receives && now < receives_from {
+                    left = true;
+                    continue;
+                }
+                let (mut start, mut tag) = (0, round * MESSAGES as u32);
+                for (step, len) in steps.iter_mut().zip(&LENGTHS) {
+                    let message = Message { receives, other, tag, mode: Mode::Standard };
+                    // SAFETY: the messages of a round are disjoint parts of the memory: their sum is its length. Nothing else accesses
+                    // them until all transfers of the round are done, or the program ends.
+                    unsafe { transfer(end, step, message, Span::contiguous(memory.wrapping_add(start), *len)) }?;
+                    left |= *step != Step::Done;
+                    if !receives && *step == Step::Begin {
+                        break; // the receiver expects them in this order
+                    }
+                    (start, tag) = (start.wrapping_add(*len), tag.wrapping_add(1));
                 }
             }
-            let mut messages = &*self.out;
-            for ((step, len), number) in sends.iter_mut().zip(LENGTHS).zip(0..) {
-                let (message, rest) = messages.split_at_checked(len).ok_or(Failed::SetUp)?;
-                messages = rest;
-                *step = send(end, *step, other, (round * 8 + number, Mode::Standard), message)?;
-                if *step == Step::Begin {
-                    break; // the receiver expects them in this order
-                }
+            if !left {
+                break;
             }
         }
         // Only the engine could write to the memory until here. `black_box` makes the compiler read it again.
-        let expected = byte(round, other);
-        let right = core::hint::black_box(&*self.into).iter().enumerate().all(|(at, found)| *found == expected(at));
+        let right =
+            core::hint::black_box(&*self.into).iter().zip(0..).all(|(found, at)| *found == byte(round, other, at));
         if right { Ok(()) } else { Err(Failed::Bytes) }
     }
 }
 
-/// The bytes of the messages of an end in a round.
-fn byte(round: u32, end: u32) -> impl Fn(usize) -> u8 {
-    move |at| {
-        let mixed = (at as u32).wrapping_mul(0x9e37_79b1).wrapping_add((round * 2 + end).wrapping_mul(0x85eb_ca6b));
-        (mixed >> 24) as u8
-    }
+/// A byte of the messages of an end in a round.
+#[inline(never)]
+fn byte(round: u32, end: u32, at: u32) -> u8 {
+    let mixed = at.wrapping_mul(0x9e37_79b1).wrapping_add((round * 2 + end).wrapping_mul(0x85eb_ca6b));
+    (mixed >> 24) as u8
 }
 
 /// Tells the other end that all is done here, and waits until it has said the same.
 fn finish<P: Port>(end: &mut End<'_, P>, other: u32) -> Result<(), Failed> {
-    let (mut sending, mut receiving) = (Step::Begin, Step::Begin);
+    let mut steps = [Step::Begin; 2];
     let begin = end.progress();
     loop {
         let now = end.progress();
-        sending = send(end, sending, other, (DONE, Mode::Synchronous), &[])?;
-        // SAFETY: the message is empty.
-        receiving = unsafe { receive(end, receiving, other, DONE, Span::EMPTY) }?;
-        if (sending, receiving) == (Step::Done, Step::Done) {
+        let mut left = false;
+        for (step, receives) in steps.iter_mut().zip([true, false]) {
+            let message = Message { receives, other, tag: DONE, mode: Mode::Synchronous };
+            // SAFETY: the message is empty.
+            unsafe { transfer(end, step, message, Span::EMPTY) }?;
+            left |= *step != Step::Done;
+        }
+        if !left {
             break;
         }
         if now.saturating_sub(begin) > LIMIT {
@@ -136,59 +151,48 @@ fn finish<P: Port>(end: &mut End<'_, P>, other: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The next step of a send.
-fn send<P: Port>(
-    end: &mut End<'_, P>,
-    step: Step,
-    to: u32,
-    (tag, mode): (u32, Mode),
-    message: &[u8],
-) -> Result<Step, Failed> {
-    match step {
-        Step::Begin => {
-            let world = end.world.ok_or(Failed::SetUp)?;
-            // SAFETY: the message does not change until all sends of its round are done, or the program ends.
-            match unsafe { end.mtl.isend(world, to, tag, mode, Span::of(message)) } {
-                Ok(Sending::Complete) => Ok(Step::Done),
-                Ok(Sending::Pending(request)) => Ok(Step::Pending(request)),
-                Err(Refusal::Busy) => Ok(Step::Begin),
-                Err(refusal) => Err(refusal.into()),
-            }
-        }
-        Step::Pending(request) => match end.mtl.test(request) {
-            None => Ok(step),
-            Some(Ok(_)) => Ok(Step::Done),
-            Some(Err(_)) => Err(Failed::Request),
-        },
-        Step::Done => Ok(step),
-    }
-}
-
-/// The next step of a receive.
+/// The next step of a transfer.
 ///
 /// # Safety
-/// The sink is writable, and nothing else accesses it until the receive is done.
-unsafe fn receive<P: Port>(end: &mut End<'_, P>, step: Step, from: u32, tag: u32, sink: Span) -> Result<Step, Failed> {
-    match step {
+/// The memory is valid, and nothing else accesses it until the transfer is done, or the program ends.
+#[inline(never)]
+unsafe fn transfer<P: Port>(
+    end: &mut End<'_, P>,
+    step: &mut Step,
+    message: Message,
+    memory: Span,
+) -> Result<(), Failed> {
+    let Message { receives, other, tag, mode } = message;
+    match *step {
         Step::Begin => {
             let world = end.world.ok_or(Failed::SetUp)?;
-            // A receive of an odd number takes any source.
-            let source = if tag.is_multiple_of(2) { Source::Rank(from) } else { Source::Any };
-            // SAFETY: passed on from the caller.
-            match unsafe { end.mtl.irecv(world, source, Tag::Is(tag), sink) } {
-                Ok(request) => Ok(Step::Pending(request)),
-                Err(Refusal::Busy) => Ok(Step::Begin),
-                Err(refusal) => Err(refusal.into()),
+            let begun = if receives {
+                // A receive of an odd number takes any source.
+                let source = if tag.is_multiple_of(2) { Source::Rank(other) } else { Source::Any };
+                // SAFETY: passed on from the caller.
+                unsafe { end.mtl.irecv(world, source, Tag::Is(tag), memory) }.map(Sending::Pending)
+            } else {
+                // SAFETY: passed on from the caller.
+                unsafe { end.mtl.isend(world, other, tag, mode, memory) }
+            };
+            match begun {
+                Ok(Sending::Complete) => *step = Step::Done,
+                Ok(Sending::Pending(request)) => *step = Step::Pending(request),
+                Err(Refusal::Busy) => {}
+                Err(_) => return Err(Failed::Refused),
             }
         }
         Step::Pending(request) => match end.mtl.test(request) {
-            None => Ok(step),
+            None => {}
             Some(Ok(status)) => {
-                let right = (status.peer, status.tag, status.received) == (Peer(from), tag, sink.len());
-                if right { Ok(Step::Done) } else { Err(Failed::Status) }
+                if (status.peer, status.tag, status.received) != (Peer(other), tag, memory.len()) {
+                    return Err(Failed::Status);
+                }
+                *step = Step::Done;
             }
-            Some(Err(_)) => Err(Failed::Request),
+            Some(Err(_)) => return Err(Failed::Request),
         },
-        Step::Done => Ok(step),
+        Step::Done => {}
     }
+    Ok(())
 }

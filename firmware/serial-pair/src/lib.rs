@@ -19,7 +19,7 @@ pub use error::Failed;
 use exchange::Exchange;
 
 /// Bytes of static memory for all tables: those of the engine, the link, the rail and the line.
-const TABLES: usize = 9_472;
+const TABLES: usize = if cfg!(feature = "all") { 9_472 } else { 7_640 };
 
 static MEMORY: Block<{ TABLES / 8 }> = Block::new();
 static MESSAGES: Block<{ exchange::BYTES.div_ceil(8) }> = Block::new();

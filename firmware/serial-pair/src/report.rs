@@ -23,7 +23,7 @@ const fn each(more: Config, less: Config) -> usize {
 pub fn memory<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Result<(), Unwritten> {
     report.line("tables", end.tables, " bytes of", crate::TABLES)?;
     report.text("memory: peer ")?;
-    report.number(end.peer)?;
+    report.number(End::<'_, P>::PEER)?;
     report.text(", request ")?;
     report.number(REQUEST)?;
     report.text(", unexpected message ")?;
@@ -36,8 +36,5 @@ pub fn memory<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Re
 /// What went over the line.
 pub fn traffic<W: Write, P: Port>(report: &mut Report<W>, end: &End<'_, P>) -> Result<(), Unwritten> {
     let line = end.line().counters();
-    report.line("datagrams", line.sent as usize, " sent, received", line.received as usize)?;
-    report.line("damaged frames", line.bad_frames as usize, ", their bytes", line.bad_bytes as usize)?;
-    let engine = end.mtl.counters();
-    report.line("eager messages", engine.eager_sent as usize, ", rendezvous", engine.rendezvous_sent as usize)
+    report.line("damaged frames", line.bad_frames as usize, ", their bytes", line.bad_bytes as usize)
 }

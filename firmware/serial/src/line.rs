@@ -3,6 +3,7 @@
 use datagram::{Address, Interface};
 use embedded_io::{Read, ReadReady, Write, WriteReady};
 use towline_core::arena::{Arena, OutOfMemory};
+use towline_core::convertor::copy_slice;
 use towline_core::link::Checksum;
 
 use crate::counters::{Counters, count};
@@ -149,14 +150,14 @@ impl<P: Port, C: Checksum> Line<'_, P, C> {
             return None;
         }
         let (len, from) = (datagram.len(), *from);
-        into.get_mut(..len)?.iter_mut().zip(datagram).for_each(|(to, byte)| *to = *byte);
+        copy_slice(into.get_mut(..len)?, datagram);
         count(&mut self.counters.received);
         Some((len, Self::end(from)))
     }
 
     fn drop_frame(&mut self, seen: u32) {
         count(&mut self.counters.bad_frames);
-        self.counters.bad_bytes = self.counters.bad_bytes.wrapping_add(u64::from(seen));
+        self.counters.bad_bytes = self.counters.bad_bytes.wrapping_add(seen);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 
 /// Whether a rail's bit is set.
-pub(in crate::pml) fn is_disabled(bits: &[u32; 8], rail: usize) -> bool {
+pub(in crate::pml) fn is_disabled(bits: &[u32], rail: usize) -> bool {
     bits.get(rail / 32).is_some_and(|word| word & bit(rail) != 0)
 }
 

@@ -6,14 +6,14 @@ use crate::pml::peers::link::{DOWN, PeerLink, SPARE};
 use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::pml::stall::liveness::HEARD;
-use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Lost, Peer};
+use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Lost, MULTIRAIL, Peer};
 use crate::time::Instant;
 
 impl<R: Rails> Pml<'_, R> {
     /// Whether another rail can take over from one that fails. For an array with one rail this is a constant, so that the code of
     /// failover is not linked.
     pub(in crate::pml) fn has_other_rails(&self) -> bool {
-        self.rails.count() > 1
+        MULTIRAIL && self.rails.count() > 1
     }
 
     /// Handles the report of a rail that its link to a peer is down.

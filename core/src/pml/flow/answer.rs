@@ -4,6 +4,7 @@ use zerocopy::FromZeros;
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
+use crate::pml::flow::probe::PROBES;
 use crate::pml::matching::Key;
 use crate::pml::peers::flags::{ASKING, ASKING_PROBE, ASKING_WIDE, PROBE, REJECT_DUE};
 use crate::pml::rails::Rails;
@@ -21,7 +22,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn on_answer(&mut self, rail: usize, frame: &Frame, first: First) -> bool {
         let from = frame.from.0;
         let Some(peer) = self.peers.get_mut(from as usize) else { return false };
-        let (asking, probe, wide) = (peer.has(ASKING), peer.has(ASKING_PROBE), peer.has(ASKING_WIDE));
+        let (asking, probe, wide) = (peer.has(ASKING), PROBES && peer.has(ASKING_PROBE), peer.has(ASKING_WIDE));
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);
         peer.asks.empty_asks = 0;
         let (in_turn, cursor) = (first.sequence == peer.next_in, peer.asks.cursor);

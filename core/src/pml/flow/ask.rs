@@ -1,6 +1,7 @@
 //! The receiver's side: our asks for messages that peers hold back.
 
 use crate::pml::engine::Pml;
+use crate::pml::flow::probe::PROBES;
 use crate::pml::matching::{ANY, Pattern};
 use crate::pml::peers::flags::{ASKING, ASKING_PROBE, ASKING_WIDE, HOLDING, PROBE, REJECT_DUE};
 use crate::pml::rails::Rails;
@@ -23,7 +24,7 @@ impl<R: Rails> Pml<'_, R> {
             }
         }
         let Some(peer) = self.peers.get(from as usize) else { return };
-        if peer.may_ask_for_probe() {
+        if PROBES && peer.may_ask_for_probe() {
             let pattern = Pattern { context: peer.asks.probe_context, source: from, tag: peer.asks.probe_tag };
             self.ask_for(from, pattern, None);
         }
@@ -48,7 +49,8 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends an ask for the posted receive with the number `receive`, or for a probe if that is `None`.
     fn ask_for(&mut self, from: u32, pattern: Pattern, receive: Option<u64>) {
-        if let Some(peer) = self.peers.get(from as usize)
+        if PROBES
+            && let Some(peer) = self.peers.get(from as usize)
             && let Some(slot) = peer.asks.kept_answer.get()
         {
             // Only one answer is out at a time. So the answer that was kept for a probe goes back first.
@@ -103,7 +105,7 @@ impl<R: Rails> Pml<'_, R> {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             return;
         }
-        if peer.has(ASKING_PROBE) {
+        if PROBES && peer.has(ASKING_PROBE) {
             peer.asks.empty_asks = peer.asks.empty_asks.saturating_add(1);
         }
         peer.clear(ASKING | ASKING_PROBE | ASKING_WIDE);

@@ -6,7 +6,7 @@ use crate::pml::engine::Pml;
 use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::ptl;
-use crate::rail::{Endpoint, SendError};
+use crate::rail::{Endpoint, MULTIRAIL, SendError};
 use crate::wire::{Common, Header};
 
 impl<R: Rails> Pml<'_, R> {
@@ -31,6 +31,9 @@ impl<R: Rails> Pml<'_, R> {
             return Err(SendError::Busy);
         }
         let mut sent = self.control_frame_by(to, from.into(), header);
+        if !MULTIRAIL {
+            return sent;
+        }
         for place in usize::from(from).saturating_add(1)..usize::from(links) {
             if sent != Err(SendError::Busy) {
                 break;

@@ -6,6 +6,9 @@ use crate::pml::peers::flags::{ASKING_PROBE, HOLDING, PROBE};
 use crate::pml::rails::Rails;
 use crate::pml::unexpected::state::{NARROW, SEEN, Unexpected};
 
+/// Whether probes find messages that their senders hold back: the feature `probes`. Code behind this constant is for that.
+pub(in crate::pml) const PROBES: bool = cfg!(feature = "probes");
+
 /// After this many probes without a result, of any pattern, an answer that is kept for a probe may be sent back.
 const MAX_MISSED_PROBES: u32 = 256;
 
@@ -17,7 +20,7 @@ impl<R: Rails> Pml<'_, R> {
         loop {
             let slot = self.matcher.find_unexpected(pattern)?;
             let narrow = |envelope: &Unexpected| envelope.flags & NARROW != 0;
-            if pattern.tag != ANY || !self.envelopes.at(slot).is_some_and(narrow) {
+            if !PROBES || pattern.tag != ANY || !self.envelopes.at(slot).is_some_and(narrow) {
                 return Some(slot);
             }
             self.evict(slot);
@@ -35,6 +38,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Handles a probe that found nothing: peers that hold messages back are to be asked for its message.
     pub(in crate::pml) fn want_probe(&mut self, pattern: Pattern) {
+        if !PROBES {
+            return;
+        }
         self.missed_probes = self.missed_probes.wrapping_add(1);
         if let Some(peer) = self.peers.get(pattern.source as usize) {
             if peer.has(HOLDING) {

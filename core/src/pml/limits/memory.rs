@@ -5,7 +5,7 @@ use crate::pml::limits::config::Config;
 use crate::pml::matching::{HeldTable, Matcher};
 use crate::pml::peers::link::PeerLink;
 use crate::pml::peers::state::PeerState;
-use crate::pml::rdma::piece::Rdma;
+use crate::pml::rdma::{self, piece::Rdma};
 use crate::pml::requests::state::RequestState;
 use crate::pml::unexpected::state::Unexpected;
 use crate::pool::{Pool, Slot};
@@ -20,7 +20,7 @@ impl Config {
         let mut caches = 0usize;
         let mut left = rails;
         while let [rail, rest @ ..] = left {
-            if rail.cache_size != 0 {
+            if rdma::ENABLED && rail.cache_size != 0 {
                 caches = caches.saturating_add(Cache::cost(rail.cache_size, rail.cache_bytes));
             }
             left = rest;

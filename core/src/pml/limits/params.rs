@@ -1,5 +1,8 @@
 //! The parameters that an engine publishes for its peers.
 
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
 use crate::rail::Unreachable;
 use crate::wire;
 
@@ -15,33 +18,43 @@ pub(in crate::pml) struct Params {
     pub first_sequence: u64,
 }
 
+/// The parameters as bytes.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Encoded {
+    magic: [u8; 2],
+    version: u8,
+    reserved: u8,
+    envelopes: U16,
+    units: U16,
+    unit_bytes: U32,
+    first_sequence: U64,
+}
+
 impl Params {
-    pub fn encode(&self) -> [u8; PARAMS] {
-        let mut bytes = [0; PARAMS];
-        let fields = [b'T', b'W', wire::VERSION, 0]
-            .into_iter()
-            .chain(self.envelopes.to_le_bytes())
-            .chain(self.units.to_le_bytes())
-            .chain(self.unit_bytes.to_le_bytes())
-            .chain(self.first_sequence.to_le_bytes());
-        bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
-        bytes
+    pub const fn encode(&self) -> [u8; PARAMS] {
+        zerocopy::transmute!(Encoded {
+            magic: *b"TW",
+            version: wire::VERSION,
+            reserved: 0,
+            envelopes: U16::new(self.envelopes),
+            units: U16::new(self.units),
+            unit_bytes: U32::new(self.unit_bytes),
+            first_sequence: U64::new(self.first_sequence),
+        })
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, Unreachable> {
-        let Ok([b'T', b'W', version, _, e0, e1, u0, u1, b0, b1, b2, b3, s0, s1, s2, s3, s4, s5, s6, s7]) =
-            <[u8; PARAMS]>::try_from(bytes)
-        else {
-            return Err(Unreachable::BadCard);
-        };
-        if version != wire::VERSION {
+        let told = Encoded::ref_from_bytes(bytes).ok().filter(|told| told.magic == *b"TW");
+        let told = told.ok_or(Unreachable::BadCard)?;
+        if told.version != wire::VERSION {
             return Err(Unreachable::Version);
         }
         Ok(Self {
-            envelopes: u16::from_le_bytes([e0, e1]),
-            units: u16::from_le_bytes([u0, u1]),
-            unit_bytes: u32::from_le_bytes([b0, b1, b2, b3]),
-            first_sequence: u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+            envelopes: told.envelopes.get(),
+            units: told.units.get(),
+            unit_bytes: told.unit_bytes.get(),
+            first_sequence: told.first_sequence.get(),
         })
     }
 }

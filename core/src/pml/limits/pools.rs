@@ -75,38 +75,48 @@ pub struct Share {
 impl Config {
     /// All holders of elements of the pools that this configuration sizes.
     pub const fn shares(&self) -> [Share; 4] {
-        let (envelopes, units) = self.quota();
-        let peers = self.peers as u64;
         [
             Share {
                 pool: Pool::Requests,
-                most: self.requests as u64,
+                most: self.most(Pool::Requests),
                 holder: "the caller: sends, receives and held-back messages that matched probes took",
                 until: "the caller takes the outcome; one more is refused as busy",
                 waits_for: &[Pool::ControlRoom, Pool::FrameRoom],
             },
             Share {
                 pool: Pool::Units,
-                most: peers.saturating_mul(units as u64),
+                most: self.most(Pool::Units),
                 holder: "each peer, within its credit: payload that came before its receive",
                 until: "its envelope goes",
                 waits_for: &[Pool::ControlRoom, Pool::FrameRoom, Pool::Requests],
             },
             Share {
                 pool: Pool::Envelopes,
-                most: peers.saturating_mul(envelopes as u64),
+                most: self.most(Pool::Envelopes),
                 holder: "each peer, within its credit: messages before their turn or their receive",
                 until: "a receive takes the message, or its sender was told that it is refused",
                 waits_for: &[Pool::ControlRoom, Pool::FrameRoom, Pool::Requests],
             },
             Share {
                 pool: Pool::Spares,
-                most: self.probes as u64,
+                most: self.most(Pool::Spares),
                 holder: "answers that probes asked for; one more goes back to its sender",
                 until: "a receive or a matched probe takes it, or its sender was told that it goes back",
                 waits_for: &[Pool::ControlRoom, Pool::Requests],
             },
         ]
+    }
+
+    /// Most elements that the holders of a pool's elements have at once.
+    const fn most(&self, pool: Pool) -> u64 {
+        let (envelopes, units) = self.quota();
+        match pool {
+            Pool::Requests => self.requests as u64,
+            Pool::Units => self.peers as u64 * units as u64,
+            Pool::Envelopes => self.peers as u64 * envelopes as u64,
+            Pool::Spares => self.probes as u64,
+            Pool::ControlRoom | Pool::FrameRoom => 0,
+        }
     }
 
     /// The size of a pool, if this configuration sets it.
@@ -128,12 +138,11 @@ impl Config {
         if self.peers == 0 {
             return Err(TooFew { what: "peers", has: 0, least: 1 });
         }
-        let shares = self.shares();
-        let mut left = shares.as_slice();
-        while let [share, rest @ ..] = left {
-            let (pool, has) = (share.pool, self.size(share.pool));
+        let mut left: &[Pool] = &[Pool::Requests, Pool::Units, Pool::Envelopes, Pool::Spares];
+        while let [pool, rest @ ..] = left {
+            let (pool, has) = (*pool, self.size(*pool));
             // Each pool has one kind of holder, so its one share is the sum of all.
-            let least = if share.most > has as u64 { u32::MAX } else { pool.least() };
+            let least = if self.most(pool) > has as u64 { u32::MAX } else { pool.least() };
             if has < least {
                 return Err(TooFew { what: pool.name(), has, least });
             }

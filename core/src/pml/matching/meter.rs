@@ -27,11 +27,17 @@ impl Meter {
     /// Counts a search that found its counterpart in one step: one addition, on the path of every message.
     #[inline]
     pub(super) fn found_at_once(&self) {
+        if !cfg!(feature = "counters") {
+            return;
+        }
         self.matches.set(self.matches.get().wrapping_add(1));
     }
 
     /// Counts a search that looked at `steps` entries.
     pub(super) fn searched(&self, steps: u32, found: bool) {
+        if !cfg!(feature = "counters") {
+            return;
+        }
         let found = found as u32;
         self.matches.set(self.matches.get().wrapping_add(found.into()));
         self.further.set(self.further.get().wrapping_add(steps.saturating_sub(found).into()));

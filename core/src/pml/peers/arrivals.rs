@@ -1,11 +1,16 @@
 //! Counts of the messages of each peer that have arrived, for engines whose users ask for them.
 
-use crate::arena::{Arena, OutOfMemory};
+use crate::arena::Arena;
+#[cfg(feature = "counters")]
+use crate::arena::OutOfMemory;
 use crate::pml::engine::Pml;
 use crate::pml::peers::arrivals_state::Arrivals;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::rail::Peer;
+
+/// Whether arrivals can be counted: the feature `counters`.
+const COUNTED: bool = cfg!(feature = "counters");
 
 impl<'m, R: Rails> Pml<'m, R> {
     /// Bytes of the counts of [`count_arrivals`](Self::count_arrivals).
@@ -17,6 +22,7 @@ impl<'m, R: Rails> Pml<'m, R> {
     ///
     /// # Errors
     /// [`OutOfMemory`] if the arena has less than [`arrivals_bytes`](Self::arrivals_bytes) left.
+    #[cfg(feature = "counters")]
     pub fn count_arrivals(&mut self, arena: &mut Arena<'m>) -> Result<(), OutOfMemory> {
         self.arrivals = arena.table(self.peers.len())?;
         Ok(())
@@ -27,6 +33,9 @@ impl<'m, R: Rails> Pml<'m, R> {
     /// [`count_arrivals`](Self::count_arrivals).
     pub fn arrived(&self, from: Peer) -> u32 {
         let index = from.0 as usize;
+        if !COUNTED {
+            return 0;
+        }
         let (Some(arrivals), Some(peer)) = (self.arrivals.get(index), self.peers.get(index)) else { return 0 };
         if peer.status != PeerStatus::Up {
             return arrivals.last;
@@ -38,6 +47,9 @@ impl<'m, R: Rails> Pml<'m, R> {
 
     /// A peer was added.
     pub(in crate::pml) fn begin_arrivals(&mut self, index: u32) {
+        if !COUNTED {
+            return;
+        }
         let first = self.peers.get(index as usize).map_or(0, |peer| peer.next_in);
         if let Some(arrivals) = self.arrivals.get_mut(index as usize) {
             *arrivals = Arrivals { first, answers: 0, last: 0 };
@@ -46,6 +58,9 @@ impl<'m, R: Rails> Pml<'m, R> {
 
     /// A peer is being lost.
     pub(in crate::pml) fn end_arrivals(&mut self, index: u32) {
+        if !COUNTED {
+            return;
+        }
         let last = self.arrived(Peer(index));
         if let Some(arrivals) = self.arrivals.get_mut(index as usize) {
             arrivals.last = last;
@@ -54,6 +69,9 @@ impl<'m, R: Rails> Pml<'m, R> {
 
     /// An answer has found its receive or its probe.
     pub(in crate::pml) fn took_answer(&mut self, index: u32) {
+        if !COUNTED {
+            return;
+        }
         if let Some(arrivals) = self.arrivals.get_mut(index as usize) {
             arrivals.answers = arrivals.answers.wrapping_add(1);
         }

@@ -68,12 +68,30 @@ impl<R: Rails> Pml<'_, R> {
         true
     }
 
+    /// In a build without the feature `recovery`: the peer that may keep the messages for receives from any source away. That is one that
+    /// failed, or one that ended normally if no peer is left.
+    pub(crate) fn keeps_away(&self) -> Option<Peer> {
+        let left = self.peers.iter().any(|state| state.status == PeerStatus::Up);
+        (0..self.peers.len() as u32)
+            .map(Peer)
+            .find(|peer| if left { self.is_failed(*peer) } else { self.is_lost(*peer) })
+    }
+
+    /// As [`interrupt`](Self::interrupt), for all receives that take from any source.
+    #[cold]
+    pub(crate) fn interrupt_any_source(&mut self, peer: Peer) {
+        self.interrupt_where(|pattern| pattern.source == ANY, peer);
+    }
+
     /// As [`interrupt`](Self::interrupt), for all receives of a context that take from any source.
     #[cold]
     pub(crate) fn interrupt_all(&mut self, context: u32, peer: Peer) {
+        self.interrupt_where(|pattern| pattern.context == context && pattern.source == ANY, peer);
+    }
+
+    fn interrupt_where(&mut self, wide: impl Fn(Pattern) -> bool, peer: Peer) {
         for slot in 0..self.requests.touched() {
-            let wide = |pattern: Pattern| pattern.context == context && pattern.source == ANY;
-            if self.matcher.posted(slot).is_some_and(wide) {
+            if self.matcher.posted(slot).is_some_and(&wide) {
                 self.interrupt_slot(slot, peer, self.outcome_of_lost(peer.0));
             }
         }

@@ -5,6 +5,7 @@ use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
 use crate::pml::requests::state::{ANSWERING, Outcome, Phase, RECEIVE};
+use crate::pml::stall;
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::rail::{Lost, Peer};
 use crate::{rma, wire};
@@ -40,8 +41,9 @@ impl<R: Rails> Pml<'_, R> {
         }
         warn!("peer {} is lost: {}", peer.0, why as u8);
         self.counters.lost = self.counters.lost.wrapping_add(1);
+        self.losses = self.losses.saturating_add(1);
         self.slow_receives = true;
-        if why == Lost::Stalled {
+        if stall::clock::ENABLED && why == Lost::Stalled {
             self.send_given_up(peer.0); // the peer still runs, and its rails may not report the end
         }
         self.forget_links(peer.0, why != Lost::Closed);
@@ -57,6 +59,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends the requests with a peer and drops its messages. To be called when its rails do not access memory for it any more.
     /// Messages that are complete stay, unless `all`. `outcome`: that of the requests.
     pub(in crate::pml) fn drop_peer(&mut self, index: u32, all: bool, outcome: Outcome) {
+        let all = all || !RECOVERY;
         self.end_arrivals(index);
         let Some(peer) = self.peers.get_mut(index as usize) else { return };
         let next_in = peer.next_in;
@@ -80,7 +83,9 @@ impl<R: Rails> Pml<'_, R> {
             }
             if state.phase == Phase::Taken {
                 state.outcome = outcome;
-                if all && let Some(handle) = self.requests.handle(slot) {
+                if (!RECOVERY || all)
+                    && let Some(handle) = self.requests.handle(slot)
+                {
                     self.requests.free(handle);
                 }
                 continue;
@@ -103,12 +108,17 @@ impl<R: Rails> Pml<'_, R> {
     /// after the first of them are dropped as well. `next_in`: the number of the peer's next message.
     fn drop_envelopes(&mut self, index: u32, next_in: u32, all: bool) {
         let age = |envelope: &Unexpected| next_in.wrapping_sub(envelope.sequence);
-        let oldest_broken = self.age_of_broken(index, age);
+        let oldest_broken = if RECOVERY { self.age_of_broken(index, age) } else { 0 };
         for slot in 0..self.envelopes.touched() {
             let Some(envelope) = self.envelopes.at_mut(slot) else { continue };
-            let filling = envelope.filling;
+            let filling = envelope.is_filling();
             let behind = envelope.stage == EnvelopeStage::Queued && age(envelope) < oldest_broken;
-            let drop = all || filling || envelope.rendezvous || envelope.stage == EnvelopeStage::OutOfOrder || behind;
+            let drop = !RECOVERY
+                || all
+                || filling
+                || envelope.rendezvous
+                || envelope.stage == EnvelopeStage::OutOfOrder
+                || behind;
             if envelope.peer != index || !drop {
                 continue;
             }
@@ -123,7 +133,7 @@ impl<R: Rails> Pml<'_, R> {
                     continue;
                 }
                 // A matched probe took the message: its receive reports the failure.
-                EnvelopeStage::Taken | EnvelopeStage::Broken if !all => {
+                EnvelopeStage::Taken | EnvelopeStage::Broken if RECOVERY && !all => {
                     envelope.stage = EnvelopeStage::Broken;
                     continue;
                 }
@@ -143,7 +153,7 @@ impl<R: Rails> Pml<'_, R> {
     fn age_of_broken(&self, index: u32, age: impl Fn(&Unexpected) -> u32) -> u32 {
         let queued = |envelope: &&Unexpected| envelope.peer == index && envelope.stage == EnvelopeStage::Queued;
         let broken = |envelope: &&Unexpected| {
-            (envelope.filling || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
+            (envelope.is_filling() || envelope.rendezvous) && envelope.flags & wire::FLAG_ANSWER == 0
         };
         let envelopes = (0..self.envelopes.touched()).filter_map(|slot| self.envelopes.at(slot));
         envelopes.filter(queued).filter(broken).map(age).max().unwrap_or(0)
@@ -160,6 +170,11 @@ impl<R: Rails> Pml<'_, R> {
         if self.why_lost(peer) == Some(Lost::Closed) { Refusal::PeerClosed(peer) } else { Refusal::PeerFailed(peer) }
     }
 
+    /// Whether a peer was ever lost.
+    pub(crate) const fn has_lost_any(&self) -> bool {
+        self.losses != 0
+    }
+
     /// The reason why a peer was lost. `None` if it was not lost.
     pub fn why_lost(&self, peer: Peer) -> Option<Lost> {
         let code = self.peers.get(peer.0 as usize)?.lost_code()?;
@@ -174,6 +189,9 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 }
+
+/// Whether communicators know which members have failed, and keep what these have sent: the feature `recovery`.
+pub(crate) const RECOVERY: bool = cfg!(feature = "recovery");
 
 /// The code of a reason in [`PeerState::set_lost`](super::state::PeerState::set_lost).
 const fn lost_code(why: Lost) -> u8 {

@@ -2,6 +2,11 @@
 
 use zerocopy::FromZeros;
 
+use crate::rail::MULTIRAIL;
+
+/// Words with a bit for each rail that can be disabled. The only rail cannot.
+pub(in crate::pml) const DISABLED_WORDS: usize = if MULTIRAIL { 8 } else { 0 };
+
 /// The link gets no new frames: its rail has reported it down, and not up since.
 pub(crate) const DOWN: u8 = 0x01;
 /// The link gets no new frames: its rail is disabled.

@@ -5,8 +5,9 @@ use zerocopy::FromZeros;
 use crate::pml::engine::Pml;
 use crate::pml::peers::flags::LINKED;
 use crate::pml::peers::link::{DOWN, PeerLink};
+use crate::pml::peers::state::Route;
 use crate::pml::rails::Rails;
-use crate::rail::{Endpoint, Failover, GiveUp, Liveness, Rail};
+use crate::rail::{Endpoint, Failover, GiveUp, Liveness, MULTIRAIL, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -33,6 +34,14 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sorts a peer's links and counts those in use.
     pub(in crate::pml) fn sort_links(&mut self, peer: u32) {
+        if !MULTIRAIL {
+            let link = self.link(peer, 0).copied().unwrap_or(PeerLink::new_zeroed());
+            let used = u8::from(link.bandwidth != 0 && link.suspended == 0);
+            if let Some(state) = self.peers.get_mut(peer as usize) {
+                state.route = Route { endpoint: link.endpoint, rail: 0, firsts: used, turn: 0, links: used };
+            }
+            return;
+        }
         sort(self.peer_links_mut(peer));
         let used = || self.peer_links(peer).filter(|link| link.suspended == 0);
         let none = PeerLink { rail: u8::MAX, ..PeerLink::new_zeroed() };
@@ -77,7 +86,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Bytes of the longest body of a fragment that any rail to the peer can carry. No limit if frames cannot migrate: then each
     /// rail takes as much as it can.
     pub(in crate::pml) fn longest_fragment(&self, peer: u32) -> u64 {
-        if !self.peers.get(peer as usize).is_some_and(|state| state.has(LINKED)) {
+        if !MULTIRAIL || !self.peers.get(peer as usize).is_some_and(|state| state.has(LINKED)) {
             return u64::MAX;
         }
         let rails = self.peer_links(peer).filter_map(|link| self.rails.rail(link.rail as usize));
@@ -102,7 +111,8 @@ impl<R: Rails> Pml<'_, R> {
             let (rail, endpoint) = (self.rails.rail(link.rail as usize), Endpoint(link.endpoint));
             // A link that is down counts as drained once other links have taken its undelivered frames.
             rail.is_none_or(|rail| {
-                rail.drained(endpoint) || (link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
+                rail.drained(endpoint)
+                    || (MULTIRAIL && link.suspended & DOWN != 0 && rail.next_unacked(endpoint).is_none())
             })
         })
     }

@@ -71,6 +71,9 @@ impl<'m> Rdma<'m> {
     }
 
     pub fn new(config: Config, arena: &mut Arena<'m>) -> Result<Self, OutOfMemory> {
+        if !super::ENABLED {
+            return Ok(Self { pieces: Pool::none(), pins: Pins::none() });
+        }
         Ok(Self {
             pieces: Pool::new(arena, config.messages)?,
             pins: Pins::new(arena, config.messages.saturating_mul(PINS_PER_MESSAGE), config.kept_pins)?,

@@ -83,6 +83,11 @@ impl<'m> Pins<'m> {
         Ok(Self { pins: Pool::new(arena, used.saturating_add(kept))?, idle: 0, kept, clock: 0 })
     }
 
+    /// None, in a build without devices.
+    pub const fn none() -> Self {
+        Self { pins: Pool::none(), idle: 0, kept: 0, clock: 0 }
+    }
+
     pub const fn cost(used: u32, kept: u32) -> usize {
         Pool::<Pin>::cost(used.saturating_add(kept))
     }

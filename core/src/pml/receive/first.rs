@@ -9,7 +9,7 @@ use crate::pml::requests::state::{Outcome, Phase, Remote};
 use crate::pml::single_copy::remote_buffer_of;
 use crate::pml::unexpected::state::EnvelopeStage;
 use crate::ptl::First;
-use crate::rail::{Delivery, Frame, Rail};
+use crate::rail::{Delivery, Frame, LATER, Lost, Rail, SINGLE_COPY};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
         state.wanted = state.fits();
         state.moved = body;
         state.remote = Remote::handle(first.sender);
-        if first.flags & wire::FLAG_EXPOSED != 0 {
+        if SINGLE_COPY && first.flags & wire::FLAG_EXPOSED != 0 {
             state.phase = Phase::Responding;
             self.read_exposed(slot, rail, &remote_buffer_of(frame));
             return self.respond_or_queue(slot);
@@ -59,13 +59,16 @@ impl<R: Rails> Pml<'_, R> {
             // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.
             let delivery = unsafe { rail.deliver(frame.id, first.header as usize, state.span, request_cookie(handle)) };
             if delivery == Delivery::Pending {
+                if !LATER {
+                    return self.lost(frame.from, Lost::Misbehaved); // then the rail does not access the sink any more
+                }
                 state.inflight = 1;
             }
         }
         if first.rendezvous {
             state.phase = Phase::Responding;
             self.respond_or_queue(slot);
-        } else if state.inflight == 0 {
+        } else if state.is_idle() {
             self.complete(slot, Outcome::Success);
         } else {
             state.phase = Phase::Receiving;

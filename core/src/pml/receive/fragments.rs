@@ -5,7 +5,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::request_cookie;
 use crate::pml::requests::state::{Outcome, Phase, RECEIVE, RequestState};
 use crate::pool::Handle;
-use crate::rail::{Delivery, Frame, Rail};
+use crate::rail::{Delivery, Frame, LATER, Lost, Rail};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -40,6 +40,9 @@ impl<R: Rails> Pml<'_, R> {
             // SAFETY: as above; while the delivery is pending `inflight` keeps the request from being done.
             let delivery = unsafe { rail.deliver(frame.id, size_of::<wire::Fragment>(), sink, request_cookie(handle)) };
             if delivery == Delivery::Pending {
+                if !LATER {
+                    return self.lost(frame.from, Lost::Misbehaved); // then the rail does not access the sink any more
+                }
                 state.inflight = state.inflight.saturating_add(1);
             }
         }
@@ -66,7 +69,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Ends a receive if all of its bytes have arrived.
     pub(in crate::pml) fn settle_receive(&mut self, slot: u32) {
         let Some(state) = self.requests.at(slot) else { return };
-        if state.phase == Phase::Receiving && state.inflight == 0 && state.moved >= state.wanted {
+        if state.phase == Phase::Receiving && state.is_idle() && state.moved >= state.wanted {
             let outcome = if state.outcome == Outcome::Aborted { Outcome::Aborted } else { Outcome::Success };
             self.release_piece(slot);
             self.deactivate(slot);

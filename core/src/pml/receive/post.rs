@@ -66,7 +66,7 @@ impl<R: Rails> Pml<'_, R> {
         if self.posting_order.drop_if_idle(&mut self.requests) {
             self.posting_order.insert(&mut self.requests, slot);
         } else {
-            self.slow_receives = self.counters.lost != 0;
+            self.slow_receives = self.has_lost_any();
         }
         false
     }
@@ -94,6 +94,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Refuses all messages that no receive has taken, and from now on all that find no posted receive: their sender is told if it
     /// waits for the match, and does not wait for credit. Messages with a tag in `except` are kept as before. For a caller that
     /// posts no further receives but goes on to make progress.
+    #[cfg(feature = "refusals")]
     pub fn refuse_unexpected(&mut self, except: core::ops::Range<u32>) {
         self.kept_tags = except;
         for slot in 0..self.envelopes.touched() {
@@ -110,7 +111,7 @@ impl<R: Rails> Pml<'_, R> {
     /// Whether a message with this tag is refused if no receive is posted for it.
     #[inline]
     pub(in crate::pml) fn refuses(&self, tag: u32) -> bool {
-        !self.kept_tags.contains(&tag) && tag != ANNOUNCEMENT_TAG
+        cfg!(feature = "refusals") && !self.kept_tags.contains(&tag) && tag != ANNOUNCEMENT_TAG
     }
 
     /// Drops all messages of a context that no receive has taken, and tells the senders that wait for their match. Posted

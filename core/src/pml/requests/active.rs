@@ -37,8 +37,8 @@ impl<R: Rails> Pml<'_, R> {
                 Phase::Responding => self.respond(slot),
                 Phase::Receiving => self.advance_receive(slot),
                 Phase::Leaving => {
-                    let (to, inflight, outcome) = (state.peer, state.inflight, state.outcome);
-                    if inflight == 0 && self.drained(to) {
+                    let (to, idle, outcome) = (state.peer, state.is_idle(), state.outcome);
+                    if idle && self.drained(to) {
                         self.deactivate(slot);
                         self.ended = self.ended.wrapping_add(1);
                         self.complete(slot, outcome);

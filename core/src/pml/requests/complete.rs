@@ -4,10 +4,11 @@ use zerocopy::FromZeros;
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
+use crate::pml::rdma;
 use crate::pml::requests::errors::Failure;
 use crate::pml::requests::request::{Request, Status};
 use crate::pml::requests::state::{Attachment, DETACHED, NOTIFY, Outcome, Phase, RECEIVE, RequestState};
-use crate::rail::Peer;
+use crate::rail::{Peer, SHORTCUTS};
 
 impl<R: Rails> Pml<'_, R> {
     /// Ends a request with an outcome.
@@ -44,7 +45,8 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.at_mut(slot) else { return };
         if state.flags & RECEIVE != 0 {
             self.forget_posting(slot);
-        } else if let Some(entry) = state.attachment.cache_entry()
+        } else if rdma::ENABLED
+            && let Some(entry) = state.attachment.cache_entry()
             && let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == usize::from(state.cached_by))
         {
             cache.put(entry);
@@ -56,6 +58,9 @@ impl<R: Rails> Pml<'_, R> {
     #[inline]
     pub(in crate::pml) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
         // The fast path: one look at the request.
+        if !SHORTCUTS {
+            return self.take_outcome_slow(request);
+        }
         let Some(state) = self.requests.free_if(request.0, RequestState::has_succeeded) else {
             return self.take_outcome_slow(request);
         };

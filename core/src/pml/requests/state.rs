@@ -4,7 +4,7 @@ use zerocopy::FromZeros;
 
 use crate::convertor::Span;
 use crate::list::{Linked, Links, OptSlot};
-use crate::rail::{Peer, ShortBody};
+use crate::rail::{LATER, Peer, ShortBody};
 
 /// The phase of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromZeros)]
@@ -251,6 +251,12 @@ impl RequestState {
     #[inline(always)]
     pub const fn has_succeeded(&self) -> bool {
         self.status_word() == RECEIVED && self.total <= self.span.len()
+    }
+
+    /// Whether no rail accesses the user's memory.
+    #[inline]
+    pub const fn is_idle(&self) -> bool {
+        !LATER || self.inflight == 0
     }
 
     /// Bytes of the message that a receive has room for.

@@ -2,6 +2,7 @@
 
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
+use crate::pml::rdma::ENABLED;
 use crate::pml::requests::state::{Attachment, RequestState};
 use crate::ptl;
 use crate::rail::RequestCache;
@@ -10,6 +11,9 @@ impl<R: Rails> Pml<'_, R> {
     /// Gives a send an entry in the cache of the rail that carries the next first fragment, if the rail has a cache with a free
     /// entry (P16).
     pub(in crate::pml) fn take_cached(&mut self, to: u32, slot: u32) {
+        if !ENABLED {
+            return;
+        }
         let Some((index, _)) = self.first_link(to) else { return };
         let Some(cache) = self.caches.iter_mut().find(|cache| cache.rail() == index) else { return };
         let Some(rail) = self.rails.rail_mut(index) else { return };
@@ -36,7 +40,7 @@ pub(in crate::pml) fn extra<'c>(
     rail: usize,
     state: &RequestState,
 ) -> Option<&'c mut [u8]> {
-    let entry = state.attachment.cache_entry()?;
+    let entry = state.attachment.cache_entry().filter(|_| ENABLED)?;
     if usize::from(state.cached_by) != rail {
         return None; // the entry belongs to another rail than the one that carries the send now
     }

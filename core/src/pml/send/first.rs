@@ -9,7 +9,7 @@ use crate::pml::requests::cookie::request_cookie;
 use crate::pml::requests::state::{ANSWERING, Outcome, Phase, READY, SYNCHRONOUS};
 use crate::pml::send::cache::extra;
 use crate::pml::send::schedule::advance_turn;
-use crate::rail::{Rail, RemoteBuffer, SendError, Sent};
+use crate::rail::{LATER, Rail, RemoteBuffer, SendError, Sent};
 use crate::{ptl, wire};
 
 /// Bytes by which the header of a rendezvous is longer than that of an eager message.
@@ -35,7 +35,7 @@ impl<R: Rails> Pml<'_, R> {
         self.counters.eager_sent = self.counters.eager_sent.wrapping_add(1);
         state.moved = state.total;
         state.wanted = state.total;
-        if sent == Sent::InPlace {
+        if LATER && sent == Sent::InPlace {
             state.inflight = state.inflight.saturating_add(1);
         }
         peer.release_held(&mut self.requests, &mut self.held_table, slot);
@@ -83,7 +83,7 @@ impl<R: Rails> Pml<'_, R> {
         peer.sent();
         state.moved = payload.len();
         state.phase = Phase::Waiting;
-        if sent == Sent::InPlace {
+        if LATER && sent == Sent::InPlace {
             state.inflight = state.inflight.saturating_add(1);
         }
         if answer {

@@ -6,7 +6,7 @@ use crate::pml::rails::Rails;
 use crate::pml::requests::state::SYNCHRONOUS;
 use crate::pml::send::schedule::advance_turn;
 use crate::pml::stall::liveness::OUT_OF_ROOM;
-use crate::rail::{COPIED, Rail, SendError};
+use crate::rail::{COPIED, MULTIRAIL, Rail, SendError};
 
 impl<R: Rails> Pml<'_, R> {
     /// Sends first fragments of a peer's held-back sends, in order, as far as credit and room go.
@@ -67,6 +67,9 @@ impl<R: Rails> Pml<'_, R> {
         to: u32,
         mut send: impl FnMut(&mut Self) -> Result<(), SendError>,
     ) -> Result<(), SendError> {
+        if !MULTIRAIL {
+            return send(self);
+        }
         let firsts = self.peers.get(to as usize).map_or(1, |peer| peer.route.firsts.max(1));
         for _ in 0..firsts {
             match send(self) {

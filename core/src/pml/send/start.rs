@@ -10,7 +10,7 @@ use crate::pml::requests::request::{Mode, Request, Sending};
 use crate::pml::requests::state::{DRAIN, Outcome, Phase, READY, Remote, RequestState, SYNCHRONOUS};
 use crate::pml::send::schedule::advance_turn;
 use crate::pool::Handle;
-use crate::rail::{COPIED, Endpoint, Peer};
+use crate::rail::{COPIED, Endpoint, Peer, SHORTCUTS};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
@@ -36,7 +36,8 @@ impl<R: Rails> Pml<'_, R> {
         let count = self.rails.count();
         let Some(peer) = self.peers.get_mut(to.0 as usize) else { return Err(Refusal::NoPeer(to)) };
         // The fast path: a short message in the processor's memory, with credit and nothing held back before it.
-        if len <= u64::from(peer.eager_body)
+        if SHORTCUTS
+            && len <= u64::from(peer.eager_body)
             && peer.credit.is_open()
             && len <= COPIED
             && matches!(mode, Mode::Standard | Mode::Buffered)

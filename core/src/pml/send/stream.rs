@@ -8,7 +8,7 @@ use crate::pml::requests::state::{DRAIN, Outcome, Phase};
 use crate::pml::send::schedule::{charge, least_used};
 use crate::pml::stall::liveness::HEARD;
 use crate::ptl::Unsent;
-use crate::rail::{Endpoint, SendError, Sent};
+use crate::rail::{Endpoint, LATER, SendError, Sent};
 use crate::{ptl, wire};
 
 impl<R: Rails> Pml<'_, R> {
@@ -29,10 +29,10 @@ impl<R: Rails> Pml<'_, R> {
         let Some(state) = self.requests.at_mut(slot) else { return };
         state.outcome = outcome;
         state.phase = Phase::Leaving;
-        let (to, inflight, drain) = (state.peer, state.inflight, state.flags & DRAIN != 0);
+        let (to, idle, drain) = (state.peer, state.is_idle(), state.flags & DRAIN != 0);
         if drain && !self.drained(to) {
             self.activate(slot);
-        } else if inflight == 0 {
+        } else if idle {
             self.ended = self.ended.wrapping_add(1);
             self.complete(slot, outcome);
         }
@@ -93,7 +93,7 @@ impl<R: Rails> Pml<'_, R> {
             self.counters.fragments_sent = self.counters.fragments_sent.wrapping_add(1);
             let Some(state) = self.requests.at_mut(slot) else { return };
             state.moved = state.moved.saturating_add(bytes);
-            if sent == Sent::InPlace {
+            if LATER && sent == Sent::InPlace {
                 state.inflight = state.inflight.saturating_add(1);
             }
         }

@@ -4,9 +4,9 @@ use crate::pml::engine::Pml;
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Phase, RequestState};
-use crate::pml::stall::clock::StallClock;
+use crate::pml::stall::clock::{ENABLED, StallClock};
 use crate::pml::stall::liveness::{AWAITED, CHECKS, HEARD, KEEPALIVE_DUE, KEEPALIVE_REPLY_DUE};
-use crate::rail::{Lost, Peer};
+use crate::rail::{Lost, MULTIRAIL, Peer};
 use crate::time::{Duration, Instant};
 use crate::wire;
 
@@ -46,12 +46,12 @@ impl<R: Rails> Pml<'_, R> {
         if first {
             return 0;
         }
-        let before = self.counters.lost;
+        let before = self.losses;
         let anyone = self.mark_awaited();
         for index in 0..self.peers.len() as u32 {
             self.check_peer(index, anyone);
         }
-        self.counters.lost.wrapping_sub(before) as u32
+        self.losses.saturating_sub(before)
     }
 
     /// Marks the peers that requests wait for. Returns whether a request waits for any peer.
@@ -110,7 +110,8 @@ impl<R: Rails> Pml<'_, R> {
     /// Answers a peer's keepalive, and sends one that found no room at the check.
     pub(in crate::pml) fn send_keepalives(&mut self, index: u32) {
         for (mark, word) in [(KEEPALIVE_REPLY_DUE, wire::Credit::new()), (KEEPALIVE_DUE, keepalive())] {
-            if self.peers.get(index as usize).is_some_and(|peer| peer.liveness.has(mark))
+            if (ENABLED || mark == KEEPALIVE_REPLY_DUE)
+                && self.peers.get(index as usize).is_some_and(|peer| peer.liveness.has(mark))
                 && self.control_by_all(index, word)
                 && let Some(peer) = self.peers.get_mut(index as usize)
             {
@@ -121,6 +122,9 @@ impl<R: Rails> Pml<'_, R> {
 
     /// Sends a control frame by all links in use, since any of them may have failed. Returns whether a link took it.
     fn control_by_all(&mut self, index: u32, credit: wire::Credit) -> bool {
+        if !MULTIRAIL {
+            return self.control_by(index, 0, credit).is_ok();
+        }
         let links = self.peers.get(index as usize).map_or(0, |peer| peer.route.links);
         let mut sent = false;
         for place in 0..usize::from(links) {

@@ -3,7 +3,7 @@
 use crate::time::Instant;
 
 /// Whether there are stall time-outs: the feature `stall`. Code behind this constant is not linked otherwise.
-const ENABLED: bool = cfg!(feature = "stall");
+pub(in crate::pml) const ENABLED: bool = cfg!(feature = "stall");
 
 /// The stall time-out and the time of the next check.
 #[derive(Clone, Copy, Debug)]

@@ -2,17 +2,20 @@
 
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
+use crate::pml::flow::probe::PROBES;
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::{Outcome, Phase, Remote};
-use crate::pml::unexpected::state::EnvelopeStage;
+use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::pool::Handle;
+use crate::rail::SINGLE_COPY;
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
     /// Gives a kept message to a receive. Neither is in a queue any more.
     pub(in crate::pml) fn claim(&mut self, slot: u32, request: u32) {
         self.forget_posting(request);
-        if let Some(envelope) = self.envelopes.at(slot).filter(|envelope| envelope.flags & wire::FLAG_ANSWER != 0) {
+        let answer = |envelope: &&Unexpected| PROBES && envelope.flags & wire::FLAG_ANSWER != 0;
+        if let Some(envelope) = self.envelopes.at(slot).filter(answer) {
             let from = envelope.peer;
             self.took_answer(from);
         }
@@ -26,7 +29,7 @@ impl<R: Rails> Pml<'_, R> {
         state.moved = u64::from(envelope.body);
         state.remote = Remote::handle(envelope.sender);
         state.phase = Phase::Responding; // not `Receiving`: no ack was sent, so no fragment may come
-        if envelope.filling {
+        if envelope.is_filling() {
             envelope.stage = EnvelopeStage::Claimed;
             envelope.next = OptSlot::some(request);
             state.inflight = 1;
@@ -34,7 +37,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         let envelope = *envelope;
         let place = self.unit_span(envelope.unit, envelope.body);
-        if envelope.flags & wire::FLAG_EXPOSED != 0 {
+        if SINGLE_COPY && envelope.flags & wire::FLAG_EXPOSED != 0 {
             let (buffer, rail) = self.kept_remote_buffer(envelope.unit);
             self.read_exposed(request, rail, &buffer);
         } else if let (Some((base, len)), Some(state)) = (place.as_contiguous(), self.requests.at_mut(request)) {
@@ -42,7 +45,8 @@ impl<R: Rails> Pml<'_, R> {
             unsafe { state.span.unpack(base, len) };
             self.counters.copied = self.counters.copied.wrapping_add(len as u64);
         }
-        let answered = self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.asks.kept_answer.is(slot));
+        let answered =
+            PROBES && self.peers.get(envelope.peer as usize).is_some_and(|peer| peer.asks.kept_answer.is(slot));
         self.give_back(handle, answered);
         if envelope.rendezvous {
             self.respond_or_queue(request);
@@ -77,7 +81,7 @@ impl<R: Rails> Pml<'_, R> {
             self.units.free(unit);
         }
         let from = envelope.peer;
-        if envelope.flags & wire::FLAG_ANSWER != 0 {
+        if PROBES && envelope.flags & wire::FLAG_ANSWER != 0 {
             self.spares_used = self.spares_used.saturating_sub(1);
             if answer && let Some(peer) = self.peers.get_mut(from as usize) {
                 peer.asks.kept_answer = OptSlot::NONE;

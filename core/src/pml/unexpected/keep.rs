@@ -3,13 +3,14 @@
 use crate::convertor::Span;
 use crate::list::OptSlot;
 use crate::pml::engine::Pml;
+use crate::pml::flow::probe::PROBES;
 use crate::pml::matching::Key;
 use crate::pml::rails::Rails;
 use crate::pml::requests::cookie::ENVELOPE_COOKIE;
 use crate::pml::single_copy::{KEPT_BUFFER_BYTES, remote_buffer_of};
 use crate::pml::unexpected::state::{EnvelopeStage, Unexpected};
 use crate::ptl::First;
-use crate::rail::{Cookie, Delivery, Frame, Rail};
+use crate::rail::{Cookie, Delivery, Frame, LATER, Lost, Rail, SINGLE_COPY};
 use crate::wire;
 use crate::wire::Reason;
 
@@ -24,7 +25,7 @@ impl<R: Rails> Pml<'_, R> {
         stage: EnvelopeStage,
     ) -> Option<u32> {
         let body = frame.len.wrapping_sub(u32::from(first.header));
-        let answer = first.flags & wire::FLAG_ANSWER != 0;
+        let answer = PROBES && first.flags & wire::FLAG_ANSWER != 0;
         // Each peer gets at most its share: otherwise a peer that ignores its credit would take the credit of others. Envelopes
         // beyond all credit are only for answers, which carry no payload.
         let quota = self.config.quota();
@@ -32,7 +33,7 @@ impl<R: Rails> Pml<'_, R> {
             true => body == 0,
             false => peer.granted.kept_envelopes < quota.0 && (body == 0 || peer.granted.kept_units < quota.1),
         });
-        let exposed = first.flags & wire::FLAG_EXPOSED != 0;
+        let exposed = SINGLE_COPY && first.flags & wire::FLAG_EXPOSED != 0;
         if !room || body > self.unit_bytes || (exposed && self.unit_bytes < KEPT_BUFFER_BYTES) {
             return self.credit_violation(rail, frame);
         }
@@ -83,6 +84,10 @@ impl<R: Rails> Pml<'_, R> {
             let cookie = Cookie(handle.to_bits() | ENVELOPE_COOKIE);
             // SAFETY: as above; while the delivery is pending `filling` keeps the unit from being freed.
             let delivery = unsafe { rail.deliver(frame.id, first.header as usize, place, cookie) };
+            if delivery == Delivery::Pending && !LATER {
+                self.lost(frame.from, Lost::Misbehaved); // then the rail does not access the unit any more
+                return None;
+            }
             if delivery == Delivery::Pending
                 && let Some(envelope) = self.envelopes.get_mut(handle)
             {

@@ -41,7 +41,7 @@ impl<R: Rails> Pml<'_, R> {
         }
         envelope.stage = EnvelopeStage::Refused;
         envelope.sequence = reason as u32;
-        if !envelope.filling {
+        if !envelope.is_filling() {
             self.put_refused(slot);
         }
     }
@@ -51,7 +51,7 @@ impl<R: Rails> Pml<'_, R> {
         let Some(handle) = self.envelopes.handle(slot) else { return };
         let Some(envelope) = self.envelopes.at_mut(slot) else { return };
         envelope.rendezvous = false;
-        if envelope.filling {
+        if envelope.is_filling() {
             envelope.stage = EnvelopeStage::Refused;
         } else {
             self.give_back(handle, true);

@@ -3,6 +3,7 @@
 use zerocopy::FromZeros;
 
 use crate::list::OptSlot;
+use crate::rail::LATER;
 
 /// In `Unexpected::flags`: an answer to an ask for one tag. The peer may hold back earlier messages with other tags, so a receive
 /// of any tag must not take this one.
@@ -54,4 +55,11 @@ pub(crate) struct Unexpected {
     pub sequence: u32,
     pub total: u64,
     pub sender: u64,
+}
+
+impl Unexpected {
+    /// Whether the payload is still arriving.
+    pub const fn is_filling(&self) -> bool {
+        LATER && self.filling
+    }
 }

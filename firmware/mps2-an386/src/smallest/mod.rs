@@ -1,6 +1,7 @@
 //! What the program `serial-pair` needs of the board: the second UART, and which end of the line this board is.
 
 mod jumper;
+mod memory;
 mod serial_line;
 
 use cortex_m::interrupt::InterruptNumber;
