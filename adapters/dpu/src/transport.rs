@@ -25,9 +25,9 @@ use crate::remotes::Remotes;
 const CHECK_EVERY: u32 = 256;
 /// Bytes for what commands that are waited for bring or return: a card, or the peers of a communicator.
 const STAGING: u64 = 4096;
-/// Bytes of the shortest message that the device reads or writes where it lies, if it reaches the memory. The copy of a shorter one takes
-/// less time than the operations take longer.
-const DIRECT: u64 = 4096;
+/// Bytes of the shortest message that the device reads or writes where it lies, if it reaches the memory. A shorter one takes longer that
+/// way, and its copy takes the host some microseconds only (core/DECISIONS.md).
+const DIRECT: u64 = 64 << 10;
 
 /// Times of a transport.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,16 @@
 //! Memory of the host outside the window, which some devices reach.
 //!
-//! The bodies of messages may lie there. The engine takes it for the memory of an accelerator: each fragment is copied when it is sent or
-//! has arrived. A copy may fail, since only the host knows what is mapped.
+//! The bodies of messages may lie there. The engine takes it for the memory of an accelerator: fragments are copied when they are sent or
+//! have arrived, several of a message at once. A copy may fail, since only the host knows what is mapped.
 
 use core::fmt;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::{Accelerator, Layout, Span};
+
+use crate::stage::{BYTES, Content, Stage};
 
 /// How a board reaches memory of its host. A region is a range of it. It is used by one thread at a time.
 pub trait HostMemory: Sync + fmt::Debug {
@@ -42,6 +44,10 @@ pub struct BadMemory;
 #[derive(Debug)]
 struct Transfer<'m> {
     memory: &'m dyn HostMemory,
+    /// Its number.
+    place: u32,
+    /// The buffer that it shares with some others. An operation that finds it in use goes without.
+    stage: &'m Stage<'m>,
     /// The session that the host asks for.
     wanted: &'m AtomicU32,
     /// The region, or 0 if the place is free.
@@ -52,16 +58,19 @@ struct Transfer<'m> {
     session: AtomicU32,
     /// The address of the body, the lower half first.
     address: [AtomicU32; 2],
+    /// Bytes of the body.
+    bytes: AtomicUsize,
     failures: AtomicU32,
 }
 
 impl<'m> Transfer<'m> {
-    const fn new(memory: &'m dyn HostMemory, wanted: &'m AtomicU32) -> Self {
+    const fn new(memory: &'m dyn HostMemory, wanted: &'m AtomicU32, place: u32, stage: &'m Stage<'m>) -> Self {
         const fn zero() -> AtomicU32 {
             AtomicU32::new(0)
         }
         let (region, opened, session, failures) = (zero(), zero(), zero(), zero());
-        Self { memory, wanted, region, opened, session, address: [zero(), zero()], failures }
+        let bytes = AtomicUsize::new(0);
+        Self { memory, place, stage, wanted, region, opened, session, address: [zero(), zero()], bytes, failures }
     }
 
     /// The number of the board and the address of the byte at an offset in the body. The host has to want the session still: a firmware
@@ -82,17 +91,75 @@ impl<'m> Transfer<'m> {
         }
     }
 
+    /// Reads bytes of the body.
+    fn read_now(&self, offset: usize, into: &mut [u8]) -> Result<(), BadMemory> {
+        let (opened, address) = self.place(offset)?;
+        self.memory.read(opened, address, into)
+    }
+
+    /// Writes bytes of the body.
+    fn write_now(&self, offset: usize, from: &[u8]) -> Result<(), BadMemory> {
+        let (opened, address) = self.place(offset)?;
+        self.memory.write(opened, from, address)
+    }
+
+    /// Reads bytes of the body, and those behind them for the next fragments. Returns whether they came by the buffer.
+    fn read_ahead(&self, content: &mut Content<'m>, offset: usize, into: &mut [u8]) -> bool {
+        let is_own = content.owner == Some(self.place);
+        if is_own && content.read(offset, into) {
+            return true;
+        }
+        let left = self.bytes.load(Ordering::Relaxed).saturating_sub(offset).min(BYTES);
+        if left <= into.len() || (content.owner.is_some() && content.is_outgoing) {
+            return false;
+        }
+        let filled = content.fill(self.place, offset, left).is_some_and(|room| self.read_now(offset, room).is_ok());
+        if !filled {
+            content.owner = None; // a part of it may be readable
+            return false;
+        }
+        content.read(offset, into)
+    }
+
+    /// Keeps bytes of the body, to write them together with others. Returns whether the buffer has taken them.
+    fn keep(&self, content: &mut Content<'m>, offset: usize, from: &[u8]) -> bool {
+        if content.owner == Some(self.place) {
+            if content.append(offset, from) {
+                return true;
+            }
+            self.flush(content);
+        }
+        let is_free = content.owner.is_none() || !content.is_outgoing;
+        is_free && from.len() < BYTES && content.start(self.place, offset, from)
+    }
+
+    /// Writes what the buffer has kept for this operation, which leaves it.
+    fn flush(&self, content: &mut Content<'m>) {
+        if content.owner == Some(self.place) {
+            if content.is_outgoing {
+                self.note(self.write_now(content.begin, content.bytes()));
+            }
+            content.owner = None;
+        }
+    }
+
     fn revoke(&self) {
         self.session.store(0, Ordering::Relaxed);
     }
 }
 
-/// The addresses are offsets in the body.
+/// The addresses are offsets in the body. Bytes that are written may be kept until the operation ends. Nothing reads them before: the engine
+/// does not, since copies may fail, and the host waits for the completion.
 impl Accelerator for Transfer<'_> {
     unsafe fn read(&self, from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller vouches for the memory. It is that of a rail, which comes from an arena, or an array: it is initialised.
         let into = unsafe { core::slice::from_raw_parts_mut(to, len) };
-        let done = self.place(from.addr()).and_then(|(opened, address)| self.memory.read(opened, address, into));
+        let offset = from.addr();
+        let is_allowed = self.place(offset).is_ok();
+        if is_allowed && self.stage.with(|content| self.read_ahead(content, offset, into)) == Some(true) {
+            return;
+        }
+        let done = self.read_now(offset, into);
         if done.is_err() {
             into.fill(0);
         }
@@ -102,7 +169,10 @@ impl Accelerator for Transfer<'_> {
     unsafe fn write(&self, from: *const u8, to: *mut u8, len: usize) {
         // SAFETY: the caller vouches for the memory.
         let bytes = unsafe { core::slice::from_raw_parts(from, len) };
-        self.note(self.place(to.addr()).and_then(|(opened, address)| self.memory.write(opened, bytes, address)));
+        let offset = to.addr();
+        if self.stage.with(|content| self.keep(content, offset, bytes)) != Some(true) {
+            self.note(self.write_now(offset, bytes));
+        }
     }
 
     fn failures(&self) -> Option<u32> {
@@ -153,6 +223,9 @@ const fn split(number: u32) -> (usize, u16) {
     (((number & 0xffff) as usize).wrapping_sub(1), (number >> 16) as u16)
 }
 
+/// Buffers between fragments and the memory of the host. Operations that begin one after the other use different ones.
+const STAGES: usize = 4;
+
 /// The most regions, since a number has 16 bits for the place.
 const MOST: u32 = 0xffff;
 
@@ -162,6 +235,7 @@ impl<'m> HostTables<'m> {
         Arena::cost::<Place>(if regions > MOST { MOST } else { regions } as usize)
             .saturating_add(Arena::cost::<Transfer<'m>>(bodies as usize))
             .saturating_add(Arena::cost::<Layout<'m>>(bodies as usize))
+            .saturating_add(Stage::cost(STAGES))
     }
 
     /// No regions, with room for `regions` of them, and for `bodies` operations at a time. `wanted` is the word of the window with the
@@ -177,7 +251,12 @@ impl<'m> HostTables<'m> {
         bodies: u32,
     ) -> Result<Self, OutOfMemory> {
         let regions = arena.filled(regions.min(MOST) as usize, Place { region: None, uses: 0 })?;
-        let transfers: &'m [Transfer<'m>] = arena.each(bodies as usize, |_, _| Ok(Transfer::new(memory, wanted)))?;
+        let stages: &'m [Stage<'m>] = arena.each(STAGES, |arena, _| Stage::new(arena))?;
+        let transfers: &'m [Transfer<'m>] = arena.each(bodies as usize, |arena, place| {
+            let none = OutOfMemory { asked: 0, left: arena.left() }; // never
+            let stage = stages.get(place % STAGES).ok_or(none)?;
+            Ok(Transfer::new(memory, wanted, place as u32, stage))
+        })?;
         let layouts = arena.each(bodies as usize, |arena, index| {
             let none = || OutOfMemory { asked: 0, left: arena.left() };
             let all = Layout::bytes(i64::MAX as u64).map_err(|_| none())?;
@@ -265,6 +344,7 @@ impl<'m> HostTables<'m> {
         transfer.opened.store(region.opened, Ordering::Relaxed);
         transfer.session.store(session.to_le(), Ordering::Relaxed);
         transfer.failures.store(0, Ordering::Relaxed);
+        transfer.bytes.store(bytes as usize, Ordering::Relaxed);
         for (half, value) in transfer.address.iter().zip([address as u32, (address >> 32) as u32]) {
             half.store(value, Ordering::Relaxed);
         }
@@ -276,6 +356,8 @@ impl<'m> HostTables<'m> {
     /// Ends the use of a body, whose operation has ended. Returns whether a copy has failed.
     pub fn end(&self, place: Option<u32>) -> bool {
         let Some(transfer) = place.and_then(|place| self.transfers.get(place as usize)) else { return false };
+        // The buffer is free: nobody else has it while this table is used.
+        let _ = transfer.stage.with(|content| transfer.flush(content));
         transfer.revoke();
         transfer.region.store(0, Ordering::Relaxed);
         transfer.failures.load(Ordering::Relaxed) != 0

@@ -7,6 +7,7 @@
 //! | [`tables`] | what a server keeps of a session: operations, communicators, messages that probes took out |
 //! | [`one_sided_tables`] | the same of one-sided operations: registered memory, and operations on memory of peers |
 //! | [`host_memory`] | memory of the host outside the window, and the bodies of messages there |
+//! | [`stage`] | buffers between fragments and that memory |
 //! | [`cards`] | the card of a device, by which other devices reach it |
 //! | [`keys`] | the key of registered memory, by which hosts of other devices name it |
 //! | [`failures`] | what the host learns of refusals and failures of the transport |
@@ -20,6 +21,7 @@ pub mod host_memory;
 pub mod keys;
 pub mod one_sided_tables;
 pub mod server;
+pub mod stage;
 pub mod tables;
 
 pub use server::{InUse, Limits, Server, SetUpError};
