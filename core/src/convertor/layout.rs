@@ -6,7 +6,7 @@ use super::accelerator::Accelerator;
 use crate::error::Blame;
 
 /// Whether spans may have layouts: the feature `layouts`. Code behind this constant is not linked otherwise.
-pub(super) const LAYOUTS: bool = cfg!(feature = "layouts");
+pub(crate) const LAYOUTS: bool = cfg!(feature = "layouts");
 
 /// The most levels of nested layouts. A level that makes one run of bytes does not count, since it is stored as a run.
 pub const MAX_DEPTH: usize = 16;

@@ -1,5 +1,6 @@
 //! Sending later fragments over all links of a peer, and the end of a send.
 
+use crate::convertor::layout::LAYOUTS;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::AfterFrames;
@@ -45,7 +46,7 @@ impl<R: Rails> Pml<'_, R> {
     pub(in crate::pml) fn stream(&mut self, slot: u32) {
         let (count, round) = (self.rails.count(), self.round);
         let most = self.requests.at(slot).map_or(0, |state| self.longest_fragment(state.peer));
-        if self.requests.at(slot).is_some_and(|state| state.outcome == Outcome::BadMemory) {
+        if LAYOUTS && self.requests.at(slot).is_some_and(|state| state.outcome == Outcome::BadMemory) {
             return self.abort_send(slot);
         }
         let wants_room = !self.rdma.is_idle() && self.advance_piece(slot);
@@ -82,7 +83,8 @@ impl<R: Rails> Pml<'_, R> {
                         peer.liveness.set(HEARD); // the rail has room again
                         break (index, sent, bytes);
                     }
-                    Err(Unsent::Unreadable) => return self.abort_send(slot),
+                    Err(Unsent::Unreadable) if LAYOUTS => return self.abort_send(slot),
+                    Err(Unsent::Unreadable) => return,
                     Err(Unsent::Refused(_)) => {
                         self.counters.busy = self.counters.busy.wrapping_add(1);
                         link.busy_in = round;
