@@ -95,7 +95,7 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     let layout = Layout::plan(memory.bytes(), SLOTS, SLOTS).map_err(|_| Failed::Layout)?;
     let about = About { boot, operations: OPERATIONS, one_sided: ONE_SIDED, description: DESCRIPTION };
     let device = Device::start(memory, layout, &about).map_err(|_| Failed::Layout)?;
-    let mut server = match Server::new(&limits(B::PEERS), &mut arena, rails, device) {
+    let mut server = match Server::new(&const { limits(B::PEERS) }, &mut arena, rails, device) {
         Ok(server) => server,
         Err((_, device)) => {
             // The host learns of it.
