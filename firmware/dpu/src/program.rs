@@ -105,7 +105,7 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     if let Some(log) = device.take_log() {
         trace::to_window(log);
     }
-    let mut server = match Server::new(&limits(B::PEERS), &mut arena, rails, device) {
+    let mut server = match Server::new(&const { limits(B::PEERS) }, &mut arena, rails, device) {
         Ok(server) => server,
         Err((_, device)) => {
             // The host learns of it.
