@@ -281,7 +281,7 @@ fn every_datagram_arrives_and_noise_between_frames_costs_none() {
         // The next frame begins with a zero byte, which ends the noise.
         let noise: Vec<u8> = (0..random.below(20)).map(|_| random.between(1, 255) as u8).collect();
         pair.put(&noise);
-        noises += noise.len() as u64;
+        noises += noise.len() as u32;
     }
     pair.send(1, b"last");
     assert_eq!(pair.receive(), [b"last"]);
