@@ -20,6 +20,7 @@ pub use accelerator::Accelerator;
 pub use copy::copy_slice;
 pub(crate) use fields::Parts;
 pub use fields::Span;
+pub(crate) use layout::LAYOUTS;
 pub use layout::{BoundsError, Layout, LayoutError, MAX_DEPTH, Overlap, Piece};
 pub use runs::Runs;
 pub use span::transfer;

@@ -1,6 +1,6 @@
 //! Sending later fragments over all links of a peer, and the end of a send.
 
-use crate::convertor::layout::LAYOUTS;
+use crate::convertor::LAYOUTS;
 use crate::pml::engine::Pml;
 use crate::pml::rails::Rails;
 use crate::pml::rdma::piece::AfterFrames;
