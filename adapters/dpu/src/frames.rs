@@ -31,7 +31,7 @@ use crate::transport::{Buffer, Request, Taken, Transport};
 const SINCE: u32 = 1 << 16 | 2;
 /// Of this many buffers for sending, one is for control frames alone.
 const CONTROL_SHARE: usize = 4;
-/// The shortest and the longest time between two polls of a thread that waits: a device has no handle that arrivals make ready.
+/// The shortest and the longest time between two polls of a thread that waits: this rail does not use the bell of the window.
 const PAUSES: (Duration, Duration) = (Duration::from_nanos(20_000), Duration::from_millis(1));
 /// A waiting thread lets this share of the time pass for which it has waited.
 const PAUSE_SHARE: u64 = 8;
@@ -580,7 +580,7 @@ impl Rail for Frames {
         }
     }
 
-    /// Soon, as long as the device works: it has no handle that arrivals make ready, so frames come only by polling.
+    /// Soon, as long as the device works: this rail does not use the bell of the window, so frames come only by polling.
     fn poll_at(&self) -> Option<Instant> {
         let quiet = self.polled.since(self.had_event).as_nanos();
         let (shortest, longest) = PAUSES;

@@ -36,7 +36,7 @@ impl Log {
     /// Opens the log of the window that begins at an offset in a file. It begins with what nobody has read.
     ///
     /// # Errors
-    /// [`OpenError`]; [`OpenError::InUse`] if another process reads it.
+    /// [`OpenError`]; [`OpenError::LogInUse`] if another process reads it.
     pub fn open(path: &Path, offset: u64) -> Result<Self, OpenError> {
         let file = |why| OpenError::File(path.into(), why);
         let mapping = Mapping::open(path, offset).map_err(file)?;

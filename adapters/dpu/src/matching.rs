@@ -717,10 +717,16 @@ impl Offload for Matching {
 
     fn arm(&mut self) -> bool {
         if !self.is_busy() {
+            // This sleep is not announced, so a bell that comes now is for an earlier one.
+            self.transport.take_bells();
             return true;
         }
         // These need calls of this process. All else ends by a completion.
-        let has_to_do = self.probing != 0 || !self.held.is_empty() || self.takeover.is_active() || self.is_waiting();
+        let has_to_do = self.probing != 0
+            || !self.held.is_empty()
+            || self.takeover.is_active()
+            || self.is_waiting()
+            || self.unreceived.is_looking();
         !has_to_do && self.ended.is_empty() && self.transport.arm()
     }
 }

@@ -667,6 +667,13 @@ impl Transport {
         }
     }
 
+    /// Takes the bells of a sleep that has ended by now: the device may ring late, and nothing else would take that bell.
+    pub(crate) fn take_bells(&self) {
+        if let Some(bells) = &self.bells {
+            bells.host.clear();
+        }
+    }
+
     /// Takes completions, and copies received messages to where they go. Messages make progress without it. Returns the number of
     /// completions. It takes at most one ring of them, so it returns whatever the device does.
     pub fn progress(&mut self) -> u32 {

@@ -224,7 +224,7 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             Delivery::Pending => {
                 // Such a rail is not for this build. After this it does not access the sink any more.
                 self.set_down(pending.path, DownReason::Broken);
-                Delivery::Done
+                Delivery::Pending
             }
         }
     }

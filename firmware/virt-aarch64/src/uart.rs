@@ -41,12 +41,13 @@ pub fn listen() {
 pub fn drop_received() {
     // SAFETY: as in `put`.
     unsafe {
+        // First, so that a byte that arrives from now on requests the interrupt again.
+        (TAKE_BACK as *mut u32).write_volatile(RECEIVED);
         for _ in 0..BYTES {
             if (FLAGS as *const u32).read_volatile() & RECEIVE_EMPTY != 0 {
-                break;
+                return;
             }
             let _ = (BASE as *const u32).read_volatile();
         }
-        (TAKE_BACK as *mut u32).write_volatile(RECEIVED);
     }
 }

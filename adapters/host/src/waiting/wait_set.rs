@@ -134,7 +134,7 @@ fn network_fd(rail: &AnyRail) -> Option<BorrowedFd<'_>> {
         AnyRail::Udp(rail) => Some(rail.raw().as_fd()),
         AnyRail::Verbs(rail) => Some(rail.as_fd()),
         AnyRail::LinkedVerbs(rail) => Some(rail.raw().as_fd()),
-        // A DPU makes no descriptor readable: threads poll it from time to time. No context has a bundle.
+        // A DPU that is a rail does not use the bell of its window: threads poll it from time to time. No context has a bundle.
         AnyRail::Dpu(_) | AnyRail::LinkedDpu(_) => None,
         AnyRail::Loopback(_) | AnyRail::Sm(_) | AnyRail::Bundled(_) | AnyRail::Dyn(_) => None,
     }

@@ -11,7 +11,7 @@ use crate::pml::peers::link::{DISABLED, PeerLink, SPARE};
 use crate::pml::peers::state::{PeerState, PeerStatus};
 use crate::pml::rails::Rails;
 use crate::pml::requests::state::Outcome;
-use crate::rail::{COPIED, Capabilities, Endpoint, LATER, Peer, Rail, Unreachable};
+use crate::rail::{COPIED, Capabilities, Endpoint, LATER, MULTIRAIL, Peer, Rail, Unreachable};
 use crate::wire;
 
 impl<R: Rails> Pml<'_, R> {
@@ -45,7 +45,7 @@ impl<R: Rails> Pml<'_, R> {
         row.fill(PeerLink::new_zeroed());
         let (mut links, mut why) = (0usize, Unreachable::NoCard);
         let (mut eager, mut linked) = (u32::MAX, true);
-        for index in 0..count.min(u8::MAX as usize) {
+        for index in 0..count.min(if MULTIRAIL { u8::MAX as usize } else { 1 }) {
             let Some(rail) = self.rails.rail_mut(index) else { continue };
             // Only longer bodies may stay in the user's memory.
             if !LATER && u64::from(rail.attributes().max_send_size) > COPIED {

@@ -49,16 +49,15 @@ impl<R: Rails> Pml<'_, R> {
         self.settle_receive(handle.slot());
     }
 
-    /// The sender cannot read the rest of its message. The receive ends as soon as no rail writes its memory. No such message is moved by a
-    /// device, which might go on to write.
+    /// The sender cannot read the rest of its message. The receive ends as soon as no rail writes its memory. The end of the receive also
+    /// ends the registration of memory that a device would have written.
     #[cold]
     fn abort_receive(&mut self, rail: usize, frame: &Frame, handle: Handle) {
         self.drop_frame(rail, frame);
         let is_it = |state: &&mut RequestState| {
             state.peer == frame.from.0 && state.phase == Phase::Receiving && state.flags & RECEIVE != 0
         };
-        let is_moved = self.rdma.of(handle.slot()).is_some();
-        let Some(state) = self.requests.get_mut(handle).filter(is_it).filter(|_| !is_moved) else {
+        let Some(state) = self.requests.get_mut(handle).filter(is_it) else {
             self.counters.stale = self.counters.stale.wrapping_add(1);
             return;
         };
