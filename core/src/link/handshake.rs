@@ -63,8 +63,9 @@ impl<R: FullRail, C: Checksum> Link<'_, R, C> {
             return;
         }
         if remote != 0 && session != remote && path.session.known_to_peer {
-            // The peer has deleted this side, and added it again.
-            return self.set_down(at, DownReason::Closed);
+            // The peer has deleted this side, and added it again. The notice of how its session has ended was lost. A normal end is not
+            // known, so this is none: whoever waits for the former process must not take it for one that has finished.
+            return self.set_down(at, DownReason::GivenUp);
         }
         if session != remote {
             let [out, into] = [(self.config.incarnation, local), (path.session.remote_incarnation, session)];
