@@ -29,7 +29,10 @@ const STATES: &[&str] = &[
     "window/device: Device",
     "window/host: Attaching",
     "window/host: Host",
+    "window/host_log: HostLog",
     "window/memory: Memory",
+    "window/placed_log: DeviceLog",
+    "window/placed_log: Log",
     "window/placed_ring: Ring",
 ];
 

@@ -43,6 +43,7 @@ pub unsafe fn first<R: FullRail, H: IntoBytes + Immutable>(
 
 /// A fragment was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Unsent {
     /// The rail did not take it.
     Refused(SendError),
