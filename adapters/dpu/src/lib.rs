@@ -2,7 +2,8 @@
 //! the host computes and makes no call.
 //!
 //! [`Transport`] has the calls of the core's transport (`towline_core::mtl::Mtl`). Its messages lie in the buffers of the DPU's
-//! window, or in any memory of the host, which is copied to and from these buffers.
+//! window, or in any memory of the host. That is copied to and from these buffers, unless the message is long and the device reaches the
+//! memory itself.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -47,6 +48,8 @@
 //! | `peers` | the peers, and what is known of the messages between their devices and this one |
 //! | [`windows`] | memory of an engine's processes for puts, gets and atomics of their windows |
 //! | `window_operations` | the operations of windows in progress |
+//! | `refused` | messages that no receive takes any more, at the end of a process |
+//! | `unreceived` | what was taken out of a device since no receive takes it |
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`operations`] | the commands in progress |

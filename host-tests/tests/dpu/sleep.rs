@@ -14,7 +14,7 @@ use crate::processes::{Dpus, Protocol};
 const SLEEPY: [(&str, &str); 2] = [("TOWLINE_FIRMWARE_AWAKE_US", "0"), ("TOWLINE_FIRMWARE_SLEEP_MS", "1000000")];
 const ROUNDS: u32 = 3000;
 
-/// Sleepy devices. `None` for boards without a doorbell.
+/// Sleepy devices. `None` for other boards than linux: the tests start these without the pipes of the bells, which `towline dpu up` makes.
 fn sleepy(name: &str, count: usize) -> Option<Dpus> {
     let is_linux = std::env::var("TOWLINE_FIRMWARE_BOARD").is_ok_and(|board| board == "linux");
     is_linux.then(|| Dpus::start_with(name, count, Protocol::Udp, &SLEEPY))

@@ -39,7 +39,7 @@ pub enum AnyRail {
     LinkedVerbs(Linked<towline_verbs::Rail>),
     /// A DPU that carries frames, without another network beside it.
     Dpu(Frames),
-    /// A DPU that carries frames, beside other networks. If it fails, these resend its frames.
+    /// A DPU that carries frames, beside other networks, or with checksums. If it fails, the other networks resend its frames.
     LinkedDpu(Linked<Frames>),
     /// Several links of one transport as one rail, for the module of a runtime that does its own matching. If a link fails, the
     /// others resend its frames.
