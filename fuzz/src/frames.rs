@@ -307,7 +307,10 @@ fn received(due: &mut Vec<(u32, Box<[u8]>)>, other: u32, sink: &[u8], result: st
     let status = match result {
         Ok(status) | Err(Failure::Truncated(status)) => status,
         Err(
-            Failure::Cancelled | Failure::PeerFailed(Peer(HOSTILE)) | Failure::PeerClosed { peer: Peer(HOSTILE), .. },
+            Failure::Cancelled
+            | Failure::PeerFailed(Peer(HOSTILE))
+            | Failure::PeerClosed { peer: Peer(HOSTILE), .. }
+            | Failure::Aborted(Peer(HOSTILE)),
         ) => return,
         Err(failure) => panic!("{failure:?}"),
     };
