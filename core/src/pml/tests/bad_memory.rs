@@ -15,7 +15,7 @@ use crate::rail::{FullRail, Peer, Rail};
 
 /// Memory whose first bytes can be copied. Its addresses are those of the processor.
 #[derive(Debug)]
-struct Mapped {
+pub(super) struct Mapped {
     until: usize,
     failures: AtomicU32,
     reads: AtomicU32,
@@ -48,7 +48,7 @@ impl Accelerator for Mapped {
 }
 
 /// Some memory, of which the first bytes are mapped.
-fn mapped(bytes: &'static mut [u8], until: usize) -> (Span, &'static Mapped) {
+pub(super) fn mapped(bytes: &'static mut [u8], until: usize) -> (Span, &'static Mapped) {
     let until = bytes.as_ptr().addr() + until;
     let mapped: &'static Mapped =
         Box::leak(Box::new(Mapped { until, failures: AtomicU32::new(0), reads: AtomicU32::new(0) }));
@@ -57,7 +57,7 @@ fn mapped(bytes: &'static mut [u8], until: usize) -> (Span, &'static Mapped) {
     (unsafe { Span::laid_out(bytes.as_mut_ptr(), layout) }, mapped)
 }
 
-fn numbered(len: usize) -> &'static mut [u8] {
+pub(super) fn numbered(len: usize) -> &'static mut [u8] {
     (0..len).map(|at| at as u8 | 1).collect::<Vec<_>>().leak()
 }
 

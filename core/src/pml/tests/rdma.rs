@@ -5,10 +5,11 @@ use std::{slice::from_mut, vec, vec::Vec};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::bad_memory::{mapped, numbered};
 use super::basic::{bytes, from, memory};
 use crate::arena::Arena;
-use crate::convertor::Layout;
 use crate::convertor::Span;
+use crate::convertor::{Accelerator as _, Layout};
 use crate::pml::{Config, Failure, Pml, Request, rdma};
 use crate::pml::{Mode, Sending};
 use crate::pool::Handle;
@@ -937,5 +938,22 @@ fn p27_b51_an_early_offer_for_an_answer_that_is_sent_back() {
         fragments(&mut pair, &mut others);
         assert!(pair.engines[0].test(send).is_some_and(|sent| sent.is_ok()), "message {at}");
         assert!(target == data[at][150..450], "message {at}");
+    }
+}
+
+/// The receiver has planned that a device moves all but the first bytes, and does not know that the sender cannot read these.
+#[test]
+fn a_message_whose_memory_cannot_be_read_ends_at_both_sides_though_a_device_was_to_move_it() {
+    for gets in [false, true] {
+        let mut pair = Pair::that(gets, [config(MOVES); 2], 1, 1);
+        let (data, copies) = mapped(numbered(4000), 0);
+        let sink: &'static mut [u8] = vec![0xee; 4000].leak();
+        let receive = pair.receive(Span::contiguous(sink.as_mut_ptr(), sink.len()));
+        let send = pair.send(data);
+        let ends = pair.outcomes(send, receive);
+        assert_eq!(ends, [Err(Failure::BadMemory), Err(Failure::Aborted(Peer(0)))], "{gets}");
+        assert_eq!(copies.failures(), Some(1), "no copy is tried again");
+        pair.turn(5);
+        assert!(pair.engines.iter().all(|engine| engine.rdma.is_idle() && engine.used() == [0; 3]), "{gets}");
     }
 }
