@@ -8,6 +8,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use common::messages::{acquaint, pass_in_every_mode, pattern, sink};
 use common::{Devices, WINDOW, start, start_blind};
 use offload::host_memory::{BadMemory, HostMemory, HostTables, NoBody};
 use processes::Processes;
@@ -24,27 +25,8 @@ const BAD: Failure = Failure::Operation(completion::Failure::BadMemory);
 const ABORTED: Failure = Failure::Operation(completion::Failure::Aborted);
 const PAGE: usize = 4096;
 
-fn acquaint(mut hosts: [Transport; 2]) -> ([Transport; 2], [Comm; 2]) {
-    let cards = hosts.each_mut().map(|host| host.card().unwrap());
-    let mut rank = 0;
-    let comms = hosts.each_mut().map(|host| {
-        host.add_peer(1 - rank, &cards[1 - rank as usize]).unwrap();
-        rank += 1;
-        host.add_comm(1, &[0, 1], rank - 1).unwrap()
-    });
-    (hosts, comms)
-}
-
 fn pair(devices: &Devices) -> ([Transport; 2], [Comm; 2]) {
     acquaint([devices.open_direct(0), devices.open_direct(1)])
-}
-
-fn pattern(length: usize, seed: u32) -> Vec<u8> {
-    (0..length).map(|at| (at as u32).wrapping_mul(31).wrapping_add(seed) as u8 | 1).collect()
-}
-
-fn sink(into: &mut [u8]) -> Span {
-    Span::contiguous(into.as_mut_ptr(), into.len())
 }
 
 /// Memory of which only the first pages are accessible.
@@ -104,32 +86,8 @@ fn exchange([a, b]: [&mut Transport; 2], comms: [Comm; 2], length: usize) {
 #[test]
 fn messages_of_any_length_and_mode_are_not_copied_by_the_host() {
     let devices = start();
-    let ([mut a, mut b], comms) = pair(&devices);
-    for (tag, length) in (0..).zip([0, 1, 64, 513, 10_000, 400_000, 3 * WINDOW]) {
-        let (bytes, mut into) = (pattern(length, tag), vec![0; length]);
-        for (mode, posted) in
-            [(Mode::Standard, false), (Mode::Synchronous, true), (Mode::Complete, false), (Mode::Ready, true)]
-        {
-            into.fill(0);
-            // SAFETY: the vectors outlive the operations.
-            let (early, sent, received) = unsafe {
-                let sink = sink(&mut into);
-                let mut post = || b.irecv(comms[1], Source::Rank(0), Tag::Any, sink).unwrap();
-                let early = posted.then(&mut post);
-                if posted {
-                    // The receive is in the device when a later command is over.
-                    assert!(b.iprobe(comms[1], Source::Rank(0), Tag::Is(9999)).unwrap().is_none());
-                }
-                let sent = a.isend(comms[0], 1, tag, mode, Span::of(&bytes)).unwrap();
-                (early, sent, early.unwrap_or_else(|| b.irecv(comms[1], Source::Any, Tag::Is(tag), sink).unwrap()))
-            };
-            assert_eq!(early.is_some(), posted);
-            let length = length as u64;
-            assert_eq!(b.wait(received), Ok(Status { rank: 0, tag, received: length, delivered: length }));
-            assert!(a.wait(sent).is_ok());
-            assert!(into == bytes, "{length} bytes were changed");
-        }
-    }
+    let (hosts, comms) = pair(&devices);
+    pass_in_every_mode(hosts, comms, &[0, 1, 64, 513, 10_000, 400_000, 3 * WINDOW]);
 }
 
 #[test]

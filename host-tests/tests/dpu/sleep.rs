@@ -1,11 +1,16 @@
 //! Devices and hosts that sleep as often as they can, and that nothing but the doorbell, the network and the timers of the engine wake: the longest
 //! sleep is longer than a test may last.
 
-use std::os::fd::AsRawFd as _;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use towline_core::convertor::Span;
+use towline_core::pml::offload::Offload as _;
+use towline_dpu::matching::Matching;
 use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
 use towline_window::atomics::Ordering;
+use towline_window::doorbell::HOST_PIPE;
 use towline_window::header::at;
 
 use crate::processes::{Dpus, Protocol};
@@ -123,12 +128,33 @@ fn wait_asleep(transport: &mut Transport, request: Request) -> u32 {
         if transport.progress() != 0 || !transport.arm() {
             continue;
         }
-        let fd = transport.bell().expect("board linux has a doorbell").as_raw_fd();
-        let mut bell = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: there is one entry.
-        let ready = unsafe { libc::poll(&raw mut bell, 1, 60_000) };
-        assert_eq!(ready, 1, "the device has not rung");
+        assert!(has_rung(transport.bell(), 60_000), "the device has not rung");
         sleeps += 1;
+    }
+}
+
+/// Whether the bell of a host rings within this time. It stays rung.
+fn has_rung(bell: Option<BorrowedFd<'_>>, millis: i32) -> bool {
+    let fd = bell.expect("board linux has a doorbell").as_raw_fd();
+    let mut bell = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: there is one entry.
+    unsafe { libc::poll(&raw mut bell, 1, millis) == 1 }
+}
+
+/// The device may ring when its host is awake by something else already.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_late_bell_does_not_end_the_sleeps_of_a_host_without_operations() {
+    let Some(dpus) = sleepy("late-bell", 1) else { return };
+    let (file, _) = dpus.place(0);
+    let mut matching = Matching::new(open(&dpus, 0));
+    let mut pipe = file.into_os_string();
+    pipe.push(HOST_PIPE);
+    let mut pipe = OpenOptions::new().write(true).open(pipe).unwrap();
+    for _ in 0..2 {
+        pipe.write_all(&[0]).unwrap();
+        assert!(has_rung(matching.bell(), 0) && matching.arm());
+        assert!(!has_rung(matching.bell(), 0));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Devices that a thread of this process runs, with loopback rails between them.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub mod messages;
+
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
