@@ -139,8 +139,8 @@
 //! sends of a rank that wait for their receives keep its later sends in the host, also those to other ranks. Traffic between DPUs is not signed and not
 //! encrypted, so their network must be closed to others. Without hardware, `towline dpu up` starts DPUs as processes.
 //!
-//! A firmware for Linux, or for a board that `towline dpu up` starts in the emulator, sleeps while it has nothing to do, and so does a rank that waits for its DPU: each wakes the other by a pipe
-//! beside the window. Other firmware looks for work at any time, and a rank that waits for it looks for its end about once in a millisecond.
+//! A firmware for Linux, or for a board that `towline dpu up` starts in the emulator, sleeps while it has nothing to do, and so does a rank
+//! that waits for its DPU: each wakes the other by a pipe beside the window. Other firmware looks for work at any time, and a rank that waits for it looks for its end about once in a millisecond.
 //! `towline dpu log WINDOW | defmt-print -e PROGRAM` prints the log of a firmware, also of one that has failed.
 //!
 //! # dpu-frames
