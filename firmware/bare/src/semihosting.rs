@@ -1,5 +1,5 @@
-//! Semihosting: services that the emulator provides to the program. These are its end, and a file for a second stream of
-//! bytes. The operations are those of Arm's "Semihosting for AArch32 and AArch64"; RISC-V uses the same ones.
+//! Semihosting: services that the emulator provides to the program. These are its end, its command line, and a file for a second stream
+//! of bytes. The operations are those of Arm's "Semihosting for AArch32 and AArch64"; RISC-V uses the same ones.
 
 use core::arch::asm;
 use core::ffi::CStr;
@@ -8,6 +8,7 @@ use embedded_io::{ErrorKind, ErrorType, Write};
 
 const SYS_OPEN: usize = 0x01;
 const SYS_WRITE: usize = 0x05;
+const SYS_GET_CMDLINE: usize = 0x15;
 const SYS_EXIT_EXTENDED: usize = 0x20;
 const APPLICATION_EXIT: usize = 0x2_0026;
 const MODE_WRITE_BINARY: usize = 5;
@@ -15,9 +16,17 @@ const MODE_WRITE_BINARY: usize = 5;
 /// # Safety
 /// `operation` must take a block of `N` arguments, and the addresses in it must be valid for the operation.
 unsafe fn call<const N: usize>(operation: usize, arguments: &[usize; N]) -> usize {
-    let block = arguments.as_ptr();
+    // SAFETY: passed on from the caller. The operations that are called so do not write to the block.
+    unsafe { trap(operation, arguments.as_ptr()) }
+}
+
+/// # Safety
+/// `operation` must take the block of arguments, and the addresses in it must be valid for the operation. If it writes to the block, the
+/// block may be written.
+unsafe fn trap(operation: usize, block: *const usize) -> usize {
     let result;
-    // SAFETY: the trap reads the block and the memory that its addresses refer to, and changes only the result register.
+    // SAFETY: the trap accesses the block and the memory that its addresses refer to as the operation says, and changes only the result
+    // register.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!("hlt #0xF000", inlateout("x0") operation => result, in("x1") block, options(nostack));
@@ -53,6 +62,16 @@ pub fn exit(status: u32) -> ! {
     loop {
         core::hint::spin_loop();
     }
+}
+
+/// The command line that the emulator was given for the program. Returns `None` if it does not fit, or is not text.
+pub fn command_line(into: &mut [u8]) -> Option<&str> {
+    let mut block = [into.as_mut_ptr() as usize, into.len()];
+    // SAFETY: the operation takes the address and the length of memory for the text, and writes the text, a zero, and into the block its
+    // length without the zero.
+    let result = unsafe { trap(SYS_GET_CMDLINE, block.as_mut_ptr()) };
+    let text = into.get(..block[1]).filter(|_| result == 0)?;
+    core::str::from_utf8(text).ok()
 }
 
 /// A file on the host, to which the program writes a stream of bytes.

@@ -2,13 +2,14 @@
 
 use bare::{Console, EXCEPTION, semihosting};
 use towline_window::fault::{Exception, Fault};
+use virt::window;
 
-use crate::{card, uart};
+use crate::{Machine, uart};
 
 /// Reports the exception to the host and to the UART, and ends the program. The lock of the console may be held, so it is not used.
 pub extern "C" fn exception(syndrome: u64, at: u64, address: u64) -> ! {
     let exception = Exception { cause: syndrome, instruction: at, address };
-    card::fail(&Fault { number: EXCEPTION, exception: Some(exception) });
+    window::fail::<Machine>(&Fault { number: EXCEPTION, exception: Some(exception) });
     Console::new(uart::put).print(format_args!("exception: syndrome {syndrome:#x} at {at:#x}, address {address:#x}\n"));
     semihosting::exit(EXCEPTION)
 }

@@ -10,11 +10,11 @@ const COMPARE: usize = 0x0200_4000;
 const SOURCES: u64 = 1 << 7 | 1 << 11;
 
 /// Sleeps for about that many microseconds, or until an interrupt that is enabled.
-pub fn sleep(micros: u32) {
+pub fn sleep(micros: u64) {
     let now: u64;
     // SAFETY: this reads a counter register.
     unsafe { asm!("rdtime {}", out(reg) now, options(nomem, nostack)) };
-    let then = now.saturating_add(u64::from(micros).saturating_mul(TICKS_PER_MICROSECOND));
+    let then = now.saturating_add(micros.saturating_mul(TICKS_PER_MICROSECOND));
     // SAFETY: the address is a register of the interruptor. The interrupts are enabled, but masked in `mstatus`, so they
     // only end the wait. A time that never comes takes it back.
     unsafe {

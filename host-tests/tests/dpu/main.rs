@@ -3,6 +3,8 @@
 //! path.
 
 mod commands;
+#[path = "../../../adapters/cli/src/dpu/console.rs"]
+mod console;
 mod kit;
 mod log;
 mod one_sided;

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::ptr::NonNull;
-use std::sync::{LazyLock, Mutex, mpsc};
+use std::sync::{Arc, LazyLock, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use example_nic::frames;
 use towline_window::host::{Attaching, Host};
 use towline_window::memory::Memory;
 
+use crate::console;
 use crate::post::Post;
 
 /// Where a board has its window.
@@ -72,17 +73,32 @@ impl Protocol {
 
 /// DPUs that reach each other. They end when this is dropped.
 pub struct Dpus {
-    protocol: Protocol,
-    /// The environment of board linux.
-    variables: Vec<(String, String)>,
-    folder: PathBuf,
+    setup: Setup,
     processes: Vec<Child>,
     memories: Vec<Memory<'static>>,
 }
 
+/// How they are started.
+struct Setup {
+    folder: PathBuf,
+    protocol: Protocol,
+    /// The firmware's settings.
+    variables: Vec<(String, String)>,
+    /// The pipes of each board in the emulator, by which it and its host wake each other. A process makes them itself.
+    pipes: Vec<Pipes>,
+}
+
+/// The pipe of the device, which is the input of its console, and that of the host.
+type Pipes = (File, Arc<File>);
+
 /// Whether the board is emulated.
 fn is_emulated() -> bool {
     board() != "linux"
+}
+
+/// Whether it is one of the boards `virt`.
+fn is_virtual() -> bool {
+    is_emulated() && board() != EXAMPLE
 }
 
 fn board() -> String {
@@ -95,7 +111,7 @@ impl Dpus {
         Self::start_with(name, count, protocol, &[])
     }
 
-    /// The same with variables in the environment of board linux.
+    /// The same with settings of the firmware: variables in the environment of a process, words on the command line of the emulator.
     pub fn start_with(name: &str, count: usize, protocol: Protocol, variables: &[(&str, &str)]) -> Self {
         let folder = std::env::temp_dir().join(format!("towline-dpu-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -106,14 +122,29 @@ impl Dpus {
             EXAMPLE => deliver(&folder, count),
             _ => connect(&folder, count),
         }
-        let variables: Vec<_> = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        let processes = (0..count).map(|number| spawn(&folder, number, protocol, &variables)).collect();
-        Self { protocol, variables, folder, processes, memories }
+        let variables = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let pipes = |number| {
+            let window = file(&folder, number);
+            (console::input(&window).unwrap(), Arc::new(console::host_bell(&window).unwrap()))
+        };
+        let pipes = if is_virtual() { (0..count).map(pipes).collect() } else { Vec::new() };
+        let setup = Setup { folder, protocol, variables, pipes };
+        let processes = (0..count).map(|number| setup.spawn(number)).collect();
+        Self { setup, processes, memories }
     }
 
     /// Whether the processors are those of the boards `virt`.
     pub fn are_virtual(&self) -> bool {
-        matches!(board().as_str(), "virt-aarch64" | "virt-riscv64")
+        is_virtual()
+    }
+
+    /// Sends a frame that no protocol knows to a board `virt`.
+    pub fn send_unknown_frame(&self, number: usize) {
+        // To all, with an ethertype for experiments.
+        let mut frame = [0xff; 60];
+        frame[12..14].copy_from_slice(&[0x88, 0xb6]);
+        let socket = UnixDatagram::unbound().unwrap();
+        assert_eq!(socket.send_to(&frame, end(&self.setup.folder, "board", number)).unwrap(), frame.len());
     }
 
     /// Whether they reach the memory of their hosts outside the windows.
@@ -123,7 +154,7 @@ impl Dpus {
 
     /// The file of a window, and where the window begins in it.
     pub fn place(&self, number: usize) -> (PathBuf, u64) {
-        (file(&self.folder, number), window().offset)
+        (file(&self.setup.folder, number), window().offset)
     }
 
     /// The memory of a window.
@@ -135,13 +166,13 @@ impl Dpus {
     pub fn restart(&mut self, number: usize) {
         self.processes[number].kill().unwrap();
         self.processes[number].wait().unwrap();
-        self.processes[number] = spawn(&self.folder, number, self.protocol, &self.variables);
+        self.processes[number] = self.setup.spawn(number);
     }
 
     /// Has an emulated processor execute the instruction at address 0, where no code is. It does so by the emulator's debugger stub.
     pub fn crash(&self, number: usize) {
         let mut stub =
-            wait("the debugger stub listens", || UnixStream::connect(self.folder.join(debugger(number))).ok());
+            wait("the debugger stub listens", || UnixStream::connect(self.setup.folder.join(debugger(number))).ok());
         let registers = ask(&mut stub, "g");
         // Register 32 of 64 bits is the program counter, on both processors. Each byte has two digits.
         let (before, after) = (&registers[..32 * 16], &registers[33 * 16..]);
@@ -162,7 +193,7 @@ impl Drop for Dpus {
             let _ = process.kill();
             let _ = process.wait();
         }
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.setup.folder);
     }
 }
 
@@ -217,52 +248,66 @@ fn map(file: &File, offset: u64, bytes: usize) -> Memory<'static> {
     unsafe { Memory::new(NonNull::new(base.cast()).unwrap(), bytes) }.unwrap()
 }
 
-fn spawn(folder: &Path, number: usize, protocol: Protocol, variables: &[(String, String)]) -> Child {
-    let program = std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
-    let file = file(folder, number);
-    let mut process = match board().as_str() {
-        "virt-aarch64" => emulator("qemu-system-aarch64", "virt,memory-backend=ram -cpu cortex-a72"),
-        "virt-riscv64" => emulator("qemu-system-riscv64", "virt,memory-backend=ram -bios none"),
-        EXAMPLE => emulator("qemu-system-arm", "mps2-an386,memory-backend=ram"),
-        _ => {
-            let mut process = Process::new(&program);
-            process.arg(&file).arg("127.0.0.1:0").envs(variables.iter().cloned());
+impl Setup {
+    fn spawn(&self, number: usize) -> Child {
+        let Self { folder, protocol, variables, pipes } = self;
+        let program =
+            std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
+        let file = file(folder, number);
+        let mut process = match board().as_str() {
+            "virt-aarch64" => emulator("qemu-system-aarch64", "virt,memory-backend=ram -cpu cortex-a72"),
+            "virt-riscv64" => emulator("qemu-system-riscv64", "virt,memory-backend=ram -bios none"),
+            EXAMPLE => emulator("qemu-system-arm", "mps2-an386,memory-backend=ram"),
+            _ => {
+                let mut process = Process::new(&program);
+                process.arg(&file).arg("127.0.0.1:0").envs(variables.iter().cloned());
+                process
+            }
+        };
+        if is_emulated() {
+            let memory = window().file;
+            let line: String = variables.iter().map(|(name, value)| format!(",arg={name}={value}")).collect();
             process
+                .arg("-kernel")
+                .arg(program)
+                .args(["-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
+                .args(["-semihosting-config", &format!("enable=on,target=native,arg=dpu{line}")])
+                .args(["-m", &format!("{memory}B"), "-object"])
+                .arg(format!("memory-backend-file,id=ram,size={memory}B,share=on,mem-path={}", file.display()));
         }
-    };
-    if is_emulated() {
-        let memory = window().file;
-        process
-            .arg("-kernel")
-            .arg(program)
-            .args(["-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
-            .args(["-semihosting-config", "enable=on,target=native"])
-            .args(["-m", &format!("{memory}B"), "-object"])
-            .arg(format!("memory-backend-file,id=ram,size={memory}B,share=on,mem-path={}", file.display()));
+        if is_virtual() {
+            let [board, network] = ["board", "hub"].map(|side| end(folder, side, number));
+            let _ = fs::remove_file(&board);
+            let ends = format!(
+                "local.type=unix,local.path={},remote.type=unix,remote.path={}",
+                board.display(),
+                network.display()
+            );
+            process
+                .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
+                .arg(format!("dgram,id=n0,{ends}"))
+                .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))])
+                .args(["-gdb", &format!("unix:{},server=on,wait=off", folder.join(debugger(number)).display())]);
+        }
+        process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        if let Some((device, _)) = pipes.get(number) {
+            process.stdin(device.try_clone().unwrap()).stdout(Stdio::piped());
+        }
+        // SAFETY: the call is one that a child may make before it runs its program.
+        unsafe {
+            process.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+        let mut child = start(process);
+        if let (Some((_, host)), Some(output)) = (pipes.get(number), child.stdout.take()) {
+            let host = host.clone();
+            // It ends with the output.
+            thread::spawn(move || console::listen(output, Some(&host), |_| ()));
+        }
+        child
     }
-    if is_emulated() && board() != EXAMPLE {
-        let [board, network] = ["board", "hub"].map(|side| end(folder, side, number));
-        let _ = fs::remove_file(&board);
-        let ends = format!(
-            "local.type=unix,local.path={},remote.type=unix,remote.path={}",
-            board.display(),
-            network.display()
-        );
-        process
-            .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
-            .arg(format!("dgram,id=n0,{ends}"))
-            .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))])
-            .args(["-gdb", &format!("unix:{},server=on,wait=off", folder.join(debugger(number)).display())]);
-    }
-    process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
-    // SAFETY: the call is one that a child may make before it runs its program.
-    unsafe {
-        process.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        })
-    };
-    start(process)
 }
 
 /// Starts a process that ends with this one. The system ends it with the thread that has started it, so that thread starts all of

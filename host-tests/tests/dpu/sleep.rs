@@ -6,14 +6,16 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use towline_core::convertor::Span;
-use towline_core::pml::offload::Offload as _;
+use towline_core::pml::Request as EngineRequest;
+use towline_core::pml::offload::{Offload as _, Operation};
+use towline_core::rail::Peer;
 use towline_dpu::matching::Matching;
 use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
 use towline_window::atomics::Ordering;
-use towline_window::doorbell::HOST_PIPE;
+use towline_window::doorbell::{HOST_PIPE, PIPE};
 use towline_window::header::at;
 
-use crate::processes::{Dpus, Protocol};
+use crate::processes::{Dpus, Protocol, wait};
 
 /// A device sleeps when it finds nothing to do, and for up to 1000 seconds.
 const SLEEPY: [(&str, &str); 2] = [("TOWLINE_FIRMWARE_AWAKE_US", "0"), ("TOWLINE_FIRMWARE_SLEEP_MS", "1000000")];
@@ -24,10 +26,9 @@ const MOST: u32 = 100 * ROUNDS;
 /// How often a side has to sleep.
 const SLEEPS: u32 = ROUNDS / 10;
 
-/// Sleepy devices. `None` for other boards than linux: the tests start these without the pipes of the bells, which `towline dpu up` makes.
-fn sleepy(name: &str, count: usize) -> Option<Dpus> {
-    let is_linux = std::env::var("TOWLINE_FIRMWARE_BOARD").is_ok_and(|board| board == "linux");
-    is_linux.then(|| Dpus::start_with(name, count, Protocol::Udp, &SLEEPY))
+/// Sleepy devices.
+fn sleepy(name: &str, count: usize) -> Dpus {
+    Dpus::start_with(name, count, Protocol::Udp, &SLEEPY)
 }
 
 fn open(dpus: &Dpus, number: usize) -> Transport {
@@ -37,7 +38,12 @@ fn open(dpus: &Dpus, number: usize) -> Transport {
 
 /// How often the device has slept. The number counts begins and ends.
 fn sleeps(dpus: &Dpus, number: usize) -> u32 {
-    u32::from_le(dpus.memory(number).word(at::DEVICE_SLEEPS).unwrap().load(Ordering::Relaxed)) / 2
+    sleep_of(dpus, number) / 2
+}
+
+/// The number of the device's sleep, which is odd while it sleeps.
+fn sleep_of(dpus: &Dpus, number: usize) -> u32 {
+    u32::from_le(dpus.memory(number).word(at::DEVICE_SLEEPS).unwrap().load(Ordering::Relaxed))
 }
 
 /// Computes for a while, which is shorter or longer than the device needs to fall asleep.
@@ -61,7 +67,7 @@ fn introduce<const N: usize>(transports: &mut [Transport; N]) -> [Comm; N] {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_sleepy_device_misses_no_command() {
-    let Some(dpus) = sleepy("sleepy", 1) else { return };
+    let dpus = sleepy("sleepy", 1);
     for _ in 0..3 {
         // The device wakes for the begin and for the end of a session, too.
         let mut transports = [open(&dpus, 0)];
@@ -104,7 +110,7 @@ fn a_sleepy_device_misses_no_command() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn sleepy_devices_exchange_messages() {
-    let Some(dpus) = sleepy("sleepy-pair", 2) else { return };
+    let dpus = sleepy("sleepy-pair", 2);
     let mut transports = [open(&dpus, 0), open(&dpus, 1)];
     let comms = introduce(&mut transports);
     for round in 0..MOST {
@@ -146,7 +152,7 @@ fn wait_asleep(transport: &mut Transport, request: Request) -> u32 {
 
 /// Whether the bell of a host rings within this time. It stays rung.
 fn has_rung(bell: Option<BorrowedFd<'_>>, millis: i32) -> bool {
-    let fd = bell.expect("board linux has a doorbell").as_raw_fd();
+    let fd = bell.expect("the device has a doorbell").as_raw_fd();
     let mut bell = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: there is one entry.
     unsafe { libc::poll(&raw mut bell, 1, millis) == 1 }
@@ -156,7 +162,7 @@ fn has_rung(bell: Option<BorrowedFd<'_>>, millis: i32) -> bool {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_late_bell_does_not_end_the_sleeps_of_a_host_without_operations() {
-    let Some(dpus) = sleepy("late-bell", 1) else { return };
+    let dpus = sleepy("late-bell", 1);
     let (file, _) = dpus.place(0);
     let mut matching = Matching::new(open(&dpus, 0));
     let mut pipe = file.into_os_string();
@@ -172,7 +178,7 @@ fn a_late_bell_does_not_end_the_sleeps_of_a_host_without_operations() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_host_that_sleeps_misses_no_completion_of_a_sleepy_device() {
-    let Some(dpus) = sleepy("sleepy-host", 1) else { return };
+    let dpus = sleepy("sleepy-host", 1);
     for _ in 0..3 {
         let mut transports = [open(&dpus, 0)];
         let [comm] = introduce(&mut transports);
@@ -195,5 +201,90 @@ fn a_host_that_sleeps_misses_no_completion_of_a_sleepy_device() {
             assert_eq!(answer, [round]);
         }
         assert!(slept > SLEEPS, "it slept only {slept} times");
+    }
+}
+
+/// Waits until an idle device sleeps and nothing wakes it. Meanwhile another one executes commands, before each of which it was asleep, too.
+/// Returns the number of the sleep.
+fn settle(dpus: &Dpus, idle: usize, (other, host): (usize, &mut Transport)) -> u32 {
+    for _ in 0..20 {
+        let sleep = sleep_of(dpus, idle);
+        for _ in 0..50 {
+            wait("the other device sleeps", || (sleep_of(dpus, other) & 1 != 0).then_some(()));
+            host.card().unwrap();
+        }
+        if sleep & 1 != 0 && sleep == sleep_of(dpus, idle) {
+            return sleep;
+        }
+    }
+    panic!("the idle device wakes again and again");
+}
+
+/// Each request of an interrupt is taken back. Otherwise the device would wake at once.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn an_idle_device_sleeps_until_something_arrives() {
+    let dpus = sleepy("idle", 2);
+    let (_host, mut other) = (open(&dpus, 0), open(&dpus, 1));
+    let (file, _) = dpus.place(0);
+    let mut pipe = file.into_os_string();
+    pipe.push(PIPE);
+    let mut pipe = OpenOptions::new().write(true).open(pipe).unwrap();
+    let mut sleep = settle(&dpus, 0, (1, &mut other));
+    for round in 0..8 {
+        // The port of a process is not known here. Its peers wake it in another test.
+        match round % 4 {
+            0 if dpus.are_virtual() => dpus.send_unknown_frame(0),
+            1 => pipe.write_all(&[0; 100]).unwrap(),
+            _ => pipe.write_all(&[0]).unwrap(),
+        }
+        wait("the device wakes", || (sleep_of(&dpus, 0) != sleep).then_some(()));
+        sleep = settle(&dpus, 0, (1, &mut other));
+    }
+}
+
+/// The time ends the sleep of a device with the usual settings, so that its host sees heartbeats.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_sleeping_device_shows_heartbeats() {
+    let dpus = Dpus::start("heartbeats", 1, Protocol::Udp);
+    let _host = open(&dpus, 0);
+    let heartbeat = || dpus.memory(0).word(at::HEARTBEAT).unwrap().load(Ordering::Acquire);
+    for _ in 0..3 {
+        let sleep = wait("the device sleeps", || Some(sleep_of(&dpus, 0)).filter(|sleep| sleep & 1 != 0));
+        let before = heartbeat();
+        wait("the device wakes", || (sleep_of(&dpus, 0) != sleep && heartbeat() != before).then_some(()));
+    }
+}
+
+/// A host that waits for the others at its end receives the messages that nobody takes. So it must look for them, since no completion of
+/// the device tells of one.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_host_that_ends_does_not_sleep() {
+    let dpus = Dpus::start("ending", 2, Protocol::Udp);
+    let mut hosts = [0, 1].map(|number| Matching::new(open(&dpus, number)));
+    let cards = hosts.each_mut().map(|host| host.transport().card().unwrap());
+    let mut rank = 0;
+    let [own, other] = hosts.each_mut().map(|host| {
+        (0..).zip(&cards).for_each(|(peer, card)| host.add_peer(peer, card).unwrap());
+        rank += 1;
+        host.add_comm(1, &mut [0, 1].map(Peer).into_iter(), rank - 1, false).unwrap().unwrap()
+    });
+    let _ = other;
+    let [mut sender, mut receiver] = hosts;
+    assert!(receiver.arm(), "a host without operations sleeps");
+    receiver.refuse_unexpected();
+    for count in 1..4 {
+        let operation = Operation { request: EngineRequest::from_bits(1 << 32), comm: own, rank: 1, tag: 5 };
+        // SAFETY: the text is static.
+        unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) }.unwrap();
+        let ended = wait("the message that nobody takes is received", || {
+            assert!(!receiver.arm(), "a message may come that nobody takes");
+            assert_eq!(receiver.next_ended(), None);
+            sender.next_ended()
+        });
+        assert!(ended.outcome.is_ok());
+        assert_eq!(receiver.refused_messages().unwrap().count, count);
     }
 }

@@ -27,6 +27,9 @@ pub struct Window {
     pub offset: u64,
 }
 
+/// The settings of the firmware.
+const SETTINGS: [&str; 2] = ["TOWLINE_FIRMWARE_AWAKE_US", "TOWLINE_FIRMWARE_SLEEP_MS"];
+
 /// Memory of a machine in QEMU.
 const MACHINE: &str = "64M";
 
@@ -109,12 +112,19 @@ impl Board {
         command.args(options);
         command.arg("-kernel").arg(program);
         command.args(["-m", MACHINE, "-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"]);
-        command.args(["-semihosting-config", "enable=on,target=native"]);
+        command.arg("-semihosting-config").arg(format!("enable=on,target=native,arg=dpu{}", settings()));
         command.arg("-object");
         command.arg(format!("memory-backend-file,id=ram,size={MACHINE},share=on,mem-path={}", memory.display()));
         command.args(["-global", "virtio-mmio.force-legacy=false"]);
         (command, format!("board {} needs {emulator}: install QEMU (in Debian the package {package})", self.name()))
     }
+}
+
+/// The settings of the firmware that this process has in its environment, for the command line of a machine. A process finds them in its
+/// environment itself.
+fn settings() -> String {
+    let set = |name: &&str| std::env::var(name).ok().map(|value| format!(",arg={name}={}", value.replace(',', ",,")));
+    SETTINGS.iter().filter_map(set).collect()
 }
 
 /// The boards of `count` DPUs that speak a protocol: those that the user names, or the same for all.

@@ -4,5 +4,5 @@
 
 #[unsafe(no_mangle)]
 fn program() -> u32 {
-    dpu::run::<virt_aarch64::Machine>()
+    dpu::run::<virt::Card<virt_aarch64::Machine>>()
 }
