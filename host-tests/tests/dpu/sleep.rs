@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use towline_core::convertor::Span;
-use towline_core::pml::Request as EngineRequest;
 use towline_core::pml::offload::{Offload as _, Operation};
+use towline_core::pml::{Request as EngineRequest, Sending};
 use towline_core::rail::Peer;
 use towline_dpu::matching::Matching;
 use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
@@ -266,19 +266,19 @@ fn a_host_that_ends_does_not_sleep() {
     let mut hosts = [0, 1].map(|number| Matching::new(open(&dpus, number)));
     let cards = hosts.each_mut().map(|host| host.transport().card().unwrap());
     let mut rank = 0;
-    let [own, other] = hosts.each_mut().map(|host| {
+    let [own, _] = hosts.each_mut().map(|host| {
         (0..).zip(&cards).for_each(|(peer, card)| host.add_peer(peer, card).unwrap());
         rank += 1;
         host.add_comm(1, &mut [0, 1].map(Peer).into_iter(), rank - 1, false).unwrap().unwrap()
     });
-    let _ = other;
     let [mut sender, mut receiver] = hosts;
     assert!(receiver.arm(), "a host without operations sleeps");
     receiver.refuse_unexpected();
     for count in 1..4 {
         let operation = Operation { request: EngineRequest::from_bits(1 << 32), comm: own, rank: 1, tag: 5 };
         // SAFETY: the text is static.
-        unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) }.unwrap();
+        let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
+        assert_eq!(sent, Ok(Sending::Pending(operation.request)));
         let ended = wait("the message that nobody takes is received", || {
             assert!(!receiver.arm(), "a message may come that nobody takes");
             assert_eq!(receiver.next_ended(), None);
