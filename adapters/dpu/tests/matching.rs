@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ENGINE, WINDOW, start};
+use common::{ENGINE, WINDOW, start, start_ringing};
 use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
 use towline_core::pml::offload::{DeviceFailure, Ended, Fallback as _, Offload, Operation};
@@ -294,6 +294,43 @@ fn a_send_does_not_overtake_one_that_waits_for_room() {
     }
     let received = receiver.receives.iter().map(|receive| receive.ended.unwrap().outcome.unwrap().received);
     assert_eq!(received.collect::<Vec<_>>(), [200_000, 300_000, 8]);
+}
+
+/// No completion tells of a message that nobody takes, so a bell would not end the sleep.
+#[test]
+fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
+    for has_receive in [false, true] {
+        let devices = start_ringing();
+        let ([mut sender, host], comms) = pair(&devices);
+        let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+        if has_receive {
+            receiver.post(0, 1, 8);
+        }
+        assert!(receiver.host.arm(), "it sleeps before its end");
+        receiver.host.refuse_unexpected();
+        for number in 1..4 {
+            let operation = Operation { request: request(number), comm: comms[0], rank: 1, tag: 2 };
+            // SAFETY: the text is static.
+            let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
+            assert_eq!(sent, Ok(Sending::Pending(operation.request)));
+            let ended = loop {
+                assert!(!receiver.host.arm(), "a message may have come");
+                receiver.progress();
+                if let Some(ended) = sender.next_ended() {
+                    break ended;
+                }
+            };
+            assert_eq!((ended.request, ended.outcome.map(|_| ())), (operation.request, Ok(())));
+            assert_eq!(receiver.host.refused_messages().unwrap().count, number as u64);
+        }
+        // A receive that was posted before gets its message.
+        send(&mut sender, comms[0], 0, 1, &[5; 8]);
+        while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+            assert!(!receiver.host.arm(), "a message may have come");
+            receiver.progress();
+        }
+        assert!(receiver.receives.iter().all(|receive| receive.memory == [5; 8]));
+    }
 }
 
 #[test]

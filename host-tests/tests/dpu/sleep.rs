@@ -6,9 +6,7 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use towline_core::convertor::Span;
-use towline_core::pml::offload::{Offload as _, Operation};
-use towline_core::pml::{Request as EngineRequest, Sending};
-use towline_core::rail::Peer;
+use towline_core::pml::offload::Offload as _;
 use towline_dpu::matching::Matching;
 use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
 use towline_window::atomics::Ordering;
@@ -254,37 +252,5 @@ fn a_sleeping_device_shows_heartbeats() {
         let sleep = wait("the device sleeps", || Some(sleep_of(&dpus, 0)).filter(|sleep| sleep & 1 != 0));
         let before = heartbeat();
         wait("the device wakes", || (sleep_of(&dpus, 0) != sleep && heartbeat() != before).then_some(()));
-    }
-}
-
-/// A host that waits for the others at its end receives the messages that nobody takes. So it must look for them, since no completion of
-/// the device tells of one.
-#[test]
-#[ignore = "needs the firmware; scripts/firmware runs it"]
-fn a_host_that_ends_does_not_sleep() {
-    let dpus = Dpus::start("ending", 2, Protocol::Udp);
-    let mut hosts = [0, 1].map(|number| Matching::new(open(&dpus, number)));
-    let cards = hosts.each_mut().map(|host| host.transport().card().unwrap());
-    let mut rank = 0;
-    let [own, _] = hosts.each_mut().map(|host| {
-        (0..).zip(&cards).for_each(|(peer, card)| host.add_peer(peer, card).unwrap());
-        rank += 1;
-        host.add_comm(1, &mut [0, 1].map(Peer).into_iter(), rank - 1, false).unwrap().unwrap()
-    });
-    let [mut sender, mut receiver] = hosts;
-    assert!(receiver.arm(), "a host without operations sleeps");
-    receiver.refuse_unexpected();
-    for count in 1..4 {
-        let operation = Operation { request: EngineRequest::from_bits(1 << 32), comm: own, rank: 1, tag: 5 };
-        // SAFETY: the text is static.
-        let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
-        assert_eq!(sent, Ok(Sending::Pending(operation.request)));
-        let ended = wait("the message that nobody takes is received", || {
-            assert!(!receiver.arm(), "a message may come that nobody takes");
-            assert_eq!(receiver.next_ended(), None);
-            sender.next_ended()
-        });
-        assert!(ended.outcome.is_ok());
-        assert_eq!(receiver.refused_messages().unwrap().count, count);
     }
 }

@@ -4,7 +4,9 @@
 pub mod messages;
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, JoinHandle};
@@ -13,6 +15,7 @@ use std::time::Duration;
 use offload::host_memory::HostTables;
 use offload::{Limits, Server};
 use processes::Processes;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use towline_core::arena::Arena;
 use towline_core::pml::Config;
 use towline_core::rail::loopback::{Hub, Rail as Loopback};
@@ -20,7 +23,7 @@ use towline_core::time::Instant;
 use towline_dpu::mapping::Mapping;
 use towline_dpu::{Options, Transport};
 use towline_window::device::{About, Device};
-use towline_window::doorbell::Doorbell;
+use towline_window::doorbell::{Doorbell, HOST_PIPE, PIPE};
 use towline_window::layout;
 
 pub const WINDOW: usize = 1 << 20;
@@ -33,6 +36,7 @@ type Rails<'m> = [Loopback<'m>; 1];
 /// Devices, which a thread runs.
 pub struct Devices {
     pub files: Vec<PathBuf>,
+    pipes: Vec<PathBuf>,
     /// Which devices are stopped.
     stopped: Arc<[AtomicBool]>,
     stop: Arc<AtomicBool>,
@@ -51,15 +55,20 @@ pub fn start_many(count: u32, limits: Limits) -> Devices {
 
 /// Starts two devices that do not reach the memory of their hosts.
 pub fn start_blind() -> Devices {
-    launch(2, Limits { engine: ENGINE, communicators: 2, messages: 2 }, WINDOW, false)
+    launch(2, Limits { engine: ENGINE, communicators: 2, messages: 2 }, WINDOW, false, false)
+}
+
+/// Starts two devices with doorbells. They wake their hosts, and never sleep themselves.
+pub fn start_ringing() -> Devices {
+    launch(2, Limits { engine: ENGINE, communicators: 2, messages: 2 }, WINDOW, true, true)
 }
 
 /// As [`start_many`], with windows of `bytes` bytes.
 pub fn start_with(count: u32, limits: Limits, bytes: usize) -> Devices {
-    launch(count, limits, bytes, true)
+    launch(count, limits, bytes, true, false)
 }
 
-fn launch(count: u32, limits: Limits, bytes: usize, reaches: bool) -> Devices {
+fn launch(count: u32, limits: Limits, bytes: usize, reaches: bool, rings: bool) -> Devices {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let window = |node| {
@@ -68,17 +77,39 @@ fn launch(count: u32, limits: Limits, bytes: usize, reaches: bool) -> Devices {
         path
     };
     let files: Vec<_> = (0..count).map(window).collect();
+    let pipes = files.iter().filter(|_| rings).flat_map(|file| [HOST_PIPE, PIPE].map(|suffix| pipe(file, suffix)));
+    let (pipes, bells): (Vec<_>, Vec<_>) = pipes.unzip();
     let stopped: Arc<[AtomicBool]> = files.iter().map(|_| AtomicBool::new(false)).collect();
     let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
     let thread = thread::spawn({
         let (files, stopped, stop, ready) = (files.clone(), stopped.clone(), stop.clone(), ready.clone());
-        move || run(&files, limits, reaches, &stopped, &stop, &ready)
+        move || run(&files, limits, reaches, &bells, &stopped, &stop, &ready)
     });
     ready.wait();
-    Devices { files, stopped, stop, thread: Some(thread) }
+    Devices { files, pipes, stopped, stop, thread: Some(thread) }
 }
 
-fn run(files: &[PathBuf], limits: Limits, reaches: bool, stopped: &[AtomicBool], stop: &AtomicBool, ready: &Barrier) {
+/// Makes a pipe beside a window. Returns its path, too.
+fn pipe(window: &Path, suffix: &str) -> (PathBuf, File) {
+    let mut path = window.as_os_str().to_owned();
+    path.push(suffix);
+    let path = PathBuf::from(path);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let pipe = File::options().read(true).write(true).custom_flags(flags).open(&path).unwrap();
+    (path, pipe)
+}
+
+/// `bells` are the pipes of the hosts and of the devices in turn, or none.
+fn run(
+    files: &[PathBuf],
+    limits: Limits,
+    reaches: bool,
+    bells: &[File],
+    stopped: &[AtomicBool],
+    stop: &AtomicBool,
+    ready: &Barrier,
+) {
     let bodies = limits.engine.requests;
     let server = Server::<'static, 'static, Rails<'static>>::bytes(&limits, &[&Hub::attributes(1024)])
         + HostTables::bytes(HOST_REGIONS, bodies);
@@ -98,7 +129,7 @@ fn run(files: &[PathBuf], limits: Limits, reaches: bool, stopped: &[AtomicBool],
                 operations: limits.engine.requests,
                 one_sided: limits.engine.rma.operations,
                 description: "test 1",
-                doorbell: Doorbell::None,
+                doorbell: if bells.is_empty() { Doorbell::None } else { Doorbell::Pipes },
             };
             let layout = layout::Layout::plan(memory.bytes(), SLOTS, SLOTS).unwrap();
             let device = Device::start(memory, layout, &about).unwrap();
@@ -116,6 +147,11 @@ fn run(files: &[PathBuf], limits: Limits, reaches: bool, stopped: &[AtomicBool],
         let now = Instant::from_nanos(start.elapsed().as_nanos() as u64);
         let running = servers.iter_mut().zip(stopped).filter(|(_, stopped)| !stopped.load(Ordering::Relaxed));
         let events: u32 = running.map(|(server, _)| server.poll(now)).sum();
+        for (server, [bell, _]) in servers.iter_mut().zip(bells.as_chunks().0) {
+            if server.device_mut().must_ring() {
+                let _ = (&*bell).write(&[0]); // a full pipe wakes the host, too
+            }
+        }
         if events == 0 {
             thread::yield_now();
         }
@@ -159,6 +195,6 @@ impl Drop for Devices {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.files.iter().for_each(|path| drop(fs::remove_file(path)));
+        self.files.iter().chain(&self.pipes).for_each(|path| drop(fs::remove_file(path)));
     }
 }
