@@ -18,7 +18,7 @@ pub enum OpenError {
     Setting(String, String),
     /// Another process uses the window.
     InUse(PathBuf),
-    /// Another process reads the log of the window.
+    /// The log of the window has another reader.
     LogInUse(PathBuf),
     /// The firmware has no log.
     NoLog(PathBuf),
@@ -53,7 +53,7 @@ impl fmt::Display for OpenError {
                 "another process uses the DPU of window {}: name a window for each process of this host in TOWLINE_DPU_WINDOWS",
                 path.display()
             ),
-            Self::LogInUse(path) => write!(f, "another process reads the log of window {}", path.display()),
+            Self::LogInUse(path) => write!(f, "the log of window {} has another reader", path.display()),
             Self::NoLog(path) => write!(
                 f,
                 "the firmware of window {} has no log there: use one whose window has version 1.3 or later",

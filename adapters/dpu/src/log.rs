@@ -1,8 +1,10 @@
 //! The log of a device's firmware: the bytes that `defmt` has encoded, which its decoder prints.
 
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, fcntl_lock};
 use towline_window::host::AttachError;
 use towline_window::host_log::HostLog;
 use towline_window::log::Taken;
@@ -10,8 +12,8 @@ use towline_window::log::Taken;
 use crate::errors::OpenError;
 use crate::mapping::Mapping;
 
-/// The log of a window. It needs no session, so the device may serve another process, and its firmware may have failed. One process at
-/// a time reads a log. It is used by one thread at a time.
+/// The log of a window. It needs no session, so the device may serve another process, and its firmware may have failed. One reader at
+/// a time has a log. It is used by one thread at a time.
 #[derive(Debug)]
 pub struct Log {
     log: HostLog<'static>,
@@ -36,14 +38,12 @@ impl Log {
     /// Opens the log of the window that begins at an offset in a file. It begins with what nobody has read.
     ///
     /// # Errors
-    /// [`OpenError`]; [`OpenError::LogInUse`] if another process reads it.
+    /// [`OpenError`]; [`OpenError::LogInUse`] if it has another reader, in this process or in another one.
     pub fn open(path: &Path, offset: u64) -> Result<Self, OpenError> {
         let file = |why| OpenError::File(path.into(), why);
         let mapping = Mapping::open(path, offset).map_err(file)?;
-        match fcntl_lock(mapping.file(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => return Err(OpenError::LogInUse(path.into())),
-            Err(why) => return Err(file(why.into())),
+        if !lock(mapping.file()).map_err(file)? {
+            return Err(OpenError::LogInUse(path.into()));
         }
         if mapping.is_too_small() {
             return Err(OpenError::NoWindow(path.into()));
@@ -79,6 +79,23 @@ impl Log {
     /// Frames that the log had no room for since the firmware has started, modulo 2^32.
     pub fn lost(&self) -> u32 {
         self.log.lost()
+    }
+}
+
+/// Locks the log of a window's file. Returns `false` if another reader has locked it. The lock belongs to the open file, and ends with it. A
+/// lock of the process would not keep a second reader of the same process out, and would end when the process closes any descriptor of
+/// the file.
+fn lock(file: &File) -> io::Result<bool> {
+    // SAFETY: plain numbers, for which 0 is a value.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    (lock.l_type, lock.l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    // SAFETY: the descriptor is open and the lock is a complete one, of the whole file; the kernel only reads it.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error() {
+        why if matches!(why.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+        why => Err(why),
     }
 }
 

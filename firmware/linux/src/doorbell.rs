@@ -1,9 +1,9 @@
 //! How the device sleeps, and how it and its host wake each other: by two named pipes beside the window's file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -52,13 +52,16 @@ fn variable((name, otherwise): (&str, u64)) -> Result<u64, String> {
 /// of the host never ends the pipe.
 fn pipe(window: &str, suffix: &str) -> std::io::Result<File> {
     let path = format!("{window}{suffix}");
-    // Whoever may use the window may use its pipes.
-    let mode = Mode::from_raw_mode(std::fs::metadata(window)?.mode() & 0o666);
-    match mknodat(CWD, &path, FileType::Fifo, mode, 0) {
-        Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+    let made = match mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0) {
+        Ok(()) => true,
+        Err(rustix::io::Errno::EXIST) => false,
         Err(why) => return Err(why.into()),
-    }
+    };
     let pipe = OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path)?;
+    if made {
+        // Whoever may use the window may use its pipes, whatever the umask leaves to new files.
+        pipe.set_permissions(Permissions::from_mode(std::fs::metadata(window)?.mode() & 0o666))?;
+    }
     if pipe.metadata()?.file_type().is_fifo() { Ok(pipe) } else { Err(std::io::Error::other("it is no pipe")) }
 }
 

@@ -39,7 +39,9 @@ fn the_log_is_read_from_the_window_until_the_firmware_fails_and_after_a_restart(
         wait("the firmware has failed", || matches!(host.check(), Err(DeviceError::Failed(_))).then_some(()));
         assert!(log.has_failed());
         // The log of a firmware that has failed can be read by a process that comes late.
-        frames(&read(&mut Log::open(&file, offset).unwrap()));
+        drop(log);
+        log = Log::open(&file, offset).unwrap();
+        frames(&read(&mut log));
     }
     dpus.restart(0);
     let mut into = [0; 1000];

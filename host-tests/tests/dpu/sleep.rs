@@ -1,9 +1,10 @@
 //! Devices and hosts that sleep as often as they can, and that nothing but the doorbell, the network and the timers of the engine wake: the longest
 //! sleep is longer than a test may last.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use towline_core::convertor::Span;
 use towline_core::pml::offload::Offload as _;
@@ -12,6 +13,7 @@ use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
 use towline_window::atomics::Ordering;
 use towline_window::doorbell::{HOST_PIPE, PIPE};
 use towline_window::header::at;
+use towline_window::host::DeviceError;
 
 use crate::processes::{Dpus, Protocol, wait};
 
@@ -252,5 +254,31 @@ fn a_sleeping_device_shows_heartbeats() {
         let sleep = wait("the device sleeps", || Some(sleep_of(&dpus, 0)).filter(|sleep| sleep & 1 != 0));
         let before = heartbeat();
         wait("the device wakes", || (sleep_of(&dpus, 0) != sleep && heartbeat() != before).then_some(()));
+    }
+}
+
+/// Whoever may use the window of a process may use its pipes, whatever the process gives to other files. `towline dpu up` makes those of
+/// other boards.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn the_pipes_have_the_rights_of_the_window() {
+    if std::env::var("TOWLINE_FIRMWARE_BOARD").is_ok_and(|board| board != "linux") {
+        return;
+    }
+    let mut dpus = Dpus::start("rights", 1, Protocol::Udp);
+    let host = dpus.attach(0, 7);
+    let (window, _) = dpus.place(0);
+    let pipes = [PIPE, HOST_PIPE].map(|suffix| {
+        let mut pipe = window.clone().into_os_string();
+        pipe.push(suffix);
+        pipe
+    });
+    pipes.iter().for_each(|pipe| fs::remove_file(pipe).unwrap());
+    // The rights of the group and of others are usually not given to new files.
+    fs::set_permissions(&window, Permissions::from_mode(0o666)).unwrap();
+    dpus.restart(0);
+    wait("the device has started again", || (host.check() == Err(DeviceError::Restarted)).then_some(()));
+    for pipe in pipes {
+        assert_eq!(fs::metadata(pipe).unwrap().mode() & 0o777, 0o666);
     }
 }
