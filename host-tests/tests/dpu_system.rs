@@ -2,6 +2,7 @@
 //! DPUs, and sets `TOWLINE_FIRMWARE_BOARD` to the board and `TOWLINE_FIRMWARE_DPU` to the program's path, or to the folder with the
 //! programs of all boards, of which `TOWLINE_FIRMWARE_BOARD` is a list then.
 
+mod asleep;
 mod programs;
 
 use std::fs::{self, File};
@@ -14,6 +15,8 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use towline_core::convertor::Span;
+use towline_dpu::{Mode as SendMode, Options, Source, Tag, Transport};
 use towline_window::command::{Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::header::at;
@@ -451,6 +454,39 @@ fn the_dpu_of_a_host_that_died_tells_the_others() {
     // Another host uses the free DPU.
     let _lock = lock(&system.windows[1]);
     assert!(!card(&mut attach(&system.windows[1], 9)).is_empty());
+    let (status, said) = system.end();
+    assert!(status.success(), "{said}");
+}
+
+/// Bells go both ways: by the pipes of the system, and those of boards in the emulator by their consoles. Nothing else ends the sleeps, of
+/// which each is longer than a test may last.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn bells_wake_the_dpus_of_a_system_and_their_hosts() {
+    let mut command = up();
+    let system = System::start(command.envs(asleep::SLEEPY).args(["--", "cat"]));
+    for (device, (file, offset)) in system.windows.iter().enumerate() {
+        let mut host = Transport::open_at(file, *offset, Options::default()).unwrap();
+        let card = host.card().unwrap();
+        host.add_peer(0, &card).unwrap();
+        let comm = host.add_comm(1, &[0], 0).unwrap();
+        let before = system.word(device, at::DEVICE_SLEEPS);
+        let (mut round, mut slept) = (0_u32, 0);
+        while slept < 100 || system.word(device, at::DEVICE_SLEEPS).wrapping_sub(before) < 200 {
+            assert!(round < 100_000, "the host slept {slept} times");
+            let mut answer = [0; 1];
+            let sink = Span::contiguous((&raw mut answer).cast(), 4);
+            // SAFETY: the words outlive the operations.
+            let (received, sent) = unsafe {
+                let received = host.irecv(comm, Source::Rank(0), Tag::Is(5), sink).unwrap();
+                let question = Span::of(zerocopy::IntoBytes::as_bytes(&round));
+                (received, host.isend(comm, 0, 5, SendMode::Synchronous, question).unwrap())
+            };
+            slept += asleep::wait_asleep(&mut host, received) + asleep::wait_asleep(&mut host, sent);
+            assert_eq!(answer, [round]);
+            round += 1;
+        }
+    }
     let (status, said) = system.end();
     assert!(status.success(), "{said}");
 }

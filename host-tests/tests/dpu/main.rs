@@ -2,6 +2,8 @@
 //! `scripts/firmware` builds the program, and sets `TOWLINE_FIRMWARE_BOARD` to the board and `TOWLINE_FIRMWARE_DPU` to the program's
 //! path.
 
+#[path = "../asleep/mod.rs"]
+mod asleep;
 mod commands;
 #[path = "../../../adapters/cli/src/dpu/console.rs"]
 mod console;

@@ -3,22 +3,20 @@
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write as _;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use towline_core::convertor::Span;
 use towline_core::pml::offload::Offload as _;
 use towline_dpu::matching::Matching;
-use towline_dpu::{Comm, Mode, Options, Request, Source, Tag, Transport};
+use towline_dpu::{Comm, Mode, Options, Source, Tag, Transport};
 use towline_window::atomics::Ordering;
 use towline_window::doorbell::{HOST_PIPE, PIPE};
 use towline_window::header::at;
 use towline_window::host::DeviceError;
 
+use crate::asleep::{SLEEPY, has_rung, wait_asleep};
 use crate::processes::{Dpus, Protocol, wait};
 
-/// A device sleeps when it finds nothing to do, and for up to 1000 seconds.
-const SLEEPY: [(&str, &str); 2] = [("TOWLINE_FIRMWARE_AWAKE_US", "0"), ("TOWLINE_FIRMWARE_SLEEP_MS", "1000000")];
 /// Rounds of a test, and how many more there may be until a side has slept often enough: how often it finds nothing to do depends on the
 /// machine.
 const ROUNDS: u32 = 3000;
@@ -132,30 +130,6 @@ fn sleepy_devices_exchange_messages() {
         assert_eq!(answer, [round]);
     }
     assert!(sleeps(&dpus, 0) > SLEEPS && sleeps(&dpus, 1) > SLEEPS);
-}
-
-/// Waits for a request, and sleeps whenever there is no completion. Returns how often it has slept.
-fn wait_asleep(transport: &mut Transport, request: Request) -> u32 {
-    let mut sleeps = 0;
-    loop {
-        if let Some(outcome) = transport.test(request) {
-            outcome.unwrap();
-            return sleeps;
-        }
-        if transport.progress() != 0 || !transport.arm() {
-            continue;
-        }
-        assert!(has_rung(transport.bell(), 60_000), "the device has not rung");
-        sleeps += 1;
-    }
-}
-
-/// Whether the bell of a host rings within this time. It stays rung.
-fn has_rung(bell: Option<BorrowedFd<'_>>, millis: i32) -> bool {
-    let fd = bell.expect("the device has a doorbell").as_raw_fd();
-    let mut bell = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    // SAFETY: there is one entry.
-    unsafe { libc::poll(&raw mut bell, 1, millis) == 1 }
 }
 
 /// The device may ring when its host is awake by something else already.
