@@ -181,7 +181,7 @@ fn a_host_that_sleeps_misses_no_completion_of_a_sleepy_device() {
 /// Waits until an idle device sleeps and nothing wakes it. Meanwhile another one executes commands, before each of which it was asleep, too.
 /// Returns the number of the sleep.
 fn settle(dpus: &Dpus, idle: usize, (other, host): (usize, &mut Transport)) -> u32 {
-    for _ in 0..20 {
+    for _ in 0..500 {
         let sleep = sleep_of(dpus, idle);
         for _ in 0..50 {
             wait("the other device sleeps", || (sleep_of(dpus, other) & 1 != 0).then_some(()));
