@@ -154,6 +154,10 @@ fn a_device_that_is_reset_serves_its_host_again() {
     let comms = introduce(&mut hosts);
     let body = Body { region: 0, at: hosts[0].card().layout.buffers, bytes: 4 };
     let receive = |comm, source| Command::Receive { comm, source, tag: 5, body };
+    // Once they have talked, the devices are connected. A device that never was is given up after a minute only.
+    begin(&mut hosts[1], 4, receive(comms[1], 0));
+    begin(&mut hosts[0], 5, Command::Send { comm: comms[0], dest: 1, tag: 5, mode: Mode::Synchronous, body });
+    hosts.iter_mut().for_each(|host| assert!(next(host).result.is_ok()));
     begin(&mut hosts[0], 2, receive(comms[0], 1));
     begin(&mut hosts[1], 3, receive(comms[1], 0));
     dpus.restart(0);
