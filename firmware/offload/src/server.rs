@@ -17,8 +17,9 @@ use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::Device;
 use towline_window::ring::Pushed;
 
+use crate::announcement::Announcement;
 use crate::cards;
-use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of};
+use crate::failures::{of_announcement, of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of};
 use crate::host_memory::HostTables;
 use crate::keys::Sum;
 use crate::one_sided_tables::{Accesses, Registrations};
@@ -107,6 +108,7 @@ pub struct Server<'m, 'w, R> {
     /// The sum of the card by which each peer was added.
     added: &'m mut [Option<Sum>],
     losses: frames::Losses<'m>,
+    announcement: Announcement<'m>,
     registrations: Registrations<'m>,
     accesses: Accesses<'m>,
     /// The most puts, gets and atomics in progress.
@@ -127,6 +129,7 @@ struct Tables<'m, R> {
     messages: Messages<'m>,
     added: &'m mut [Option<Sum>],
     losses: frames::Losses<'m>,
+    announcement: Announcement<'m>,
     registrations: Registrations<'m>,
     accesses: Accesses<'m>,
 }
@@ -141,6 +144,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             .saturating_add(Messages::bytes(limits.messages))
             .saturating_add(Arena::cost::<Option<Sum>>(limits.engine.peers as usize))
             .saturating_add(frames::Losses::bytes(limits.engine.peers))
+            .saturating_add(Announcement::BYTES)
             .saturating_add(Registrations::bytes(limits.engine.rma.regions))
             .saturating_add(Accesses::bytes(limits.engine.rma.operations))
     }
@@ -166,6 +170,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 peers: limits.engine.peers,
                 added: tables.added,
                 losses: tables.losses,
+                announcement: tables.announcement,
                 registrations: tables.registrations,
                 accesses: tables.accesses,
                 one_sided: limits.engine.rma.operations,
@@ -187,6 +192,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             messages: Messages::new(arena, limits.messages)?,
             added: arena.filled(limits.engine.peers as usize, None)?,
             losses: frames::Losses::new(arena, limits.engine.peers)?,
+            announcement: Announcement::new(arena)?,
             registrations: Registrations::new(arena, limits.engine.rma.regions)?,
             accesses: Accesses::new(arena, limits.engine.rma.operations)?,
         })
@@ -331,6 +337,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             self.waiting = Some(self.frame_ended(&operation, outcome));
             return;
         };
+        // Of all sends without a place, only announcements have memory that cannot be read.
+        let outcome = of_announcement(outcome, operation.is_send && operation.place.is_none());
         let failed = peer_of_failure(&outcome).and_then(|peer| self.mtl.rank_of(comm, peer));
         let lost = match &outcome {
             Err(pml::Failure::PeerFailed(peer)) => self.mtl.why_lost(*peer),
@@ -352,6 +360,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn execute(&mut self, cookie: u64, command: Command) -> Option<Result<Done, Failure>> {
         let result = match command {
             Command::Send { comm, dest, tag, mode, body } => self.send(cookie, comm, dest, tag, mode, body),
+            Command::Announce { comm, dest, tag, mode, length } => self.announce(cookie, comm, dest, tag, mode, length),
             Command::Receive { comm, source, tag, body } => self.receive(cookie, comm, source, tag, body),
             Command::Probe { comm, source, tag, take } => self.probe(comm, source, tag, take).map(Some),
             Command::ReceiveMatched { message, body } => self.receive_matched(cookie, message, body),
@@ -430,6 +439,33 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     ) -> Result<Option<Done>, Failure> {
         let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
         let (span, place) = self.begin_body(body)?;
+        self.begin_send(cookie, comm, dest, tag, mode, span, place)
+    }
+
+    fn announce(
+        &mut self,
+        cookie: u64,
+        number: u32,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        length: u64,
+    ) -> Result<Option<Done>, Failure> {
+        let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
+        self.begin_send(cookie, comm, dest, tag, mode, self.announcement.body(length), None)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the arguments of a command, and its body")]
+    fn begin_send(
+        &mut self,
+        cookie: u64,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        span: Span,
+        place: Option<u32>,
+    ) -> Result<Option<Done>, Failure> {
         let mode = match mode {
             Mode::Standard => pml::Mode::Standard,
             Mode::Synchronous => pml::Mode::Synchronous,
