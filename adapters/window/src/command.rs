@@ -62,6 +62,8 @@ pub struct Remote {
 
 /// Lengths of messages from here on are those of [announcements](Command::Announce). No other message is as long.
 pub const ANNOUNCED: u64 = 1 << 48;
+/// The context in which hosts send long messages in pieces. Only one communicator has it.
+pub const PIPELINES: u32 = 0xffff_fffd;
 /// The longest announcement.
 pub const MOST_ANNOUNCED: u64 = i64::MAX as u64;
 

@@ -12,7 +12,7 @@ use towline_core::mtl::{Comm, Group, Mtl, Source, Tag};
 use towline_core::pml::{self, Config, Envelope, PARAMS, Pml, Rails, Refusal, Request, Sending, Unreceived};
 use towline_core::rail::{Attributes, Liveness, Lost, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
-use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
+use towline_window::command::{ANY, BadCommand, Body, Command, Mode, PIPELINES};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::Device;
 use towline_window::ring::Pushed;
@@ -27,6 +27,8 @@ use crate::tables::{Communicators, Messages, Operation, Operations};
 
 /// Most commands that one call of [`Server::poll`] takes, so that a host cannot keep the device from its other work.
 const COMMANDS: u32 = 16;
+/// Communicators beside those of [`Limits`]: the one with context [`PIPELINES`].
+const RESERVED: u32 = 1;
 /// Bytes of the longest card of a device.
 const CARD: usize = 1024;
 
@@ -104,6 +106,10 @@ pub struct Server<'m, 'w, R> {
     operations: Operations<'m>,
     communicators: Communicators<'m>,
     messages: Messages<'m>,
+    /// The most communicators, without that of pipelines.
+    limit: u32,
+    /// The communicator with context [`PIPELINES`], if there is one.
+    pipelines: Option<u32>,
     peers: u32,
     /// The sum of the card by which each peer was added.
     added: &'m mut [Option<Sum>],
@@ -137,10 +143,10 @@ struct Tables<'m, R> {
 impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// The memory of a server's tables, in bytes.
     pub const fn bytes(limits: &Limits, rails: &[&Attributes]) -> usize {
-        Mtl::<'m, R>::bytes(&limits.engine, limits.communicators, rails)
+        Mtl::<'m, R>::bytes(&limits.engine, limits.communicators.saturating_add(RESERVED), rails)
             .saturating_add(Pml::<'m, R>::arrivals_bytes(limits.engine.peers))
             .saturating_add(Operations::bytes(limits.engine.requests))
-            .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
+            .saturating_add(Communicators::bytes(limits.communicators.saturating_add(RESERVED), limits.engine.peers))
             .saturating_add(Messages::bytes(limits.messages))
             .saturating_add(Arena::cost::<Option<Sum>>(limits.engine.peers as usize))
             .saturating_add(frames::Losses::bytes(limits.engine.peers))
@@ -167,6 +173,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 operations: tables.operations,
                 communicators: tables.communicators,
                 messages: tables.messages,
+                limit: limits.communicators,
+                pipelines: None,
                 peers: limits.engine.peers,
                 added: tables.added,
                 losses: tables.losses,
@@ -183,12 +191,13 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     }
 
     fn tables(limits: &Limits, arena: &mut Arena<'m>, rails: R) -> Result<Tables<'m, R>, SetUpError> {
-        let mut mtl = Mtl::new(limits.engine, limits.communicators, arena, rails)?;
+        let communicators = limits.communicators.saturating_add(RESERVED);
+        let mut mtl = Mtl::new(limits.engine, communicators, arena, rails)?;
         mtl.pml().count_arrivals(arena)?;
         Ok(Tables {
             mtl,
             operations: Operations::new(arena, limits.engine.requests)?,
-            communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
+            communicators: Communicators::new(arena, communicators, limits.engine.peers)?,
             messages: Messages::new(arena, limits.messages)?,
             added: arena.filled(limits.engine.peers as usize, None)?,
             losses: frames::Losses::new(arena, limits.engine.peers)?,
@@ -376,6 +385,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             }
             Command::DeleteCommunicator { comm } => {
                 let deleted = self.communicators.remove(comm).ok_or(Failure::NoSuchThing);
+                self.pipelines = self.pipelines.filter(|pipelines| *pipelines != comm);
                 deleted.map(|comm| {
                     self.mtl.del_comm(comm);
                     Some(Done::default())
@@ -668,12 +678,18 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     fn add_communicator(&mut self, context: u32, rank: u32, size: u32, peers: Body) -> Result<Done, Failure> {
         self.memory_of(peers)?;
+        let is_reserved = context == PIPELINES;
+        let size = if is_reserved && size == 0 { self.peers } else { size };
         if context == frames::CONTEXT
             || rank >= size
             || size > self.peers
             || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4)
         {
             return Err(Failure::Malformed);
+        }
+        let others = self.communicators.count().saturating_sub(usize::from(self.pipelines.is_some()));
+        if !is_reserved && others >= self.limit as usize {
+            return Err(Failure::Full);
         }
         let (mtl, memory) = (&mut self.mtl, self.device.memory());
         let added = self.communicators.add(|storage, room| {
@@ -695,6 +711,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             mtl.add_comm(context, group, rank).map_err(of_communicator)
         });
         let number = added.ok_or(Failure::Full)??;
+        if is_reserved {
+            self.pipelines = Some(number);
+        }
         Ok(Done { value: number, ..Done::default() })
     }
 
@@ -722,6 +741,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         self.end_one_sided();
         self.mtl.del_comms();
         self.communicators.clear();
+        self.pipelines = None;
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }
