@@ -16,6 +16,7 @@ use towline_core::rail::Peer;
 use towline_dpu::transport::{Source, Tag};
 use towline_dpu::{Matching, Options, Transport};
 use towline_host_tests::pattern::patterned;
+use towline_host_tests::random::Random;
 use towline_window::command::{ANNOUNCED, PIPELINES};
 use wired::Wired;
 
@@ -164,6 +165,52 @@ fn a_receive_takes_as_much_of_a_long_message_as_it_has_memory_for() {
         finish(&mut hosts, [&[number], &[100 + number]]);
         assert_eq!((hosts[0].end_of(number), hosts[1].end_of(100 + number)), (SENT, got(LONG, 3, 0)), "{room} bytes");
         assert!(memory[..room] == long[..room] && memory[room..] == [0xee; 8], "{room} bytes");
+    }
+}
+
+/// Messages of random lengths, to receives of random lengths that are posted at random times, over links that lose datagrams.
+#[test]
+fn random_messages_arrive_over_links_that_lose_datagrams() {
+    let engine = Config { peers: 2, requests: 16, unexpected: 16, units: 16, unit_bytes: 512, ..Config::SMALLEST };
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let limits = Limits { engine, communicators: 1, messages: 2 };
+        let devices = Wired::start_with_loss(2, limits, seed, random.below(4));
+        let mut hosts = pair(&devices.files);
+        let count = 1 + random.below(8) as usize;
+        let mut length = || match random.below(4) {
+            0 => random.below(2000) as usize,
+            1 => random.below(WINDOW as u64) as usize,
+            _ => random.below(2 * WINDOW as u64) as usize,
+        };
+        let messages: [Vec<Vec<u8>>; 2] =
+            [0, 1].map(|me| (0..count).map(|number| patterned(me << 8 | number as u64, length())).collect());
+        let mut memory: [Vec<Vec<u8>>; 2] =
+            [0, 1].map(|me: usize| (0..count).map(|number| vec![0; messages[1 - me][number].len().max(length())]).collect());
+        let (mut sent, mut posted) = ([0; 2], [0; 2]);
+        let is_over = |host: &Host| (0..count).all(|number| host.end_of(100 + number).is_some());
+        while !hosts.iter().all(is_over) {
+            let me = random.below(2) as usize;
+            match random.below(20) {
+                0 if sent[me] < count => {
+                    let _ = hosts[me].try_send(sent[me], 3, Mode::Standard, Span::of(&messages[me][sent[me]])).unwrap();
+                    sent[me] += 1;
+                }
+                1 if posted[me] < count => {
+                    let number = posted[me];
+                    hosts[me].receive(100 + number, ANY, ANY, sink(&mut memory[me][number]));
+                    posted[me] += 1;
+                }
+                _ => hosts[me].progress(),
+            }
+        }
+        for (me, host) in hosts.iter().enumerate() {
+            for (number, message) in messages[1 - me].iter().enumerate() {
+                let end = host.end_of(100 + number);
+                assert_eq!(end, got(message.len(), 3, 1 - host.rank), "seed {seed}, message {number}");
+                assert!(memory[me][number][..message.len()] == message[..], "seed {seed}, message {number}");
+            }
+        }
     }
 }
 

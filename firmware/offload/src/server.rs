@@ -681,6 +681,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         let is_reserved = context == PIPELINES;
         let size = if is_reserved && size == 0 { self.peers } else { size };
         if context == frames::CONTEXT
+            || (is_reserved && self.pipelines.is_some())
             || rank >= size
             || size > self.peers
             || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4)
