@@ -5,7 +5,7 @@
 //!
 //! Messages of ordinary memory are copied to the device's buffers, unless they are long and the device reaches them. So a short standard send is complete when it was copied. Sends
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
-//! finds room.
+//! finds room. A message that is too long for that goes in pieces (`pieces.rs`).
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
