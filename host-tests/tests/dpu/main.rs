@@ -6,6 +6,7 @@ mod commands;
 mod kit;
 mod log;
 mod one_sided;
+mod pieces;
 #[path = "../post/mod.rs"]
 mod post;
 mod processes;
