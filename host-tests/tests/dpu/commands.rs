@@ -154,6 +154,12 @@ fn a_device_that_is_reset_serves_its_host_again() {
     let comms = introduce(&mut hosts);
     let body = Body { region: 0, at: hosts[0].card().layout.buffers, bytes: 4 };
     let receive = |comm, source| Command::Receive { comm, source, tag: 5, body };
+    // A device that has never heard of its peer would wait long for it.
+    begin(&mut hosts[1], 1, receive(comms[1], 0));
+    begin(&mut hosts[0], 1, Command::Send { comm: comms[0], dest: 1, tag: 5, mode: Mode::Standard, body });
+    for host in &mut hosts {
+        assert!(next(host).result.is_ok());
+    }
     begin(&mut hosts[0], 2, receive(comms[0], 1));
     begin(&mut hosts[1], 3, receive(comms[1], 0));
     dpus.restart(0);
