@@ -179,8 +179,8 @@ impl Matching {
         let want = outcome.map_err(|why| self.failure_of(why, peer)).map(|status| {
             self.note_taken_of(peer);
             let mut bytes = [0; WANT];
-            let is_whole = status.received == WANT as u64
-                && self.transport.copy(&self.pipeline.sends[place].want, 0, &mut bytes);
+            let is_whole =
+                status.received == WANT as u64 && self.transport.copy(&self.pipeline.sends[place].want, 0, &mut bytes);
             is_whole.then(|| Want::decode(bytes))
         });
         let is_possible = |want: &Want| {
@@ -235,7 +235,8 @@ impl Matching {
     pub(crate) fn move_pieces(&mut self) {
         let mut sends = std::mem::take(&mut self.pipeline.sends);
         sends.iter_mut().for_each(|send| self.move_send(send));
-        let (ended, sends): (Vec<_>, Vec<_>) = sends.into_iter().partition(|send| send.outcome.is_some() && send.sends == 0);
+        let (ended, sends): (Vec<_>, Vec<_>) =
+            sends.into_iter().partition(|send| send.outcome.is_some() && send.sends == 0);
         self.pipeline.sends = sends;
         for send in ended {
             self.end_outgoing(send);

@@ -189,7 +189,8 @@ impl Pipeline {
     /// A number that no other message has that is sent now. There are far fewer of them.
     pub fn next_number(&mut self) -> u16 {
         loop {
-            self.numbers = if u64::from(self.numbers) < MOST_ANNOUNCED >> ANNOUNCED.ilog2() { self.numbers + 1 } else { 1 };
+            self.numbers =
+                if u64::from(self.numbers) < MOST_ANNOUNCED >> ANNOUNCED.ilog2() { self.numbers + 1 } else { 1 };
             if !self.sends.iter().any(|send| send.number == self.numbers) {
                 return self.numbers;
             }
@@ -211,7 +212,9 @@ impl Pipeline {
     pub fn has_work(&self) -> bool {
         let send = |send: &Outgoing| match send.outcome {
             Some(_) => send.sends == 0,
-            None => send.asking.is_none() && send.wants.is_empty() || !self.outgoing.is_empty() && !send.wants.is_empty(),
+            None => {
+                send.asking.is_none() && send.wants.is_empty() || !self.outgoing.is_empty() && !send.wants.is_empty()
+            }
         };
         let receive = |receive: &Incoming| match receive.outcome {
             Some(_) => receive.receives == 0,

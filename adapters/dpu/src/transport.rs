@@ -464,17 +464,13 @@ impl Transport {
     ///
     /// # Errors
     /// [`Refusal`]: nothing was begun then.
-    pub fn announce(
-        &mut self,
-        comm: Comm,
-        dest: u32,
-        tag: u32,
-        mode: Mode,
-        length: u64,
-    ) -> Result<Request, Refusal> {
+    pub fn announce(&mut self, comm: Comm, dest: u32, tag: u32, mode: Mode, length: u64) -> Result<Request, Refusal> {
         self.admit()?;
         let tag = word_of(Tag::Is(tag))?;
-        self.begin_message(Kind::Send(None), &Command::Announce { comm: comm.0, dest, tag, mode: mode_of(mode), length })
+        self.begin_message(
+            Kind::Send(None),
+            &Command::Announce { comm: comm.0, dest, tag, mode: mode_of(mode), length },
+        )
     }
 
     /// Begins to receive a message into any memory of the host. It is copied there from the device's buffers by

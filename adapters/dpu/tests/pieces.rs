@@ -118,9 +118,8 @@ fn long_messages_go_in_both_directions_and_keep_their_order() {
     let mut hosts = pair(&devices.files);
     // Two of the same tag, shorter ones between them, and more than may be announced at a time.
     let lengths = [LONG, 5, WINDOW, 60_000, LONG / 2, 0, 2 * WINDOW];
-    let messages: [Vec<Vec<u8>>; 2] = [0, 1].map(|me| {
-        lengths.iter().enumerate().map(|(number, len)| patterned(me << 8 | number as u64, *len)).collect()
-    });
+    let messages: [Vec<Vec<u8>>; 2] = [0, 1]
+        .map(|me| lengths.iter().enumerate().map(|(number, len)| patterned(me << 8 | number as u64, *len)).collect());
     let mut memory: [Vec<Vec<u8>>; 2] = [0, 1].map(|_| lengths.iter().map(|_| vec![0; LONG + 1]).collect());
     for number in 0..lengths.len() {
         for (me, host) in hosts.iter_mut().enumerate() {
@@ -185,8 +184,8 @@ fn random_messages_arrive_over_links_that_lose_datagrams() {
         };
         let messages: [Vec<Vec<u8>>; 2] =
             [0, 1].map(|me| (0..count).map(|number| patterned(me << 8 | number as u64, length())).collect());
-        let mut memory: [Vec<Vec<u8>>; 2] =
-            [0, 1].map(|me: usize| (0..count).map(|number| vec![0; messages[1 - me][number].len().max(length())]).collect());
+        let mut memory: [Vec<Vec<u8>>; 2] = [0, 1]
+            .map(|me: usize| (0..count).map(|number| vec![0; messages[1 - me][number].len().max(length())]).collect());
         let (mut sent, mut posted) = ([0; 2], [0; 2]);
         let is_over = |host: &Host| (0..count).all(|number| host.end_of(100 + number).is_some());
         while !hosts.iter().all(is_over) {

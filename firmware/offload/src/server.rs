@@ -19,7 +19,9 @@ use towline_window::ring::Pushed;
 
 use crate::announcement::Announcement;
 use crate::cards;
-use crate::failures::{of_announcement, of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of};
+use crate::failures::{
+    of_announcement, of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of,
+};
 use crate::host_memory::HostTables;
 use crate::keys::Sum;
 use crate::one_sided_tables::{Accesses, Registrations};

@@ -283,8 +283,7 @@ impl<S: Setup> World<S> {
 
 /// Introduces all devices to each other and to themselves.
 fn introduce_devices(devices: &mut [Matching]) {
-    let cards: Vec<_> =
-        devices.iter_mut().map(|device| device.card().expect("the device has a card")).collect();
+    let cards: Vec<_> = devices.iter_mut().map(|device| device.card().expect("the device has a card")).collect();
     for device in devices {
         for (peer, card) in (0..).zip(&cards) {
             device.add_peer(peer, card).expect("devices reach each other");

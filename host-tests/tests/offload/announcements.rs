@@ -56,7 +56,10 @@ fn probes_find_announcements_in_the_order_of_all_messages() {
         let message = pair.call(1, probe(true)).unwrap();
         assert_eq!(message.received, ANNOUNCED + 5);
         let received = pair.begin(1, Command::ReceiveMatched { message: message.value, body: NOTHING });
-        assert_eq!((pair.result(1, received), pair.result(0, first)), (found(3, ANNOUNCED + 5), Some(Ok(Done::default()))));
+        assert_eq!(
+            (pair.result(1, received), pair.result(0, first)),
+            (found(3, ANNOUNCED + 5), Some(Ok(Done::default())))
+        );
         let received = pair.begin(1, Command::Receive { comm: comms[1], source: 0, tag: 3, body: sink(5) });
         assert!(matches!(pair.result(1, received), Some(Ok(Done { received: 5, delivered: 5, .. }))));
         assert_eq!(pair.result(0, second), Some(Ok(Done::default())));
@@ -83,7 +86,10 @@ fn an_announcement_comes_into_a_host_region_too() {
         let body = Body { region, at: 100, bytes: 5000 };
         let received = pair.begin(1, Command::Receive { comm: comms[1], source: 0, tag: 3, body });
         let sent = pair.announce(0, comms[0], 3, Mode::Standard, ANNOUNCED + 9);
-        assert_eq!((pair.result(1, received), pair.result(0, sent)), (found(3, ANNOUNCED + 9), Some(Ok(Done::default()))));
+        assert_eq!(
+            (pair.result(1, received), pair.result(0, sent)),
+            (found(3, ANNOUNCED + 9), Some(Ok(Done::default())))
+        );
         assert_eq!(pair.nodes[1].server.in_use().host, [1, 0]);
     });
 }
