@@ -227,6 +227,7 @@ impl Matching {
     pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
         if self.peers.contains(peer) {
             self.transport.lose_peer(peer)?; // it is a new process in the place of the former one
+            self.lose_pieces(peer);
         }
         let (card, limits) = Limits::split(card);
         self.transport.add_peer(peer, card)?;
@@ -735,12 +736,14 @@ impl Offload for Matching {
     fn del_peer(&mut self, peer: rail::Peer) {
         if self.peers.remove(peer.0) {
             let _ = self.transport.del_peer(peer.0); // a device that has failed has forgotten it
+            self.lose_pieces(peer.0);
         }
     }
 
     fn lose_peer(&mut self, peer: rail::Peer) {
         if self.peers.contains(peer.0) {
             let _ = self.transport.lose_peer(peer.0); // the same
+            self.lose_pieces(peer.0);
         }
     }
 
@@ -820,7 +823,7 @@ impl Offload for Matching {
         self.held.clear();
         let _ = self.takeover.end();
         self.ended.clear();
-        (self.pipeline.sends, self.pipeline.receives) = (Vec::new(), Vec::new());
+        self.pipeline.abandon();
         self.windows.abandon();
     }
 
@@ -888,6 +891,7 @@ impl Drop for Matching {
     fn drop(&mut self) {
         // Nobody takes outcomes any more.
         self.transport.abandon_receives();
+        self.pipeline.abandon();
         self.windows.abandon();
         let start = std::time::Instant::now();
         while (self.sends != 0 || !self.held.is_empty()) && self.transport.lost().is_none() && start.elapsed() < DRAIN {

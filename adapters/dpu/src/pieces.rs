@@ -122,6 +122,7 @@ impl Matching {
         status: &Status,
         (number, received): (u16, u64),
     ) {
+        let posted = posted.filter(|_| !self.pipeline.is_abandoned());
         let sink = posted.map_or(Span::EMPTY, |posted| posted.sink);
         let mut incoming = Incoming {
             key: self.pipeline.next_key(),
@@ -146,6 +147,17 @@ impl Matching {
             incoming.outcome = Some(Err(DeviceFailure::PeerFailed(peer)));
         }
         self.pipeline.receives.push(incoming);
+    }
+
+    /// A peer is lost. Another process may get its number, to which the messages have no relation.
+    pub(crate) fn lose_pieces(&mut self, peer: u32) {
+        let lost = Err(DeviceFailure::PeerFailed(peer));
+        for send in self.pipeline.sends.iter_mut().filter(|send| send.peer == peer) {
+            send.outcome.get_or_insert(lost);
+        }
+        for receive in self.pipeline.receives.iter_mut().filter(|receive| receive.peer == peer) {
+            receive.outcome.get_or_insert(lost);
+        }
     }
 
     /// A peer does not keep to the protocol.

@@ -158,6 +158,8 @@ pub struct Pipeline {
     pub receives: Vec<Incoming>,
     /// Announced messages that probes have taken: by their numbers, the peer and the announced length.
     pub taken: FxHashMap<u32, (u32, u64)>,
+    /// The engine has ended, and with it the memory of its receives.
+    is_abandoned: bool,
     keys: u64,
     numbers: u16,
 }
@@ -178,6 +180,16 @@ impl Pipeline {
         (pipeline.incoming, pipeline.piece) = (buffers.split_off(BUFFERS), piece);
         pipeline.outgoing = buffers;
         pipeline
+    }
+
+    /// The engine ends: its memory is not accessed any more, and no end is reported.
+    pub fn abandon(&mut self) {
+        (self.sends, self.receives, self.is_abandoned) = (Vec::new(), Vec::new(), true);
+    }
+
+    /// Whether the engine has ended.
+    pub const fn is_abandoned(&self) -> bool {
+        self.is_abandoned
     }
 
     /// A number that no other message of this host has.
