@@ -121,9 +121,9 @@ fn long_messages_go_in_both_directions_and_keep_their_order() {
     let messages: [Vec<Vec<u8>>; 2] = [0, 1]
         .map(|me| lengths.iter().enumerate().map(|(number, len)| patterned(me << 8 | number as u64, *len)).collect());
     let mut memory: [Vec<Vec<u8>>; 2] = [0, 1].map(|_| lengths.iter().map(|_| vec![0; LONG + 1]).collect());
-    for number in 0..lengths.len() {
-        for (me, host) in hosts.iter_mut().enumerate() {
-            let _ = host.try_send(number, 7, Mode::Standard, Span::of(&messages[me][number])).unwrap();
+    for (host, messages) in hosts.iter_mut().zip(&messages) {
+        for (number, message) in messages.iter().enumerate() {
+            let _ = host.try_send(number, 7, Mode::Standard, Span::of(message)).unwrap();
         }
     }
     for number in 0..lengths.len() {
