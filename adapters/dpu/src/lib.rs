@@ -52,6 +52,9 @@
 //! | `unreceived` | what was taken out of a device since no receive takes it |
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
+//! | [`pages`] | memory of this process for copies of long messages |
+//! | `pieces` | moves messages that are longer than a device has room for, in pieces |
+//! | `pipeline` | what is kept of such messages |
 //! | [`operations`] | the commands in progress |
 //! | `owners` | what commands in progress are for |
 //! | [`remotes`] | the keys of memory of peers |
@@ -72,7 +75,10 @@ pub mod matching;
 pub mod one_sided;
 pub mod operations;
 mod owners;
+pub mod pages;
 mod peers;
+mod pieces;
+mod pipeline;
 mod refused;
 pub mod remotes;
 pub mod settings;

@@ -5,7 +5,7 @@
 //!
 //! Messages of ordinary memory are copied to the device's buffers, unless they are long and the device reaches them. So a short standard send is complete when it was copied. Sends
 //! take at most half of the operations and three eighths of the memory, and users a quarter, so that a message that is received
-//! finds room.
+//! finds room. A message that is too long for that goes in pieces (`pieces.rs`).
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -22,6 +22,7 @@ use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
 use crate::owners::Owners;
 use crate::peers::Peers;
+use crate::pipeline::{Limits, Pipeline, Want, announcement_of, length_of};
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
 use crate::transport::{Buffer, Comm, Message, Request, Status, Taken, Transport};
 use crate::unreceived::Unreceived;
@@ -44,8 +45,11 @@ pub(crate) enum Owner {
         /// The receiver.
         peer: u32,
     },
-    /// A message that is too long for this device. It is received into no memory, so that its sender learns of the receive.
-    Dropped,
+    /// A message that nobody receives. It is received into no memory, so that its sender learns of the receive.
+    Dropped {
+        /// The sender.
+        peer: u32,
+    },
     /// A send.
     Send {
         /// The engine's request.
@@ -57,6 +61,43 @@ pub(crate) enum Owner {
     Receive(Posted),
     /// A receive of a message that was taken out.
     ReceiveTaken(Posted),
+    /// The announcement of a message that goes in pieces.
+    Announcement {
+        /// The engine's request.
+        request: EngineRequest,
+        /// The message's number at this host.
+        key: u64,
+        /// The receiver.
+        peer: u32,
+    },
+    /// The receive of what the receiver of such a message asks for.
+    Want {
+        /// The message's number at this host.
+        key: u64,
+    },
+    /// The send of a piece.
+    PieceSent {
+        /// The message's number at this host.
+        key: u64,
+        /// The receiver.
+        peer: u32,
+    },
+    /// The receive of a piece.
+    PieceReceived {
+        /// The message's number at this host.
+        key: u64,
+        /// What was asked for.
+        want: Want,
+    },
+}
+
+/// How a message goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// As a whole, with so many bytes of the buffers for its copy.
+    Whole(u64),
+    /// In pieces.
+    Pieces,
 }
 
 /// A communicator of the device.
@@ -87,6 +128,10 @@ pub struct Matching {
     pub(crate) members: FxHashMap<u32, Members>,
     /// The operations that the device has.
     pub(crate) owners: Owners<Owner>,
+    /// The number of this process among the peers, once it is known.
+    pub(crate) own: Option<u32>,
+    /// Messages in pieces.
+    pub(crate) pipeline: Pipeline,
     /// Bytes of the device's memory that sends have.
     send_bytes: u64,
     /// Sends that the device has.
@@ -127,6 +172,8 @@ impl Matching {
     pub fn new(mut transport: Transport) -> Self {
         transport.list_ended();
         Self {
+            pipeline: Pipeline::new(&mut transport),
+            own: None,
             transport,
             peers: Peers::default(),
             members: FxHashMap::default(),
@@ -172,16 +219,19 @@ impl Matching {
         self.transport.bell()
     }
 
-    /// Adds a peer by the card of its device.
+    /// Adds a peer by the [card](Self::card) of its host, or by that of its device: then it gets no message that its device has too little
+    /// room for.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
         if self.peers.contains(peer) {
             self.transport.lose_peer(peer)?; // it is a new process in the place of the former one
+            self.lose_pieces(peer);
         }
+        let (card, limits) = Limits::split(card);
         self.transport.add_peer(peer, card)?;
-        self.peers.add(peer);
+        self.peers.add(peer, limits);
         Ok(())
     }
 
@@ -226,17 +276,28 @@ impl Matching {
 
     /// Bytes of the device's memory that the copy of a message takes.
     fn copied(&self, data: &Span) -> u64 {
-        if self.transport.body_of(data).is_some() { 0 } else { taken(data.len()) }
+        let is_outside = self.transport.body_of(data).is_some() || self.transport.copies_to_process(data.len());
+        if is_outside { 0 } else { taken(data.len()) }
+    }
+
+    /// How a message goes to a peer: in pieces, or as a whole, with so many bytes for its copy.
+    ///
+    /// # Errors
+    /// [`pml::Refusal::TooLong`].
+    fn way(&self, peer: u32, data: &Span) -> Result<Way, pml::Refusal> {
+        let copied = self.copied(data);
+        let fits = copied <= self.transport.most_bytes() / 8 * 3;
+        if self.goes_in_pieces(peer, data.len(), fits) {
+            return Ok(Way::Pieces);
+        }
+        if fits { Ok(Way::Whole(copied)) } else { Err(pml::Refusal::TooLong) }
     }
 
     /// Whether the device may have a send now whose copy takes so many bytes. Sends, the memory of users and one message that is
     /// received have room beside each other.
-    fn has_room_for_send(&self, copied: u64) -> Result<bool, pml::Refusal> {
+    fn has_room_for_send(&self, copied: u64) -> bool {
         let most = self.transport.most_bytes() / 8 * 3;
-        if copied > most {
-            return Err(pml::Refusal::TooLong);
-        }
-        Ok(self.sends < self.transport.most_operations().div_ceil(2) && self.send_bytes + copied <= most)
+        self.sends < self.transport.most_operations().div_ceil(2) && self.send_bytes + copied <= most
     }
 
     /// Gives a send to the device. `None`: there is no room now.
@@ -245,9 +306,15 @@ impl Matching {
     /// As [`Offload::isend`].
     unsafe fn give_send(&mut self, send: &HeldSend) -> Result<Option<Sending>, pml::Refusal> {
         let HeldSend { operation, mode, data } = send;
-        let copied = self.copied(data);
-        if !self.has_room_for_send(copied)? {
+        let peer = self.peer_of(operation.comm, operation.rank);
+        let way = self.way(peer, data)?;
+        let copied = if let Way::Whole(copied) = way { copied } else { 0 };
+        if !self.has_room_for_send(copied) {
             return Ok(None);
+        }
+        if way == Way::Pieces {
+            // SAFETY: passed on from the caller.
+            return unsafe { self.announce(send, peer) };
         }
         let is_standard = matches!(mode, Mode::Standard | Mode::Buffered);
         // The copy is complete for the caller at once. The device has it until it needs no further work.
@@ -267,18 +334,32 @@ impl Matching {
             Err(Refusal::Busy) => return Ok(None),
             Err(why) => return Err(refusal(why)),
         };
-        self.sends += 1;
+        self.note_given(peer);
         self.send_bytes += copied;
-        let peer = self.peer_of(comm, rank);
-        if let Some(peer) = self.peers.get_mut(peer) {
-            peer.given = peer.given.wrapping_add(1);
-        }
         if is_copy {
             self.owners.add(request.0, Owner::Nobody { peer });
             return Ok(Some(Sending::Complete));
         }
         self.owners.add(request.0, Owner::Send { request: operation.request, peer });
         Ok(Some(Sending::Pending(operation.request)))
+    }
+
+    /// The device has one more send, to this peer.
+    pub(crate) fn note_given(&mut self, peer: u32) {
+        self.sends += 1;
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.given = peer.given.wrapping_add(1);
+        }
+    }
+
+    /// The device has the copy of a send with so many bytes.
+    pub(crate) const fn note_copied(&mut self, bytes: u64) {
+        self.send_bytes += taken(bytes);
+    }
+
+    /// Whether the device has posted receives of the engine.
+    pub(crate) fn has_posted(&self) -> bool {
+        self.owners.iter().any(|(_, owner)| matches!(owner, Owner::Receive(_)))
     }
 
     /// Gives sends that wait to the device, as far as there is room.
@@ -298,7 +379,11 @@ impl Matching {
     }
 
     pub(crate) fn fail(&mut self, request: EngineRequest, why: DeviceFailure) {
-        self.ended.push_back(Ended { request, outcome: Err(why) });
+        self.end(Ended { request, outcome: Err(why) });
+    }
+
+    pub(crate) fn end(&mut self, ended: Ended) {
+        self.ended.push_back(ended);
     }
 
     /// Gives a receive to the device.
@@ -375,15 +460,21 @@ impl Matching {
 
     /// Receives a message that was taken out. Returns both if there is no room now.
     fn receive_taken(&mut self, posted: Posted, message: TakenMessage) -> Option<(Posted, TakenMessage)> {
-        let is_in_place = self.transport.body_of(&posted.sink).is_some();
-        let fits = is_in_place || posted.sink.len().min(message.len) <= self.transport.most_bytes();
-        let (sink, owner) =
-            if fits { (posted.sink, Owner::ReceiveTaken(posted)) } else { (Span::EMPTY, Owner::Dropped) };
+        let is_announced = announcement_of(message.len).is_some();
+        let copied = posted.sink.len().min(message.len);
+        let fits = self.transport.body_of(&posted.sink).is_some()
+            || self.transport.copies_to_process(copied)
+            || copied <= self.transport.most_bytes();
+        let (sink, owner) = match (is_announced, fits) {
+            (true, _) => (Span::EMPTY, Owner::ReceiveTaken(posted)), // it has no bytes
+            (false, true) => (posted.sink, Owner::ReceiveTaken(posted)),
+            (false, false) => (Span::EMPTY, Owner::Dropped { peer: self.peer_of(posted.comm, message.rank) }),
+        };
         // SAFETY: the caller of the receive vouches for its memory until its end.
         match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
             Ok(request) => {
                 self.owners.add(request.0, owner);
-                if !fits {
+                if !is_announced && !fits {
                     self.fail(posted.request, DeviceFailure::TooLong);
                 }
             }
@@ -414,8 +505,12 @@ impl Matching {
 
     /// A message of a rank was taken out of the device's queue, or received.
     fn note_taken(&mut self, comm: u32, rank: u32) {
+        self.note_taken_of(self.peer_of(comm, rank));
+    }
+
+    /// A message of a peer was taken out of the device's queue, or received.
+    pub(crate) fn note_taken_of(&mut self, peer: u32) {
         self.may_be_drained = true;
-        let peer = self.peer_of(comm, rank);
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.taken = peer.taken.wrapping_add(1);
         }
@@ -464,18 +559,53 @@ impl Matching {
         while let Some(request) = self.transport.next_ended() {
             let Taken { bytes, failed, outcome } = self.transport.take(request);
             let Some(owner) = self.owners.remove(request.0) else { continue };
+            let cookie = request.0;
             let (request, outcome) = match owner {
-                Owner::Dropped => continue,
-                Owner::Nobody { peer } | Owner::Send { peer, .. } => {
+                Owner::Dropped { peer } => {
+                    if let Ok(status) = outcome
+                        && let Some(announced) = announcement_of(status.received)
+                    {
+                        self.receive_in_pieces(None, peer, &status, announced);
+                    }
+                    continue;
+                }
+                Owner::Nobody { peer }
+                | Owner::Send { peer, .. }
+                | Owner::Announcement { peer, .. }
+                | Owner::PieceSent { peer, .. } => {
                     self.sends -= 1;
                     self.send_bytes -= bytes;
                     self.note_sent(peer, &outcome);
-                    let Owner::Send { request, .. } = owner else { continue };
-                    (request, outcome.map(|_| Delivered::default()).map_err(|why| self.failure_of(why, peer)))
+                    match owner {
+                        Owner::Announcement { key, .. } => self.announcement_ended(key, peer, outcome),
+                        Owner::PieceSent { key, .. } => self.piece_sent(cookie, key, peer, outcome),
+                        _ => {
+                            let Owner::Send { request, .. } = owner else { continue };
+                            let outcome = outcome.map(|_| Delivered::default());
+                            self.end(Ended { request, outcome: outcome.map_err(|why| self.failure_of(why, peer)) });
+                        }
+                    }
+                    continue;
+                }
+                Owner::Want { key } => {
+                    self.want_came(key, outcome);
+                    continue;
+                }
+                Owner::PieceReceived { key, want } => {
+                    self.piece_came(cookie, key, want, outcome);
+                    continue;
                 }
                 Owner::Receive(posted) | Owner::ReceiveTaken(posted) => {
                     if matches!(owner, Owner::Receive(_)) {
                         self.note_received(&posted, failed, &outcome);
+                    }
+                    if let Ok(status) = &outcome
+                        && let Some(announced) = announcement_of(status.received)
+                    {
+                        // The communicator of a message that a probe took is not known.
+                        let peer = posted.peer.unwrap_or_else(|| self.peer_of(posted.comm, status.rank));
+                        self.receive_in_pieces(Some(&posted), peer, status, announced);
+                        continue;
                     }
                     let peer = |rank: u32| self.peer_of(posted.comm, rank);
                     let source = posted.source_rank().map_or_else(|| peer(failed), peer);
@@ -490,7 +620,7 @@ impl Matching {
     }
 
     /// Why an operation has failed. `source`: the other side, or any.
-    fn failure_of(&self, why: Failure, source: u32) -> DeviceFailure {
+    pub(crate) fn failure_of(&self, why: Failure, source: u32) -> DeviceFailure {
         let peer = self.peers.get(source);
         let is_cut_off = peer.is_some_and(|peer| peer.is_cut_off() || (self.has_left && !peer.is_gone));
         match why {
@@ -520,9 +650,13 @@ impl Matching {
             if !self.has_ended {
                 self.has_ended = true;
                 self.fail_waiting();
+                self.fail_pieces();
                 self.note_own_failure();
             }
             return;
+        }
+        if !self.pipeline.is_idle() {
+            self.move_pieces();
         }
         if !self.held.is_empty() {
             self.give_held();
@@ -572,6 +706,7 @@ impl Offload for Matching {
         lasting: bool,
     ) -> Result<Option<u32>, pml::Refusal> {
         let members = Members { context, peers: members.map(|peer| peer.0).collect() };
+        self.own = self.own.or_else(|| members.peers.get(rank as usize).copied());
         if !members.peers.iter().all(|peer| self.peers.contains(*peer)) {
             return Ok(None);
         }
@@ -601,12 +736,14 @@ impl Offload for Matching {
     fn del_peer(&mut self, peer: rail::Peer) {
         if self.peers.remove(peer.0) {
             let _ = self.transport.del_peer(peer.0); // a device that has failed has forgotten it
+            self.lose_pieces(peer.0);
         }
     }
 
     fn lose_peer(&mut self, peer: rail::Peer) {
         if self.peers.contains(peer.0) {
             let _ = self.transport.lose_peer(peer.0); // the same
+            self.lose_pieces(peer.0);
         }
     }
 
@@ -622,7 +759,7 @@ impl Offload for Matching {
                 return Ok(sending);
             }
         } else {
-            self.has_room_for_send(self.copied(&data))?; // a message that is too long is refused now
+            self.way(self.peer_of(operation.comm, operation.rank), &data)?; // a message that is too long is refused now
         }
         self.held.push_back(send);
         Ok(Sending::Pending(operation.request))
@@ -651,15 +788,27 @@ impl Offload for Matching {
             found = self.find(comm, source, tag, true)?; // the same message, since others come after it
         }
         self.probing = if found.is_none() { PROBING } else { 0 };
-        Ok(found.map(|done| Found { message: done.value, rank: done.rank, tag: done.tag, len: done.received }))
+        if let (true, Some(found)) = (take, &found)
+            && announcement_of(found.received).is_some()
+        {
+            let peer = self.peer_of(comm, found.rank);
+            self.pipeline.taken.insert(found.value, (peer, found.received));
+        }
+        Ok(found.map(|done| {
+            let len = length_of(done.received);
+            Found { message: done.value, rank: done.rank, tag: done.tag, len }
+        }))
     }
 
     unsafe fn imrecv(&mut self, found: &Found, request: EngineRequest, sink: Span) -> Result<(), pml::Refusal> {
         if self.transport.lost().is_some() {
             return Err(pml::Refusal::DeviceFailed);
         }
-        let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, tag: ANY }, sink);
-        let message = TakenMessage { message: Message(found.message), rank: found.rank, len: found.len };
+        let mut posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, tag: ANY }, sink);
+        let mut message = TakenMessage { message: Message(found.message), rank: found.rank, len: found.len };
+        if let Some((peer, length)) = self.pipeline.taken.remove(&found.message) {
+            (posted.peer, message.len) = (Some(peer), length);
+        }
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
                 self.take_over(); // posted receives have all the room
@@ -674,6 +823,7 @@ impl Offload for Matching {
         self.held.clear();
         let _ = self.takeover.end();
         self.ended.clear();
+        self.pipeline.abandon();
         self.windows.abandon();
     }
 
@@ -688,8 +838,12 @@ impl Offload for Matching {
             return true;
         }
         let is_it = |owner: &Owner| match owner {
-            Owner::Nobody { .. } | Owner::Dropped => false,
-            Owner::Send { request: other, .. } => *other == request,
+            Owner::Nobody { .. }
+            | Owner::Dropped { .. }
+            | Owner::Want { .. }
+            | Owner::PieceSent { .. }
+            | Owner::PieceReceived { .. } => false,
+            Owner::Send { request: other, .. } | Owner::Announcement { request: other, .. } => *other == request,
             Owner::Receive(posted) | Owner::ReceiveTaken(posted) => posted.request == request,
         };
         let found = self.owners.iter().find(|(_, owner)| is_it(owner)).map(|(cookie, _)| Request(cookie));
@@ -711,6 +865,7 @@ impl Offload for Matching {
             || !self.held.is_empty()
             || self.takeover.is_active()
             || self.is_waiting()
+            || !self.pipeline.is_idle()
             || self.windows.is_busy()
             || self.unreceived.is_looking()
     }
@@ -726,6 +881,7 @@ impl Offload for Matching {
             || !self.held.is_empty()
             || self.takeover.is_active()
             || self.is_waiting()
+            || self.pipeline.has_work()
             || self.unreceived.is_looking();
         !has_to_do && self.ended.is_empty() && self.transport.arm()
     }
@@ -735,6 +891,7 @@ impl Drop for Matching {
     fn drop(&mut self) {
         // Nobody takes outcomes any more.
         self.transport.abandon_receives();
+        self.pipeline.abandon();
         self.windows.abandon();
         let start = std::time::Instant::now();
         while (self.sends != 0 || !self.held.is_empty()) && self.transport.lost().is_none() && start.elapsed() < DRAIN {
@@ -748,7 +905,7 @@ fn delivered(status: &Status, peer: impl Fn(u32) -> u32) -> Delivered {
     Delivered { peer: peer(status.rank), tag: status.tag, received: status.received }
 }
 
-const fn refusal(why: Refusal) -> pml::Refusal {
+pub(crate) const fn refusal(why: Refusal) -> pml::Refusal {
     match why {
         Refusal::Busy | Refusal::Device(completion::Failure::Full) => pml::Refusal::Busy,
         Refusal::TooLong => pml::Refusal::TooLong,

@@ -9,12 +9,13 @@ use towline_window::completion::{Completion, Done};
 
 use crate::errors::{Failure, Lost};
 use crate::heap::{Part, taken};
+use crate::pages::Pages;
 
 /// What a command is for.
 #[derive(Debug)]
 pub enum Kind {
     /// A send, and the copy of its message.
-    Send(Option<Part>),
+    Send(Option<Copied>),
     /// A receive.
     Receive(Sink),
     /// A put, get or atomic.
@@ -28,6 +29,15 @@ impl Kind {
     const fn is_message(&self) -> bool {
         matches!(self, Self::Send(_) | Self::Receive(_))
     }
+}
+
+/// The copy of a message.
+#[derive(Debug)]
+pub enum Copied {
+    /// In the buffers of the device.
+    Buffer(Part),
+    /// In memory of this process, which the device reaches. The buffers have no room for it.
+    Process(Pages),
 }
 
 /// What a put, get or atomic uses.
@@ -56,7 +66,7 @@ pub struct Sink {
     /// Bytes of the memory that the device writes.
     pub bytes: u64,
     /// Where it goes from there, unless it stays in the buffers.
-    pub copy: Option<(Part, Span)>,
+    pub copy: Option<(Copied, Span)>,
 }
 
 /// A command in progress, or its outcome.
@@ -101,7 +111,7 @@ impl Operations {
         self.accesses += u32::from(matches!(kind, Kind::Access(_)));
         self.numbers = self.numbers.wrapping_add(1);
         let copied = match &kind {
-            Kind::Send(Some(part)) => taken(part.body.bytes),
+            Kind::Send(Some(Copied::Buffer(part))) => taken(part.body.bytes),
             _ => 0,
         };
         let place = self.slab.insert(Operation { kind, outcome: None, failed: ANY, copied, number: self.numbers });
@@ -178,6 +188,12 @@ impl Operations {
                 continue;
             }
             operation.outcome = Some(Err(Failure::Device(why)));
+            if let Kind::Receive(Sink { copy, .. }) = &mut operation.kind
+                && let Some((Copied::Process(memory), _)) = copy.take()
+            {
+                // A firmware that hangs may have begun to write there, so this memory is never used for anything else.
+                std::mem::forget(memory);
+            }
             let list = match &operation.kind {
                 Kind::Send(_) | Kind::Receive(_) => &mut self.ended,
                 Kind::Access(_) => &mut self.ended_accesses,

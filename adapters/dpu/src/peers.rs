@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use towline_core::convertor::Span;
 use towline_core::pml::offload::ANNOUNCEMENT;
 
+use crate::pipeline::Limits;
+
 /// The version of announcements.
 const VERSION: u32 = 1;
 
@@ -51,6 +53,8 @@ pub struct Peer {
     pub refused: u32,
     /// Messages of it that receives or probes have taken.
     pub taken: u32,
+    /// What its host has room for. `None`: it takes no message in pieces.
+    pub limits: Option<Limits>,
     /// Its device does not answer this one.
     pub is_unreachable: bool,
     /// The process is lost or has ended: nothing is waited for.
@@ -108,9 +112,9 @@ pub struct Peers {
 
 impl Peers {
     /// Adds a peer, or another one in the place of a former one.
-    pub fn add(&mut self, number: u32) {
+    pub fn add(&mut self, number: u32, limits: Option<Limits>) {
         self.remove(number);
-        self.peers.insert(number, Peer { place: vec![0; ANNOUNCEMENT], ..Peer::default() });
+        self.peers.insert(number, Peer { place: vec![0; ANNOUNCEMENT], limits, ..Peer::default() });
     }
 
     /// Removes a peer. Returns whether there was one.
@@ -200,7 +204,7 @@ mod tests {
     #[test]
     fn an_announcement_is_sent_again_only_if_it_changes() {
         let mut peers = Peers::default();
-        peers.add(3);
+        peers.add(3, None);
         assert!(peers.next_announcement(false).is_some() && peers.next_announcement(false).is_some());
         peers.announced(3);
         assert!(peers.next_announcement(false).is_none());

@@ -10,6 +10,7 @@ use towline_core::rail::Peer;
 
 use crate::errors::Refusal;
 use crate::matching::{Matching, Owner};
+use crate::pipeline::length_of;
 use crate::transport::Message;
 
 /// The time between two looks for messages while a process waits for the others: a look asks the device once for each communicator.
@@ -43,9 +44,9 @@ impl Matching {
 
     fn take_unreceived(&mut self) {
         self.unreceived.looked = Some(Instant::now());
-        while let Some((message, len)) = self.unreceived.waiting.pop_front() {
-            if let Some(message) = self.receive_nothing(message, len) {
-                self.unreceived.waiting.push_front((message, len));
+        while let Some((message, peer)) = self.unreceived.waiting.pop_front() {
+            if let Some(message) = self.receive_nothing(message, peer) {
+                self.unreceived.waiting.push_front((message, peer));
                 return;
             }
         }
@@ -70,13 +71,14 @@ impl Matching {
                     tag: found.tag,
                     context,
                 });
-                (summary.count, summary.bytes) = (summary.count + 1, summary.bytes.saturating_add(found.received));
-                if found.received > summary.largest {
-                    (summary.largest, summary.peer) = (found.received, peer);
+                let len = length_of(found.received);
+                (summary.count, summary.bytes) = (summary.count + 1, summary.bytes.saturating_add(len));
+                if len > summary.largest {
+                    (summary.largest, summary.peer) = (len, peer);
                     (summary.tag, summary.context) = (found.tag, context);
                 }
-                if let Some(message) = self.receive_nothing(Message(found.value), found.received) {
-                    self.unreceived.waiting.push_back((message, found.received));
+                if let Some(message) = self.receive_nothing(Message(found.value), peer.0) {
+                    self.unreceived.waiting.push_back((message, peer.0));
                     return;
                 }
             }
@@ -84,10 +86,10 @@ impl Matching {
     }
 
     /// Receives a message into no memory. Returns it if there is no room now.
-    fn receive_nothing(&mut self, message: Message, len: u64) -> Option<Message> {
+    fn receive_nothing(&mut self, message: Message, peer: u32) -> Option<Message> {
         // SAFETY: nothing is written.
-        match unsafe { self.transport.imrecv_part(&message, Span::EMPTY, len) } {
-            Ok(request) => self.owners.add(request.0, Owner::Dropped),
+        match unsafe { self.transport.imrecv_part(&message, Span::EMPTY, 0) } {
+            Ok(request) => self.owners.add(request.0, Owner::Dropped { peer }),
             Err(Refusal::Busy) => return Some(message),
             Err(_) => {} // the device has failed
         }

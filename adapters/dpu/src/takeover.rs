@@ -26,6 +26,8 @@ pub struct Posted {
     source: u32,
     /// The tag, or any.
     tag: u32,
+    /// The sender of a message that a probe took, if it is known.
+    pub peer: Option<u32>,
     /// Its memory.
     pub sink: Span,
     /// Its number in the order in which receives were posted.
@@ -109,7 +111,7 @@ impl Takeover {
     pub const fn posted(&mut self, operation: &Operation, sink: Span) -> Posted {
         self.posted_ever += 1;
         let Operation { request, comm, rank, tag } = *operation;
-        Posted { request, comm, source: rank, tag, sink, number: self.posted_ever }
+        Posted { request, comm, source: rank, tag, peer: None, sink, number: self.posted_ever }
     }
 
     /// The host takes these receives over.

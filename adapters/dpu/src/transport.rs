@@ -18,11 +18,14 @@ use crate::doorbell;
 use crate::errors::{Failure, Lost, OpenError, Refusal};
 use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
-use crate::operations::{Accessed, Kind, Operation, Operations, Sink};
+use crate::operations::{Accessed, Copied, Kind, Operation, Operations, Sink};
+use crate::pages::Pages;
 use crate::remotes::Remotes;
 
 /// Polls between two looks at the device's state.
 const CHECK_EVERY: u32 = 256;
+/// The first version of the window with announcements.
+const ANNOUNCEMENTS_SINCE: u32 = 1 << 16 | 4;
 /// Bytes for what commands that are waited for bring or return: a card, or the peers of a communicator.
 const STAGING: u64 = 4096;
 /// Bytes of the shortest message that the device reads or writes where it lies, if it reaches the memory. A shorter one takes longer that
@@ -432,11 +435,42 @@ impl Transport {
             let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body };
             return self.begin_message(Kind::Send(None), &command);
         }
-        let part = self.room(data.len())?;
-        // SAFETY: the part is in the window, which is mapped and not in use for anything else; the caller vouches for the data.
-        unsafe { data.pack(self.address(part), data.len() as usize) };
-        let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body: part.body };
-        self.begin_message(Kind::Send(Some(part)), &command)
+        let (copy, body) = self.copy_of(data.len())?;
+        // SAFETY: the copy has that many bytes and is not in use for anything else; the caller vouches for the data.
+        unsafe { data.pack(self.address_in(&copy), data.len() as usize) };
+        let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(mode), body };
+        self.begin_message(Kind::Send(Some(copy)), &command)
+    }
+
+    /// Begins to send a few bytes, of which the device gets a copy.
+    pub(crate) fn isend_bytes(&mut self, comm: Comm, dest: u32, tag: u32, bytes: &[u8]) -> Result<Request, Refusal> {
+        self.admit()?;
+        let part = self.room(bytes.len() as u64)?;
+        if let Err(why) = self.write_part(part, bytes) {
+            self.heap.free(part);
+            return Err(why);
+        }
+        let command = Command::Send { comm: comm.0, dest, tag, mode: mode_of(Mode::Complete), body: part.body };
+        self.begin_message(Kind::Send(Some(Copied::Buffer(part))), &command)
+    }
+
+    /// Whether the device can send messages that have a length and no bytes.
+    pub(crate) fn has_announcements(&self) -> bool {
+        self.card_of_window().is_some_and(|card| card.version >= ANNOUNCEMENTS_SINCE)
+    }
+
+    /// Begins to send a message that has a length and no bytes: one from
+    /// [`ANNOUNCED`](towline_window::command::ANNOUNCED) on. Hosts announce messages by it that they move in pieces.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing was begun then.
+    pub fn announce(&mut self, comm: Comm, dest: u32, tag: u32, mode: Mode, length: u64) -> Result<Request, Refusal> {
+        self.admit()?;
+        let tag = word_of(Tag::Is(tag))?;
+        self.begin_message(
+            Kind::Send(None),
+            &Command::Announce { comm: comm.0, dest, tag, mode: mode_of(mode), length },
+        )
     }
 
     /// Begins to receive a message into any memory of the host. It is copied there from the device's buffers by
@@ -455,9 +489,9 @@ impl Transport {
             let command = Command::Receive { comm: comm.0, source, tag, body };
             return self.begin_message(Kind::Receive(Sink { bytes: sink.len(), copy: None }), &command);
         }
-        let part = self.room(sink.len())?;
-        let command = Command::Receive { comm: comm.0, source, tag, body: part.body };
-        self.begin_message(Kind::Receive(Sink { bytes: sink.len(), copy: Some((part, sink)) }), &command)
+        let (copy, body) = self.copy_of(sink.len())?;
+        let command = Command::Receive { comm: comm.0, source, tag, body };
+        self.begin_message(Kind::Receive(Sink { bytes: sink.len(), copy: Some((copy, sink)) }), &command)
     }
 
     /// Finds a message without receiving it. Returns `None` if there is none.
@@ -526,14 +560,31 @@ impl Transport {
         let (body, copy) = match self.body_of(&sink) {
             Some(body) => (body, None),
             None => {
-                let part = self.room(sink.len().min(len))?;
-                (part.body, Some((part, sink)))
+                let (copy, body) = self.copy_of(sink.len().min(len))?;
+                (body, Some((copy, sink)))
             }
         };
         self.begin_message(
             Kind::Receive(Sink { bytes: body.bytes, copy }),
             &Command::ReceiveMatched { message: message.0, body },
         )
+    }
+
+    /// Whether the copy of a message of this length lies in memory of this process, since the buffers have too little room for it.
+    pub(crate) const fn copies_to_process(&self, len: u64) -> bool {
+        self.region.is_some() && len > self.most_bytes() / 16 * 5
+    }
+
+    /// Memory for the copy of a message, and where the device finds it.
+    fn copy_of(&mut self, len: u64) -> Result<(Copied, Body), Refusal> {
+        let Some(region) = self.region.filter(|_| self.copies_to_process(len)) else {
+            let part = self.room(len)?;
+            return Ok((Copied::Buffer(part), part.body));
+        };
+        let bytes = usize::try_from(len).map_err(|_| Refusal::TooLong)?;
+        let memory = Pages::new(bytes).ok_or(Refusal::TooLong)?;
+        let body = Body { region, at: memory.base().expose_provenance() as u64, bytes: len };
+        Ok((Copied::Process(memory), body))
     }
 
     /// Where the device finds memory: in its buffers, or in that of this process, if it is long and the device reaches it. `None`: it has
@@ -769,18 +820,18 @@ impl Transport {
             return self.lose(Lost::Device(DeviceError::Violation));
         };
         match std::mem::replace(&mut operation.kind, Kind::Call) {
-            Kind::Send(Some(part)) => self.heap.free(part),
+            Kind::Send(Some(Copied::Buffer(part))) => self.heap.free(part),
             Kind::Receive(sink) => {
                 let done = completion.result.unwrap_or_default();
                 let is_possible = done.delivered <= sink.bytes && done.delivered <= done.received;
                 if !is_possible {
                     operation.outcome = Some(Err(Failure::Device(Lost::Device(DeviceError::Violation))));
                 }
-                if let Some((part, memory)) = sink.copy {
+                if let Some((copy, memory)) = sink.copy {
                     let delivered = if is_possible { done.delivered as usize } else { 0 };
-                    // SAFETY: the part is in the mapped window, and the caller of the receive vouches for the memory.
-                    unsafe { memory.unpack(address.as_ptr().add(part.body.at as usize), delivered) };
-                    self.heap.free(part);
+                    // SAFETY: the copy has that many bytes, and the caller of the receive vouches for the memory.
+                    unsafe { memory.unpack(self.address_in(&copy), delivered) };
+                    self.drop_copy(copy);
                 }
                 if !is_possible {
                     self.lose(Lost::Device(DeviceError::Violation));
@@ -793,7 +844,7 @@ impl Transport {
                 }
                 self.end_access(&accessed);
             }
-            Kind::Send(None) | Kind::Call => {}
+            Kind::Send(Some(Copied::Process(_)) | None) | Kind::Call => {}
         }
     }
 
@@ -855,8 +906,8 @@ impl Transport {
             Ok(()) => Ok(cookie),
             Err(refusal) => {
                 match self.operations.undo(cookie).map(|operation| operation.kind) {
-                    Some(Kind::Send(Some(part)) | Kind::Receive(Sink { copy: Some((part, _)), .. })) => {
-                        self.heap.free(part);
+                    Some(Kind::Send(Some(copy)) | Kind::Receive(Sink { copy: Some((copy, _)), .. })) => {
+                        self.drop_copy(copy);
                     }
                     Some(Kind::Access(accessed)) => self.end_access(&accessed),
                     _ => {}
@@ -963,6 +1014,21 @@ impl Transport {
     /// Returns a part of the buffers.
     pub(crate) fn give_back(&mut self, part: Part) {
         self.heap.free(part);
+    }
+
+    /// Returns the memory of the copy of a message.
+    fn drop_copy(&mut self, copy: Copied) {
+        if let Copied::Buffer(part) = copy {
+            self.heap.free(part);
+        }
+    }
+
+    /// The address of the copy of a message.
+    fn address_in(&self, copy: &Copied) -> *mut u8 {
+        match copy {
+            Copied::Buffer(part) => self.address(*part),
+            Copied::Process(memory) => memory.base(),
+        }
     }
 
     /// Writes to a part of the buffers, which has room for the bytes.

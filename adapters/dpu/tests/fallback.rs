@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{Devices, ENGINE, start_many};
+use common::{Devices, ENGINE, WINDOW, start_many};
 use offload::Limits;
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Sending, Source, Tag};
@@ -226,4 +226,60 @@ fn a_message_that_overtook_others_has_arrived() {
     // So node 2 receives by its rails.
     world.exchange(1, 2, 3, &bytes);
     world.exchange(0, 2, 3, &bytes);
+}
+
+/// Waits until the first bytes of a message have arrived.
+fn until_begun(world: &mut World<Offloaded>, room: &[u8], message: &[u8]) {
+    assert_ne!(message[100], 0, "a byte that shows that it has come");
+    // SAFETY: it is a byte of the slice. The node writes it in this thread, as the memory of a receive.
+    world.until("a piece arrives", |_| unsafe { room.as_ptr().add(100).read_volatile() } == message[100]);
+}
+
+/// Node 0's device fails, and node 0 notices that.
+fn fail(world: &mut World<Offloaded>, devices: &Shared) {
+    stop(devices, 0);
+    let mut word = [0; 8];
+    let receive = world.irecv(0, Source::Rank(1), Tag::Is(1000), &mut word);
+    assert_eq!(world.finish(0, receive), Err(Failure::DeviceFailed));
+}
+
+#[test]
+fn long_messages_between_other_nodes_go_on() {
+    for is_posted in [true, false] {
+        let (mut world, devices) = world(3);
+        let (long, mut room) = (patterned(1, 3 * WINDOW), vec![0; 3 * WINDOW]);
+        let sending = world.isend(1, 2, 4, Mode::Standard, &long);
+        let early = is_posted.then(|| world.irecv(2, Source::Any, Tag::Any, &mut room));
+        match is_posted {
+            true => until_begun(&mut world, &room, &long),
+            false => until_arrived(&mut world, 2, 1, 1),
+        }
+        fail(&mut world, &devices);
+        world.exchange(0, 1, 1, &long[..100]); // so node 1 has fallen back
+        let receive = early.unwrap_or_else(|| world.irecv(2, Source::Any, Tag::Any, &mut room));
+        assert_eq!(world.finish(2, receive).expect("it is received").received, long.len() as u64);
+        world.finish_send(1, sending).expect("it is received");
+        assert!(room == long, "posted: {is_posted}");
+        for (from, to) in [(1, 2), (2, 1), (0, 2)] {
+            world.exchange(from, to, 5, &long);
+        }
+    }
+}
+
+#[test]
+fn long_messages_of_a_node_whose_device_fails_end() {
+    let (mut world, devices) = world(3);
+    let (long, mut room) = (patterned(1, 3 * WINDOW), [0, 1].map(|_| vec![0; 3 * WINDOW]));
+    let [first, second] = &mut room;
+    let receives =
+        [world.irecv(0, Source::Rank(1), Tag::Any, first), world.irecv(1, Source::Rank(0), Tag::Any, second)];
+    let sends = [world.isend(0, 1, 4, Mode::Standard, &long), world.isend(1, 0, 4, Mode::Standard, &long)];
+    until_begun(&mut world, &room[0], &long);
+    stop(&devices, 0);
+    for (node, (receive, send)) in receives.into_iter().zip(sends).enumerate() {
+        assert_eq!(world.finish(node, receive), Err(Failure::DeviceFailed), "node {node}");
+        assert_eq!(world.finish_send(node, send), Err(Failure::DeviceFailed), "node {node}");
+    }
+    world.exchange(0, 2, 5, &long);
+    world.exchange(2, 1, 5, &long);
 }

@@ -60,6 +60,13 @@ pub struct Remote {
     pub key: KeyPlace,
 }
 
+/// Lengths of messages from here on are those of [announcements](Command::Announce). No other message is as long.
+pub const ANNOUNCED: u64 = 1 << 48;
+/// The context in which hosts send long messages in pieces. Only one communicator has it.
+pub const PIPELINES: u32 = 0xffff_fffd;
+/// The longest announcement.
+pub const MOST_ANNOUNCED: u64 = i64::MAX as u64;
+
 /// When a send is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
@@ -239,6 +246,20 @@ pub enum Command {
         /// Bytes of the description, at most [`DESCRIPTION`].
         bytes: u32,
     },
+    /// Sends a message that has a length and no bytes. The receiver's host finds out by the length what it stands for. It is complete when
+    /// its receive has begun.
+    Announce {
+        /// The communicator.
+        comm: u32,
+        /// The rank that it is sent to.
+        dest: u32,
+        /// Its tag.
+        tag: u32,
+        /// Whether it fails if there is no receive.
+        mode: Mode,
+        /// The length that its receiver finds, from [`ANNOUNCED`] to [`MOST_ANNOUNCED`].
+        length: u64,
+    },
     /// Ends a host region. From the completion on, the device does not access its memory. Operations that use it end with
     /// [`Failure::BadMemory`](crate::completion::Failure::BadMemory).
     DeregisterHost {
@@ -317,6 +338,16 @@ fn decode_atomic(flags: u8, operands: Body) -> Option<(Atomic, AtomicFlags)> {
     Some((atomic, AtomicFlags::from_bits(u32::from(flags >> TYPE_SHIFT))?))
 }
 
+/// The mode of a send with these flags, of which only the lower two bits count.
+const fn mode_of(flags: u8) -> Mode {
+    match flags & 3 {
+        0 => Mode::Standard,
+        1 => Mode::Synchronous,
+        2 => Mode::Complete,
+        _ => Mode::Ready,
+    }
+}
+
 impl Command {
     /// The words of the entry.
     pub fn encode(&self, cookie: u64) -> Entry {
@@ -352,6 +383,9 @@ impl Command {
                 (21, 0, [bytes, 0, 0], Body { region: 0, at: address, bytes: length }, description)
             }
             Self::DeregisterHost { region } => (22, 0, [region, 0, 0], none, nowhere),
+            Self::Announce { comm, dest, tag, mode, length } => {
+                (23, mode as u8, [comm, dest, tag], Body { region: 0, at: 0, bytes: length }, nowhere)
+            }
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));
@@ -406,15 +440,7 @@ impl Command {
             return (join(cookie_low, cookie_high), Err(BadCommand::Malformed));
         };
         let command = match (number, flags) {
-            (1, 0..=3) => {
-                let mode = match flags {
-                    0 => Mode::Standard,
-                    1 => Mode::Synchronous,
-                    2 => Mode::Complete,
-                    _ => Mode::Ready,
-                };
-                Ok(Self::Send { comm: a, dest: b, tag: c, mode, body })
-            }
+            (1, 0..=3) => Ok(Self::Send { comm: a, dest: b, tag: c, mode: mode_of(flags), body }),
             (2, 0) => Ok(Self::Receive { comm: a, source: b, tag: c, body }),
             (3, 0..=1) => Ok(Self::Probe { comm: a, source: b, tag: c, take: flags == 1 }),
             (4, 0) => Ok(Self::ReceiveMatched { message: a, body }),
@@ -448,7 +474,10 @@ impl Command {
                 bytes: a,
             }),
             (22, 0) => Ok(Self::DeregisterHost { region: a }),
-            (1..=22, _) => Err(BadCommand::Malformed),
+            (23, 0..=3) if (ANNOUNCED..=MOST_ANNOUNCED).contains(&body.bytes) => {
+                Ok(Self::Announce { comm: a, dest: b, tag: c, mode: mode_of(flags), length: body.bytes })
+            }
+            (1..=23, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

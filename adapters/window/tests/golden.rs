@@ -112,6 +112,10 @@ fn commands_have_the_bytes_of_the_specification() {
             ),
         ),
         (Command::DeregisterHost { region: 5 }, "16000000 0df0adba fecaefbe 05000000".into()),
+        (
+            Command::Announce { comm: 5, dest: 6, tag: 7, mode: Mode::Ready, length: 0x0042_0102_0304_0506 },
+            "17030000 0df0adba fecaefbe 05000000 06000000 07000000 00000000 00000000 00000000 06050403 02014200".into(),
+        ),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
     }

@@ -4,7 +4,7 @@ use towline_core::mtl::CommError;
 use towline_core::pml::{Failure as Ended, Refusal, Status};
 use towline_core::rail::{Lost, Peer, Unreachable};
 use towline_core::rma::{self, BeginError, Denied};
-use towline_window::command::ANY;
+use towline_window::command::{ANNOUNCED, ANY};
 use towline_window::completion::{Done, Failure};
 
 /// The failure of a command that was refused.
@@ -41,6 +41,16 @@ pub const fn of_communicator(why: CommError) -> Failure {
     match why {
         CommError::Full => Failure::Full,
         _ => Failure::Malformed,
+    }
+}
+
+/// The outcome of an operation whose message may have been an announcement: it has no bytes, so the engine takes it for one that its sender
+/// cannot read. `has_announced`: the operation is the send of one.
+pub const fn of_announcement(outcome: Result<Status, Ended>, has_announced: bool) -> Result<Status, Ended> {
+    match outcome {
+        Err(Ended::BadMemory) if has_announced => Ok(Status { peer: Peer(0), tag: 0, received: 0, delivered: 0 }),
+        Err(Ended::Aborted(status)) if status.received >= ANNOUNCED => Ok(Status { delivered: 0, ..status }),
+        outcome => outcome,
     }
 }
 
@@ -96,7 +106,10 @@ pub const fn of_one_sided(why: rma::Failure, lost: Option<Lost>) -> Failure {
 pub const fn peer_of_failure<T>(outcome: &Result<T, Ended>) -> Option<Peer> {
     match outcome {
         Err(
-            Ended::PeerFailed(peer) | Ended::Restarted(peer) | Ended::Aborted(peer) | Ended::PeerClosed { peer, .. },
+            Ended::PeerFailed(peer)
+            | Ended::Restarted(peer)
+            | Ended::Aborted(Status { peer, .. })
+            | Ended::PeerClosed { peer, .. },
         ) => Some(*peer),
         _ => None,
     }

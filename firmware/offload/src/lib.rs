@@ -7,6 +7,7 @@
 //! | [`tables`] | what a server keeps of a session: operations, communicators, messages that probes took out |
 //! | [`one_sided_tables`] | the same of one-sided operations: registered memory, and operations on memory of peers |
 //! | [`host_memory`] | memory of the host outside the window, and the bodies of messages there |
+//! | `announcement` | the body of messages that have a length and no bytes |
 //! | [`stage`] | buffers between fragments and that memory |
 //! | [`cards`] | the card of a device, by which other devices reach it |
 //! | [`keys`] | the key of registered memory, by which hosts of other devices name it |
@@ -15,6 +16,7 @@
 //! A server takes all its memory at its start. All that a session made ends with it.
 #![no_std]
 
+mod announcement;
 pub mod cards;
 pub mod failures;
 pub mod host_memory;

@@ -12,13 +12,16 @@ use towline_core::mtl::{Comm, Group, Mtl, Source, Tag};
 use towline_core::pml::{self, Config, Envelope, PARAMS, Pml, Rails, Refusal, Request, Sending, Unreceived};
 use towline_core::rail::{Attributes, Liveness, Lost, Peer, Rail, Unreachable};
 use towline_core::time::Instant;
-use towline_window::command::{ANY, BadCommand, Body, Command, Mode};
+use towline_window::command::{ANY, BadCommand, Body, Command, Mode, PIPELINES};
 use towline_window::completion::{Completion, Done, Failure};
 use towline_window::device::Device;
 use towline_window::ring::Pushed;
 
+use crate::announcement::Announcement;
 use crate::cards;
-use crate::failures::{of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of};
+use crate::failures::{
+    of_announcement, of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of,
+};
 use crate::host_memory::HostTables;
 use crate::keys::Sum;
 use crate::one_sided_tables::{Accesses, Registrations};
@@ -26,6 +29,8 @@ use crate::tables::{Communicators, Messages, Operation, Operations};
 
 /// Most commands that one call of [`Server::poll`] takes, so that a host cannot keep the device from its other work.
 const COMMANDS: u32 = 16;
+/// Communicators beside those of [`Limits`]: the one with context [`PIPELINES`].
+const RESERVED: u32 = 1;
 /// Bytes of the longest card of a device.
 const CARD: usize = 1024;
 
@@ -103,10 +108,15 @@ pub struct Server<'m, 'w, R> {
     operations: Operations<'m>,
     communicators: Communicators<'m>,
     messages: Messages<'m>,
+    /// The most communicators, without that of pipelines.
+    limit: u32,
+    /// The communicator with context [`PIPELINES`], if there is one.
+    pipelines: Option<u32>,
     peers: u32,
     /// The sum of the card by which each peer was added.
     added: &'m mut [Option<Sum>],
     losses: frames::Losses<'m>,
+    announcement: Announcement<'m>,
     registrations: Registrations<'m>,
     accesses: Accesses<'m>,
     /// The most puts, gets and atomics in progress.
@@ -127,6 +137,7 @@ struct Tables<'m, R> {
     messages: Messages<'m>,
     added: &'m mut [Option<Sum>],
     losses: frames::Losses<'m>,
+    announcement: Announcement<'m>,
     registrations: Registrations<'m>,
     accesses: Accesses<'m>,
 }
@@ -134,13 +145,14 @@ struct Tables<'m, R> {
 impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     /// The memory of a server's tables, in bytes.
     pub const fn bytes(limits: &Limits, rails: &[&Attributes]) -> usize {
-        Mtl::<'m, R>::bytes(&limits.engine, limits.communicators, rails)
+        Mtl::<'m, R>::bytes(&limits.engine, limits.communicators.saturating_add(RESERVED), rails)
             .saturating_add(Pml::<'m, R>::arrivals_bytes(limits.engine.peers))
             .saturating_add(Operations::bytes(limits.engine.requests))
-            .saturating_add(Communicators::bytes(limits.communicators, limits.engine.peers))
+            .saturating_add(Communicators::bytes(limits.communicators.saturating_add(RESERVED), limits.engine.peers))
             .saturating_add(Messages::bytes(limits.messages))
             .saturating_add(Arena::cost::<Option<Sum>>(limits.engine.peers as usize))
             .saturating_add(frames::Losses::bytes(limits.engine.peers))
+            .saturating_add(Announcement::BYTES)
             .saturating_add(Registrations::bytes(limits.engine.rma.regions))
             .saturating_add(Accesses::bytes(limits.engine.rma.operations))
     }
@@ -163,9 +175,12 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                 operations: tables.operations,
                 communicators: tables.communicators,
                 messages: tables.messages,
+                limit: limits.communicators,
+                pipelines: None,
                 peers: limits.engine.peers,
                 added: tables.added,
                 losses: tables.losses,
+                announcement: tables.announcement,
                 registrations: tables.registrations,
                 accesses: tables.accesses,
                 one_sided: limits.engine.rma.operations,
@@ -178,15 +193,17 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     }
 
     fn tables(limits: &Limits, arena: &mut Arena<'m>, rails: R) -> Result<Tables<'m, R>, SetUpError> {
-        let mut mtl = Mtl::new(limits.engine, limits.communicators, arena, rails)?;
+        let communicators = limits.communicators.saturating_add(RESERVED);
+        let mut mtl = Mtl::new(limits.engine, communicators, arena, rails)?;
         mtl.pml().count_arrivals(arena)?;
         Ok(Tables {
             mtl,
             operations: Operations::new(arena, limits.engine.requests)?,
-            communicators: Communicators::new(arena, limits.communicators, limits.engine.peers)?,
+            communicators: Communicators::new(arena, communicators, limits.engine.peers)?,
             messages: Messages::new(arena, limits.messages)?,
             added: arena.filled(limits.engine.peers as usize, None)?,
             losses: frames::Losses::new(arena, limits.engine.peers)?,
+            announcement: Announcement::new(arena)?,
             registrations: Registrations::new(arena, limits.engine.rma.regions)?,
             accesses: Accesses::new(arena, limits.engine.rma.operations)?,
         })
@@ -331,6 +348,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             self.waiting = Some(self.frame_ended(&operation, outcome));
             return;
         };
+        // Of all sends without a place, only announcements have memory that cannot be read.
+        let outcome = of_announcement(outcome, operation.is_send && operation.place.is_none());
         let failed = peer_of_failure(&outcome).and_then(|peer| self.mtl.rank_of(comm, peer));
         let lost = match &outcome {
             Err(pml::Failure::PeerFailed(peer)) => self.mtl.why_lost(*peer),
@@ -352,6 +371,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     fn execute(&mut self, cookie: u64, command: Command) -> Option<Result<Done, Failure>> {
         let result = match command {
             Command::Send { comm, dest, tag, mode, body } => self.send(cookie, comm, dest, tag, mode, body),
+            Command::Announce { comm, dest, tag, mode, length } => self.announce(cookie, comm, dest, tag, mode, length),
             Command::Receive { comm, source, tag, body } => self.receive(cookie, comm, source, tag, body),
             Command::Probe { comm, source, tag, take } => self.probe(comm, source, tag, take).map(Some),
             Command::ReceiveMatched { message, body } => self.receive_matched(cookie, message, body),
@@ -367,6 +387,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             }
             Command::DeleteCommunicator { comm } => {
                 let deleted = self.communicators.remove(comm).ok_or(Failure::NoSuchThing);
+                self.pipelines = self.pipelines.filter(|pipelines| *pipelines != comm);
                 deleted.map(|comm| {
                     self.mtl.del_comm(comm);
                     Some(Done::default())
@@ -430,6 +451,33 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
     ) -> Result<Option<Done>, Failure> {
         let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
         let (span, place) = self.begin_body(body)?;
+        self.begin_send(cookie, comm, dest, tag, mode, span, place)
+    }
+
+    fn announce(
+        &mut self,
+        cookie: u64,
+        number: u32,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        length: u64,
+    ) -> Result<Option<Done>, Failure> {
+        let comm = self.communicators.get(number).ok_or(Failure::NoSuchThing)?;
+        self.begin_send(cookie, comm, dest, tag, mode, self.announcement.body(length), None)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the arguments of a command, and its body")]
+    fn begin_send(
+        &mut self,
+        cookie: u64,
+        comm: Comm,
+        dest: u32,
+        tag: u32,
+        mode: Mode,
+        span: Span,
+        place: Option<u32>,
+    ) -> Result<Option<Done>, Failure> {
         let mode = match mode {
             Mode::Standard => pml::Mode::Standard,
             Mode::Synchronous => pml::Mode::Synchronous,
@@ -632,12 +680,19 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     fn add_communicator(&mut self, context: u32, rank: u32, size: u32, peers: Body) -> Result<Done, Failure> {
         self.memory_of(peers)?;
+        let is_reserved = context == PIPELINES;
+        let size = if is_reserved && size == 0 { self.peers } else { size };
         if context == frames::CONTEXT
+            || (is_reserved && self.pipelines.is_some())
             || rank >= size
             || size > self.peers
             || (peers.bytes != 0 && peers.bytes != u64::from(size) * 4)
         {
             return Err(Failure::Malformed);
+        }
+        let others = self.communicators.count().saturating_sub(usize::from(self.pipelines.is_some()));
+        if !is_reserved && others >= self.limit as usize {
+            return Err(Failure::Full);
         }
         let (mtl, memory) = (&mut self.mtl, self.device.memory());
         let added = self.communicators.add(|storage, room| {
@@ -659,6 +714,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             mtl.add_comm(context, group, rank).map_err(of_communicator)
         });
         let number = added.ok_or(Failure::Full)??;
+        if is_reserved {
+            self.pipelines = Some(number);
+        }
         Ok(Done { value: number, ..Done::default() })
     }
 
@@ -686,6 +744,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         self.end_one_sided();
         self.mtl.del_comms();
         self.communicators.clear();
+        self.pipelines = None;
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }

@@ -146,7 +146,7 @@ impl<S: Setup> World<S> {
         let peer = Peer(other as u32);
         self.nodes[node].add_peer(peer, &params, |link, rail| rail.add_peer(peer, &cards[link]))?;
         if let Some(other) = &mut self.nodes[other].pml().rails_mut().1 {
-            let card = other.transport().card().expect("the device has a card");
+            let card = other.card().expect("the device has a card");
             let device = self.nodes[node].pml().rails_mut().1.as_mut().expect("each node has a device");
             if !device.has_peer(peer.0) {
                 device.add_peer(peer.0, &card).expect("devices reach each other");
@@ -283,8 +283,7 @@ impl<S: Setup> World<S> {
 
 /// Introduces all devices to each other and to themselves.
 fn introduce_devices(devices: &mut [Matching]) {
-    let cards: Vec<_> =
-        devices.iter_mut().map(|device| device.transport().card().expect("the device has a card")).collect();
+    let cards: Vec<_> = devices.iter_mut().map(|device| device.card().expect("the device has a card")).collect();
     for device in devices {
         for (peer, card) in (0..).zip(&cards) {
             device.add_peer(peer, card).expect("devices reach each other");

@@ -10,6 +10,7 @@ mod console;
 mod kit;
 mod log;
 mod one_sided;
+mod pieces;
 #[path = "../post/mod.rs"]
 mod post;
 mod processes;

@@ -18,7 +18,7 @@ const REGIONS: u32 = 2;
 
 /// Memory of a host. What lies beyond is not mapped.
 #[derive(Debug)]
-struct Host {
+pub(super) struct Host {
     bytes: Mutex<Vec<u8>>,
     /// Which numbers are open.
     opened: Mutex<Vec<bool>>,
@@ -62,7 +62,7 @@ impl HostMemory for Host {
 }
 
 /// Lets the devices reach the memory of their hosts.
-fn reach(pair: &mut Pair<'_>) -> [&'static Host; 2] {
+pub(super) fn reach(pair: &mut Pair<'_>) -> [&'static Host; 2] {
     let hosts = [1, 2].map(|seed| Host::of((0..BYTES).map(|at| (at * 7 + seed) as u8).collect()));
     for (node, host) in pair.nodes.iter_mut().zip(hosts) {
         let block = vec![0; HostTables::bytes(REGIONS, ENGINE.requests) + 8].leak();
@@ -77,7 +77,7 @@ fn register(address: u64, bytes: u64) -> Command {
 }
 
 impl Pair<'_> {
-    fn region(&mut self, me: usize) -> u32 {
+    pub(super) fn region(&mut self, me: usize) -> u32 {
         self.nodes[me].memory.write(buffers(), b"here").unwrap();
         self.call(me, register(BASE, BYTES as u64 + 10_000)).unwrap().value
     }

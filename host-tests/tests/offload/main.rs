@@ -1,5 +1,6 @@
 //! The server of a device: two servers with loopback rails between them, and their hosts, in one thread.
 
+mod announcements;
 mod host_regions;
 mod one_sided;
 

@@ -13,6 +13,7 @@ use offload::{Limits, Server};
 use towline_core::arena::Arena;
 use towline_core::time::{Duration, Instant};
 use towline_dpu::mapping::Mapping;
+use towline_host_tests::random::Random;
 use towline_window::device::{About, Device};
 use towline_window::doorbell::Doorbell;
 use towline_window::layout::Layout;
@@ -22,14 +23,19 @@ const SLOTS: u32 = 256;
 /// Most peers of the links.
 const PEERS: u32 = 16;
 
-/// A socket.
-struct Udp(UdpSocket);
+/// A socket that loses some datagrams.
+struct Udp {
+    socket: UdpSocket,
+    random: Random,
+    /// How many of 100 are lost.
+    loss: u64,
+}
 
 impl Udp {
-    fn new() -> Self {
+    fn new(seed: u64, loss: u64) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         socket.set_nonblocking(true).unwrap();
-        Self(socket)
+        Self { socket, random: Random::new(seed), loss }
     }
 }
 
@@ -41,7 +47,7 @@ fn bytes_of(address: SocketAddr) -> Option<Address> {
 
 impl Interface for Udp {
     fn address(&self) -> Address {
-        bytes_of(self.0.local_addr().unwrap()).unwrap()
+        bytes_of(self.socket.local_addr().unwrap()).unwrap()
     }
 
     fn longest(&self) -> usize {
@@ -57,16 +63,18 @@ impl Interface for Udp {
     }
 
     fn send(&mut self, to: &Address, datagram: &[u8]) {
-        if let [a, b, c, d, high, low] = *to.bytes() {
+        if let [a, b, c, d, high, low] = *to.bytes()
+            && self.random.below(100) >= self.loss
+        {
             let to = SocketAddrV4::new(Ipv4Addr::new(a, b, c, d), u16::from_be_bytes([high, low]));
             // A datagram that the kernel refuses is lost, and the link sends it again.
-            let _ = self.0.send_to(datagram, to);
+            let _ = self.socket.send_to(datagram, to);
         }
     }
 
     fn receive(&mut self, into: &mut [u8]) -> Option<(usize, Address)> {
         loop {
-            match self.0.recv_from(into) {
+            match self.socket.recv_from(into) {
                 Ok((len, from)) => return Some((len, bytes_of(from)?)),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(_) => return None,
@@ -75,7 +83,7 @@ impl Interface for Udp {
     }
 
     fn has_arrived(&mut self) -> bool {
-        self.0.peek(&mut []).is_ok()
+        self.socket.peek(&mut []).is_ok()
     }
 }
 
@@ -89,6 +97,11 @@ pub struct Wired {
 impl Wired {
     /// Starts devices with these limits.
     pub fn start(count: usize, limits: Limits) -> Self {
+        Self::start_with_loss(count, limits, 0, 0)
+    }
+
+    /// As [`start`](Self::start), over links that lose `loss` of 100 datagrams.
+    pub fn start_with_loss(count: usize, limits: Limits, seed: u64, loss: u64) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let window = |node| {
@@ -100,7 +113,7 @@ impl Wired {
         let (stop, ready) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
         let thread = thread::spawn({
             let (files, stop, ready) = (files.clone(), stop.clone(), ready.clone());
-            move || run(&files, limits, &stop, &ready)
+            move || run(&files, limits, [seed, loss], &stop, &ready)
         });
         ready.wait();
         Self { files, stop, thread: Some(thread) }
@@ -117,7 +130,7 @@ impl Drop for Wired {
     }
 }
 
-fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
+fn run(files: &[PathBuf], limits: Limits, [seed, loss]: [u64; 2], stop: &AtomicBool, ready: &Barrier) {
     let mut blocks: Vec<_> = files.iter().map(|_| (vec![0; 1 << 18], vec![0; 1 << 22])).collect();
     let mappings: Vec<_> = files.iter().map(|path| Mapping::open(path, 0).unwrap()).collect();
     let mut arenas: Vec<_> = blocks
@@ -133,7 +146,8 @@ fn run(files: &[PathBuf], limits: Limits, stop: &AtomicBool, ready: &Barrier) {
             // SAFETY: the servers end before the mappings.
             let memory = unsafe { mapping.memory() }.unwrap();
             let patience = Duration::from_millis(1);
-            let rails = dpu::rails::make(&*hub, PEERS, [Some(Udp::new()), None], boot, patience, arena).unwrap();
+            let socket = Udp::new(seed << 8 | u64::from(boot), loss);
+            let rails = dpu::rails::make(&*hub, PEERS, [Some(socket), None], boot, patience, arena).unwrap();
             let (operations, one_sided) = (limits.engine.requests, limits.engine.rma.operations);
             let about = About { boot, operations, one_sided, description: "test", doorbell: Doorbell::None };
             let device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();

@@ -139,7 +139,7 @@ impl<L: Sharing> CommHandle<L> {
             Failure::MessagesLost(peer) => Error::MessagesLost { rank: rank(peer) },
             Failure::TooLong => Error::TooLong,
             Failure::BadMemory => Error::BadMemory,
-            Failure::Aborted(peer) => Error::Aborted { rank: rank(peer) },
+            Failure::Aborted(status) => Error::Aborted { rank: rank(status.peer) },
             Failure::NoCommunicator(status) => Error::NoCommunicator { rank: rank(status.peer) },
             _ => Error::Finished,
         }

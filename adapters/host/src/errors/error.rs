@@ -348,8 +348,9 @@ impl fmt::Display for Error {
                 "messages that rank {rank} has sent were lost with a DPU that failed: have it send again what was not received"
             ),
             Self::TooLong => f.write_str(
-                "the message is longer than what the memory of the DPU that is to send or receive it has for one message: enlarge the DPU's \
-                 window, or send the message in parts",
+                "the message is longer than what the memory of the DPU that is to send or receive it has for one message, and its firmware \
+                 is too old for messages in pieces (window version 1.4): install a newer firmware, enlarge the DPU's window, or send the \
+                 message in parts",
             ),
             Self::BadMemory => f.write_str(
                 "the DPU cannot read or write the memory of the message: keep it mapped until the end of the operation; if it is memory of \

@@ -121,8 +121,9 @@
 //!
 //! All other messages are copied to and from the memory of the DPU, unless they lie in it:
 //! [`Communicator::device_buffer`](crate::Communicator::device_buffer). A message that is copied may have about a third of the DPU's
-//! memory; a longer one is refused with [`Error::TooLong`](crate::Error::TooLong). If the DPU has no room for more posted receives,
-//! the rank takes them over, so that none waits for another.
+//! memory. A longer one goes in pieces, for which both ranks have to make calls. If the firmware is too old for that (its window has a version
+//! before 1.4), it is refused with [`Error::TooLong`](crate::Error::TooLong). If the DPU has no room for more posted receives, the rank takes
+//! them over, so that none waits for another.
 //!
 //! If a firmware fails or is reset, the operations of its rank and of others with it end with
 //! [`Error::DeviceFailed`](crate::Error::DeviceFailed). All ranks go on by the other transports, each from its next call on, and messages

@@ -135,7 +135,7 @@ fn place_on_host(job: &Job, grid: Grid) -> usize {
 /// Opens the DPU of a context.
 fn open_dpu(config: &Config, job: &Job, grid: Grid) -> Result<(Box<Matching>, Vec<u8>), String> {
     let mut dpu = Box::new(config.dpu.open(place_on_host(job, grid)).map_err(|why| why.to_string())?);
-    let card = dpu.transport().card().map_err(|why| why.to_string())?;
+    let card = dpu.card().map_err(|why| why.to_string())?;
     Ok((dpu, card))
 }
 

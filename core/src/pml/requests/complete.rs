@@ -96,7 +96,7 @@ impl<R: Rails> Pml<'_, R> {
             Outcome::DeviceFailed => Err(Failure::DeviceFailed),
             Outcome::MessagesLost => Err(Failure::MessagesLost(peer)),
             Outcome::BadMemory => Err(Failure::BadMemory),
-            Outcome::Aborted => Err(Failure::Aborted(peer)),
+            Outcome::Aborted => Err(Failure::Aborted(status)),
         })
     }
 

@@ -43,8 +43,9 @@ pub enum Failure {
     /// The memory of the operation cannot be read or written by the device or accelerator that was to do it. The message of a send
     /// was cut short, that of a receive is lost.
     BadMemory,
-    /// The peer cannot read the memory of the message that it has begun to send. Some of its bytes may have been delivered.
-    Aborted(Peer),
+    /// The peer cannot read the memory of the message that it has begun to send. Some of its bytes may have been delivered. The status
+    /// says how long the message is, and how many bytes the receive would have taken.
+    Aborted(Status),
     /// No such request: its outcome was taken already, or the request was never given out.
     NoRequest,
 }
@@ -122,10 +123,10 @@ impl fmt::Display for Failure {
                 "the memory of the message cannot be read or written by the device: it has to stay mapped, with the rights that the \
                  operation needs, until the operation has ended",
             ),
-            Self::Aborted(peer) => write!(
+            Self::Aborted(status) => write!(
                 f,
                 "peer {} cannot read the memory of its message, of which a part may have been delivered: have it send the message again",
-                peer.0
+                status.peer.0
             ),
             Self::NoRequest => f.write_str(
                 "no such request: its outcome was taken already, or it never existed; take each outcome once",

@@ -5,7 +5,7 @@ use std::{slice::from_mut, vec, vec::Vec};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::bad_memory::{mapped, numbered};
+use super::bad_memory::{aborted, mapped, numbered};
 use super::basic::{bytes, from, memory};
 use crate::arena::Arena;
 use crate::convertor::Span;
@@ -951,7 +951,7 @@ fn a_message_whose_memory_cannot_be_read_ends_at_both_sides_though_a_device_was_
         let receive = pair.receive(Span::contiguous(sink.as_mut_ptr(), sink.len()));
         let send = pair.send(data);
         let ends = pair.outcomes(send, receive);
-        assert_eq!(ends, [Err(Failure::BadMemory), Err(Failure::Aborted(Peer(0)))], "{gets}");
+        assert_eq!(ends, [Err(Failure::BadMemory), Err(aborted(5, 4000))], "{gets}");
         assert_eq!(copies.failures(), Some(1), "no copy is tried again");
         pair.turn(5);
         assert!(pair.engines.iter().all(|engine| engine.rdma.is_idle() && engine.used() == [0; 3]), "{gets}");
