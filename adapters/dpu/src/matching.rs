@@ -253,7 +253,7 @@ impl Matching {
         // The copy is complete for the caller at once. The device has it until it needs no further work.
         let is_copy = copied != 0 && is_standard && data.len() <= SHORT;
         let mode = if is_copy { Mode::Complete } else { *mode };
-        let Operation { comm, rank, tag, .. } = *operation;
+        let Operation { comm, rank, peer, tag, .. } = *operation;
         // SAFETY: passed on from the caller.
         let mut begun = unsafe { self.transport.isend(Comm(comm), rank, tag, mode, *data) };
         if begun == Err(Refusal::Busy) && !self.takeover.is_active() {
@@ -269,7 +269,6 @@ impl Matching {
         };
         self.sends += 1;
         self.send_bytes += copied;
-        let peer = self.peer_of(comm, rank);
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.given = peer.given.wrapping_add(1);
         }
@@ -347,12 +346,11 @@ impl Matching {
             };
             let (posted, message) = match next {
                 Next::Message(posted, message) => {
-                    self.note_taken(posted.comm, message.rank);
+                    self.note_taken(self.sender(&posted, message.rank));
                     (posted, message)
                 }
                 Next::Failed(posted, why) => {
-                    let source = posted.source_rank().map_or(ANY, |rank| self.peer_of(posted.comm, rank));
-                    let why = self.failure_of(Failure::Operation(why), source);
+                    let why = self.failure_of(Failure::Operation(why), posted.peer);
                     self.fail(posted.request, why);
                     continue;
                 }
@@ -398,7 +396,7 @@ impl Matching {
         match self.transport.probe_words(comm, source, tag, take) {
             Ok(Some(found)) => {
                 if take {
-                    self.note_taken(comm, found.rank);
+                    self.note_taken(self.peer_of(comm, found.rank));
                 }
                 Ok(Some(found))
             }
@@ -412,10 +410,9 @@ impl Matching {
         }
     }
 
-    /// A message of a rank was taken out of the device's queue, or received.
-    fn note_taken(&mut self, comm: u32, rank: u32) {
+    /// A message of a peer was taken out of the device's queue, or received.
+    fn note_taken(&mut self, peer: u32) {
         self.may_be_drained = true;
-        let peer = self.peer_of(comm, rank);
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.taken = peer.taken.wrapping_add(1);
         }
@@ -443,13 +440,13 @@ impl Matching {
     /// A receive of a rank has ended.
     fn note_received(&mut self, posted: &Posted, failed: u32, outcome: &Result<Status, Failure>) {
         match outcome {
-            Ok(status) => self.note_taken(posted.comm, status.rank),
+            Ok(status) => self.note_taken(self.sender(posted, status.rank)),
             // The message was taken, and is lost.
             Err(Failure::Operation(completion::Failure::BadMemory | completion::Failure::Aborted)) => {
-                self.note_taken(posted.comm, failed);
+                self.note_taken(self.sender(posted, failed));
             }
             Err(Failure::Operation(completion::Failure::Unreachable)) => {
-                let peer = self.peer_of(posted.comm, posted.source_rank().unwrap_or(failed));
+                let peer = self.sender(posted, failed);
                 self.is_cut_off = true;
                 if let Some(peer) = self.peers.get_mut(peer) {
                     peer.is_unreachable = true;
@@ -477,12 +474,11 @@ impl Matching {
                     if matches!(owner, Owner::Receive(_)) {
                         self.note_received(&posted, failed, &outcome);
                     }
-                    let peer = |rank: u32| self.peer_of(posted.comm, rank);
-                    let source = posted.source_rank().map_or_else(|| peer(failed), peer);
-                    (
-                        posted.request,
-                        outcome.map(|status| delivered(&status, peer)).map_err(|why| self.failure_of(why, source)),
-                    )
+                    let outcome = match outcome {
+                        Ok(status) => Ok(delivered(&status, self.sender(&posted, status.rank))),
+                        Err(why) => Err(self.failure_of(why, self.sender(&posted, failed))),
+                    };
+                    (posted.request, outcome)
                 }
             };
             self.ended.push_back(Ended { request, outcome });
@@ -505,6 +501,11 @@ impl Matching {
             Failure::Operation(completion::Failure::Aborted) => DeviceFailure::Aborted(source),
             Failure::Operation(_) | Failure::Device(_) | Failure::NoRequest => DeviceFailure::Device,
         }
+    }
+
+    /// The peer whose message a receive has got. `rank`: its rank, as the device says. It matters only if the receive is from any rank.
+    fn sender(&self, posted: &Posted, rank: u32) -> u32 {
+        if posted.peer == ANY { self.peer_of(posted.comm, rank) } else { posted.peer }
     }
 
     pub(crate) fn peer_of(&self, comm: u32, rank: u32) -> u32 {
@@ -658,7 +659,7 @@ impl Offload for Matching {
         if self.transport.lost().is_some() {
             return Err(pml::Refusal::DeviceFailed);
         }
-        let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, tag: ANY }, sink);
+        let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, peer: ANY, tag: ANY }, sink);
         let message = TakenMessage { message: Message(found.message), rank: found.rank, len: found.len };
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
@@ -744,8 +745,8 @@ impl Drop for Matching {
     }
 }
 
-fn delivered(status: &Status, peer: impl Fn(u32) -> u32) -> Delivered {
-    Delivered { peer: peer(status.rank), tag: status.tag, received: status.received }
+const fn delivered(status: &Status, peer: u32) -> Delivered {
+    Delivered { peer, tag: status.tag, received: status.received }
 }
 
 const fn refusal(why: Refusal) -> pml::Refusal {

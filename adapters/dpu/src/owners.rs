@@ -30,6 +30,12 @@ impl<T> Owners<T> {
         }
     }
 
+    /// The value of a command.
+    pub fn get(&self, cookie: u64) -> Option<&T> {
+        let (other, owner) = self.places.get(place(cookie))?.as_ref()?;
+        (*other == cookie).then_some(owner)
+    }
+
     /// Removes the value of a command.
     pub fn remove(&mut self, cookie: u64) -> Option<T> {
         let place = self.places.get_mut(place(cookie))?;

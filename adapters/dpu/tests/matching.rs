@@ -55,7 +55,7 @@ impl Receiver {
         let number = self.receives.len();
         self.receives.push(Receive { rank, tag, memory: vec![0; bytes], ended: None });
         let memory = &mut self.receives.last_mut().unwrap().memory;
-        let operation = Operation { request: request(number), comm: self.comm, rank, tag };
+        let operation = Operation { request: request(number), comm: self.comm, rank, peer: rank, tag };
         let sink = Span::contiguous(memory.as_mut_ptr(), memory.len());
         // SAFETY: the memory lives, and is not used, until the receive has ended.
         unsafe { self.host.irecv(&operation, sink) }.unwrap();
@@ -71,7 +71,7 @@ impl Receiver {
 
 /// Sends a message, whose memory lives as long as the process.
 fn send(host: &mut Matching, comm: u32, number: usize, tag: u32, bytes: &[u8]) {
-    let operation = Operation { request: request(number), comm, rank: 1, tag };
+    let operation = Operation { request: request(number), comm, rank: 1, peer: 1, tag };
     // SAFETY: the memory is leaked.
     let sent = unsafe { host.isend(&operation, Mode::Standard, Span::of(bytes.to_vec().leak())) };
     assert!(matches!(sent, Ok(Sending::Complete | Sending::Pending(_))));
@@ -206,8 +206,8 @@ fn receives_that_have_all_the_room_do_not_keep_sends_from_the_device() {
         let data = patterned(1, length).leak();
         for (me, end) in ends.iter_mut().enumerate() {
             for number in 0..receives {
-                let operation =
-                    Operation { request: request(1000 + number), comm: end.comm, rank: 1 - me as u32, tag: 1 };
+                let (request, rank) = (request(1000 + number), 1 - me as u32);
+                let operation = Operation { request, comm: end.comm, rank, peer: rank, tag: 1 };
                 // SAFETY: the memory is leaked.
                 let _ = unsafe { end.host.isend(&operation, Mode::Buffered, Span::of(data)) }.unwrap();
             }
@@ -300,7 +300,7 @@ fn a_send_does_not_overtake_one_that_waits_for_room() {
 fn a_message_that_no_device_has_room_for_is_refused() {
     let devices = start();
     let ([mut sender, _], comms) = pair(&devices);
-    let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
+    let operation = Operation { request: request(0), comm: comms[0], rank: 1, peer: 1, tag: 1 };
     let long = vec![0; WINDOW];
     // SAFETY: nothing is begun.
     let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(&long)) };
@@ -338,7 +338,7 @@ fn operations_that_wait_in_the_host_outlive_their_device() {
     let held: Vec<_> = std::iter::from_fn(|| sender.next_held()).map(|held| held.request).collect();
     assert_eq!(held, (ended.len()..sent).map(request).collect::<Vec<_>>(), "the others, in their order");
     assert!(!ended.is_empty() && !held.is_empty());
-    let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
+    let operation = Operation { request: request(0), comm: comms[0], rank: 1, peer: 1, tag: 1 };
     // SAFETY: nothing is begun.
     let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(b"more")) };
     assert_eq!(refused, Err(Refusal::DeviceFailed));

@@ -97,7 +97,7 @@ impl<R: Rails> Mtl<'_, R> {
         }
         self.check_present(peer)?;
         let request = self.pml.offload_send(peer, offloaded.context, tag, mode, data.len())?;
-        let operation = Operation { request, comm: offloaded.number, rank: dest, tag };
+        let operation = Operation { request, comm: offloaded.number, rank: dest, peer: peer.0, tag };
         let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
         // SAFETY: passed on from the caller.
         match unsafe { device.isend(&operation, mode, data) } {
@@ -147,7 +147,7 @@ impl<R: Rails> Mtl<'_, R> {
             return unsafe { self.irecv_drained(comm, offloaded.number, rank, pattern, sink) };
         }
         let request = self.pml.offload_receive(pattern.source, offloaded.context, word, sink)?;
-        let operation = Operation { request, comm: offloaded.number, rank, tag: word };
+        let operation = Operation { request, comm: offloaded.number, rank, peer: pattern.source, tag: word };
         let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
         // SAFETY: passed on from the caller.
         match unsafe { device.irecv(&operation, sink) } {
