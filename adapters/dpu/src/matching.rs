@@ -456,6 +456,24 @@ impl Matching {
         }
     }
 
+    /// The next receive that has succeeded.
+    fn next_received(&mut self) -> Option<Ended> {
+        let (Request(cookie), status) = self.transport.next_received()?;
+        let (request, peer, is_counted) = match self.owners.get(cookie)? {
+            Owner::Receive(posted) => (posted.request, self.sender(posted, status.rank), false),
+            Owner::ReceiveTaken(posted) => (posted.request, self.sender(posted, status.rank), true),
+            Owner::Nobody { .. } | Owner::Send { .. } | Owner::Dropped => {
+                self.owners.forget(cookie);
+                return None;
+            }
+        };
+        self.owners.forget(cookie);
+        if !is_counted {
+            self.note_taken(peer);
+        }
+        Some(Ended { request, outcome: Ok(delivered(&status, peer)) })
+    }
+
     /// Passes on what the device has ended.
     pub(crate) fn take_ended(&mut self) {
         while let Some(request) = self.transport.next_ended() {
@@ -700,6 +718,9 @@ impl Offload for Matching {
 
     fn next_ended(&mut self) -> Option<Ended> {
         if self.ended.is_empty() {
+            if let Some(ended) = self.next_received() {
+                return Some(ended);
+            }
             self.progress();
             self.probing = self.probing.saturating_sub(1);
         }

@@ -59,6 +59,13 @@ pub struct Sink {
     pub copy: Option<(Part, Span)>,
 }
 
+impl Sink {
+    /// Whether a device may say this of the message. Otherwise it violates the protocol.
+    pub const fn may_have(&self, done: &Done) -> bool {
+        done.delivered <= self.bytes && done.delivered <= done.received
+    }
+}
+
 /// A command in progress, or its outcome.
 #[derive(Debug)]
 pub struct Operation {
@@ -153,6 +160,20 @@ impl Operations {
             }
         }
         Some(operation)
+    }
+
+    /// The receive of a cookie, if it is in progress.
+    pub fn receive_of(&self, cookie: u64) -> Option<&Sink> {
+        match self.get(cookie) {
+            Some(Operation { kind: Kind::Receive(sink), outcome: None, .. }) => Some(sink),
+            _ => None,
+        }
+    }
+
+    /// Removes a send or receive in progress.
+    pub fn end_message(&mut self, cookie: u64) {
+        self.slab.remove(place(cookie));
+        self.pending -= 1;
     }
 
     /// Takes an operation that is over.

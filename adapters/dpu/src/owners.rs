@@ -44,6 +44,16 @@ impl<T> Owners<T> {
         Some(owner)
     }
 
+    /// Drops the value of a command.
+    pub fn forget(&mut self, cookie: u64) {
+        if let Some(place) = self.places.get_mut(place(cookie))
+            && place.as_ref().is_some_and(|(other, _)| *other == cookie)
+        {
+            *place = None;
+            self.count -= 1;
+        }
+    }
+
     /// All cookies with their values.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.places.iter().flatten().map(|(cookie, owner)| (*cookie, owner))

@@ -685,29 +685,56 @@ impl Transport {
             self.check(); // a device that has failed does not ring
         }
         let most = self.host.as_ref().map_or(0, |host| host.card().layout.completion_slots);
-        // The window of a device that has failed may belong to another session by now.
-        while count < most && self.lost.is_none() {
-            let Some(host) = &mut self.host else { return count };
-            match host.take() {
-                Ok(Some(completion)) => {
-                    count += 1;
-                    self.complete(&completion);
-                }
-                Ok(None) => break,
-                Err(why) => {
-                    self.lose(Lost::Device(why));
-                    break;
-                }
-            }
+        while count < most
+            && let Some(completion) = self.next_completion()
+        {
+            count += 1;
+            self.complete(&completion);
         }
-        if count != 0 {
-            self.ring_if_asleep(); // it may wait for the slots
-        }
+        self.ring_if_asleep(); // it may wait for the slots
         self.polls = self.polls.wrapping_add(1);
         if count == 0 && self.polls.is_multiple_of(CHECK_EVERY) {
             self.check();
         }
         count
+    }
+
+    /// The next completion.
+    #[inline]
+    fn next_completion(&mut self) -> Option<Completion> {
+        if self.lost.is_some() {
+            return None; // the window may belong to another session by now
+        }
+        match self.host.as_mut()?.take() {
+            Ok(completion) => completion,
+            Err(why) => {
+                self.lose(Lost::Device(why));
+                None
+            }
+        }
+    }
+
+    /// The next receive that has succeeded, which is what nearly all completions are of. Its outcome is taken with that. Other completions
+    /// before it are handled as [`progress`](Self::progress) does, which is called when this returns `None`.
+    #[inline]
+    pub(crate) fn next_received(&mut self) -> Option<(Request, Status)> {
+        loop {
+            let completion = self.next_completion()?;
+            if let Ok(done) = completion.result
+                && let Some(sink) = self.operations.receive_of(completion.cookie)
+                && sink.may_have(&done)
+            {
+                if let Some((part, memory)) = sink.copy {
+                    let from = self.mapping.base().as_ptr();
+                    // SAFETY: as in `complete`.
+                    unsafe { memory.unpack(from.add(part.body.at as usize), done.delivered as usize) };
+                    self.heap.free(part);
+                }
+                self.operations.end_message(completion.cookie);
+                return Some((Request(completion.cookie), done.into()));
+            }
+            self.complete(&completion);
+        }
     }
 
     /// Prepares for a sleep on [`bell`](Self::bell). `true`: there is no completion, and the next one makes the descriptor readable. The
@@ -772,7 +799,7 @@ impl Transport {
             Kind::Send(Some(part)) => self.heap.free(part),
             Kind::Receive(sink) => {
                 let done = completion.result.unwrap_or_default();
-                let is_possible = done.delivered <= sink.bytes && done.delivered <= done.received;
+                let is_possible = sink.may_have(&done);
                 if !is_possible {
                     operation.outcome = Some(Err(Failure::Device(Lost::Device(DeviceError::Violation))));
                 }

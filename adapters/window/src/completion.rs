@@ -216,6 +216,7 @@ impl Completion {
     ///
     /// # Errors
     /// [`BadCompletion`].
+    #[inline]
     pub fn decode(entry: &Entry) -> Result<Self, BadCompletion> {
         let [
             number,

@@ -347,6 +347,7 @@ impl<'w> Host<'w> {
     ///
     /// # Errors
     /// [`DeviceError::Violation`].
+    #[inline]
     pub fn take(&mut self) -> Result<Option<Completion>, DeviceError> {
         match self.reader.pop(&self.completions) {
             Some(entry) => {

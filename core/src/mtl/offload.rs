@@ -275,8 +275,13 @@ impl<R: Rails> Mtl<'_, R> {
     pub(super) fn end_offloaded(&mut self) -> u32 {
         let mut count = 0_u32;
         while let Some(ended) = self.pml.offload().and_then(|device| device.next_ended()) {
-            let ended = Ended { outcome: ended.outcome.map_err(|why| self.as_known(ended.request, why)), ..ended };
-            self.pml.end_offloaded(&ended);
+            match ended.outcome {
+                Ok(delivered) => self.pml.deliver_offloaded(ended.request, &delivered),
+                Err(why) => {
+                    let outcome = Err(self.as_known(ended.request, why));
+                    self.pml.end_offloaded(&Ended { outcome, ..ended });
+                }
+            }
             count = count.wrapping_add(1);
         }
         count
