@@ -27,7 +27,9 @@ impl std::fmt::Debug for Part {
 
 /// The buffers of a window.
 pub struct Heap {
+    /// Where the buffers begin, and how long they are.
     begin: u64,
+    bytes: u64,
     /// The longest part that the allocator gives, which is up to an eighth shorter than the buffers.
     longest: u64,
     units: Allocator,
@@ -63,20 +65,26 @@ impl Heap {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
         let units = Allocator::new(units);
         let longest = u64::from(units.storage_report().largest_free_region) * UNIT;
-        Self { begin, longest, units, kept: Default::default() }
+        Self { begin, bytes, longest, units, kept: Default::default() }
     }
 
     /// Takes a part of that many bytes.
     ///
     /// # Errors
     /// [`NoRoom`].
+    #[inline]
     pub fn take(&mut self, bytes: u64) -> Result<Part, NoRoom> {
         if bytes > self.longest {
             return Err(NoRoom::Ever);
         }
-        if let Some(part) = self.kept_of(bytes).and_then(Vec::pop) {
-            return Ok(Part { body: Body { bytes, ..part.body }, ..part });
+        match self.kept_of(bytes).and_then(Vec::pop) {
+            Some(part) => Ok(Part { body: Body { bytes, ..part.body }, ..part }),
+            None => self.take_new(bytes),
         }
+    }
+
+    #[cold]
+    fn take_new(&mut self, bytes: u64) -> Result<Part, NoRoom> {
         let units = u32::try_from(taken(bytes) / UNIT).map_err(|_| NoRoom::Ever)?;
         let mut allocation = self.units.allocate(units);
         if allocation.is_none() {
@@ -92,7 +100,13 @@ impl Heap {
 
     /// The parts that are kept for the next part of that many bytes.
     fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Part>> {
-        self.kept.get_mut((taken(bytes) / UNIT - 1) as usize)
+        self.kept.get_mut((bytes.saturating_sub(1) / UNIT) as usize)
+    }
+
+    /// Whether a range of the window is inside the buffers.
+    #[inline]
+    pub const fn contains(&self, at: u64, bytes: u64) -> bool {
+        at >= self.begin && at - self.begin <= self.bytes && bytes <= self.bytes - (at - self.begin)
     }
 
     /// The bytes of the longest part.
@@ -101,6 +115,7 @@ impl Heap {
     }
 
     /// Returns a part.
+    #[inline]
     pub fn free(&mut self, part: Part) {
         match self.kept_of(part.body.bytes) {
             Some(parts) if parts.len() < KEPT => parts.push(part),

@@ -547,13 +547,12 @@ impl Transport {
     }
 
     /// Where memory lies in the device's buffers. `None` for other memory.
+    #[inline]
     pub(crate) fn body_in_buffers(&self, memory: &Span) -> Option<Body> {
         let (address, bytes) = memory.as_contiguous()?;
-        let layout = self.host.as_ref()?.card().layout;
         let at = (address.addr() as u64).checked_sub(self.mapping.base().addr().get() as u64)?;
-        let end = at.checked_add(bytes as u64)?;
-        let is_inside = at >= layout.buffers && end <= layout.buffers.checked_add(layout.buffer_bytes)?;
-        is_inside.then_some(Body { region: 0, at, bytes: bytes as u64 })
+        let bytes = bytes as u64;
+        self.heap.contains(at, bytes).then_some(Body { region: 0, at, bytes })
     }
 
     /// The most sends and receives that the device can have.
@@ -700,7 +699,7 @@ impl Transport {
     }
 
     /// The next completion.
-    #[inline]
+    #[inline(never)]
     fn next_completion(&mut self) -> Option<Completion> {
         if self.lost.is_some() {
             return None; // the window may belong to another session by now
@@ -719,20 +718,23 @@ impl Transport {
     #[inline]
     pub(crate) fn next_received(&mut self) -> Option<(Request, Status)> {
         loop {
-            let completion = self.next_completion()?;
-            if let Ok(done) = completion.result
-                && let Some(sink) = self.operations.receive_of(completion.cookie)
+            if self.lost.is_none()
+                && let Some(host) = &mut self.host
+                && let Some((cookie, done)) = host.peek_received()
+                && let Some(sink) = self.operations.receive_of(cookie)
                 && sink.may_have(&done)
             {
-                if let Some((part, memory)) = sink.copy {
+                host.skip();
+                if let Some((part, memory)) = &sink.copy {
                     let from = self.mapping.base().as_ptr();
                     // SAFETY: as in `complete`.
                     unsafe { memory.unpack(from.add(part.body.at as usize), done.delivered as usize) };
-                    self.heap.free(part);
+                    self.heap.free(*part);
                 }
-                self.operations.end_message(completion.cookie);
-                return Some((Request(completion.cookie), done.into()));
+                self.operations.end_message(cookie);
+                return Some((Request(cookie), done.into()));
             }
+            let completion = self.next_completion()?;
             self.complete(&completion);
         }
     }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::atomics::Ordering;
 use crate::command::Command;
-use crate::completion::{BadCompletion, Completion};
+use crate::completion::{BadCompletion, Completion, Done};
 use crate::doorbell::{Doorbell, Ringer, Sleeper};
 use crate::fault::Fault;
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
@@ -343,11 +343,23 @@ impl<'w> Host<'w> {
         was_asleep
     }
 
+    /// The cookie and the result of the next completion, as those of a receive that has succeeded. It is not taken: [`skip`](Self::skip)
+    /// does that if it is one of a receive. Otherwise, and if this returns `None`, [`take`](Self::take) takes it.
+    #[inline]
+    pub fn peek_received(&self) -> Option<(u64, Done)> {
+        Completion::received(self.reader.peek(&self.completions)?)
+    }
+
+    /// Takes the completion that [`peek_received`](Self::peek_received) has returned.
+    #[inline]
+    pub fn skip(&mut self) {
+        self.has_news |= self.reader.skip(&self.completions);
+    }
+
     /// Takes the next completion.
     ///
     /// # Errors
     /// [`DeviceError::Violation`].
-    #[inline]
     pub fn take(&mut self) -> Result<Option<Completion>, DeviceError> {
         match self.reader.pop(&self.completions) {
             Some(entry) => {

@@ -29,6 +29,7 @@ impl<R: Rails> Pml<'_, R> {
     ) -> Result<Request, Refusal> {
         let flags = if matches!(mode, Mode::Synchronous | Mode::Ready) { SYNCHRONOUS } else { 0 };
         self.take_offloaded(RequestState {
+            phase: Phase::Offloaded,
             flags,
             peer: peer.0,
             context,
@@ -47,6 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         sink: Span,
     ) -> Result<Request, Refusal> {
         self.take_offloaded(RequestState {
+            phase: Phase::Offloaded,
             flags: RECEIVE,
             peer,
             context,
@@ -56,8 +58,8 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
+    #[inline]
     fn take_offloaded(&mut self, state: RequestState) -> Result<Request, Refusal> {
-        let state = RequestState { phase: Phase::Offloaded, ..state };
         self.requests.take(state).map(Request).map_err(|_| Refusal::Busy)
     }
 
