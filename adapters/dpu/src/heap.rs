@@ -35,7 +35,7 @@ pub struct Heap {
     units: Allocator,
     /// Returned parts by their units, less one, which the allocator still has as taken. Short messages come often, and the allocator
     /// takes several hundred instructions for each.
-    kept: [Vec<Part>; KEPT_UNITS],
+    kept: [Vec<Allocation>; KEPT_UNITS],
 }
 
 impl std::fmt::Debug for Heap {
@@ -78,7 +78,7 @@ impl Heap {
             return Err(NoRoom::Ever);
         }
         match self.kept_of(bytes).and_then(Vec::pop) {
-            Some(part) => Ok(Part { body: Body { bytes, ..part.body }, ..part }),
+            Some(allocation) => Ok(self.part(allocation, bytes)),
             None => self.take_new(bytes),
         }
     }
@@ -88,18 +88,22 @@ impl Heap {
         let units = u32::try_from(taken(bytes) / UNIT).map_err(|_| NoRoom::Ever)?;
         let mut allocation = self.units.allocate(units);
         if allocation.is_none() {
-            for part in self.kept.iter_mut().flat_map(|parts| parts.drain(..)) {
-                self.units.free(part.allocation);
+            for kept in self.kept.iter_mut().flat_map(|kept| kept.drain(..)) {
+                self.units.free(kept);
             }
             allocation = self.units.allocate(units);
         }
-        let allocation = allocation.ok_or(NoRoom::Now)?;
-        let at = self.begin + u64::from(allocation.offset) * UNIT;
-        Ok(Part { allocation, body: Body { region: 0, at, bytes } })
+        Ok(self.part(allocation.ok_or(NoRoom::Now)?, bytes))
+    }
+
+    /// The first bytes of the units of an allocation.
+    const fn part(&self, allocation: Allocation, bytes: u64) -> Part {
+        let at = self.begin + allocation.offset as u64 * UNIT;
+        Part { allocation, body: Body { region: 0, at, bytes } }
     }
 
     /// The parts that are kept for the next part of that many bytes.
-    fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Part>> {
+    fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Allocation>> {
         self.kept.get_mut((bytes.saturating_sub(1) / UNIT) as usize)
     }
 
@@ -118,7 +122,7 @@ impl Heap {
     #[inline]
     pub fn free(&mut self, part: Part) {
         match self.kept_of(part.body.bytes) {
-            Some(parts) if parts.len() < KEPT => parts.push(part),
+            Some(kept) if kept.len() < KEPT => kept.push(part.allocation),
             _ => self.units.free(part.allocation),
         }
     }

@@ -112,8 +112,11 @@ impl Operations {
     /// Adds a command, and returns its cookie.
     #[inline]
     pub fn add(&mut self, kind: Kind) -> u64 {
-        self.pending += u32::from(kind.is_message());
-        self.accesses += u32::from(matches!(kind, Kind::Access(_)));
+        match kind {
+            Kind::Send(_) | Kind::Receive(_) => self.pending += 1,
+            Kind::Access(_) => self.accesses += 1,
+            Kind::Call => {}
+        }
         let copied = match &kind {
             Kind::Send(Some(part)) => taken(part.body.bytes),
             _ => 0,

@@ -22,12 +22,17 @@ impl<T> Owners<T> {
     pub fn add(&mut self, cookie: u64, owner: T) {
         let at = place(cookie);
         if self.places.len() <= at {
-            self.places.resize_with(at + 1, || None);
+            self.grow(at + 1);
         }
         if let Some(place) = self.places.get_mut(at) {
             self.count += usize::from(place.is_none());
             *place = Some((cookie, owner));
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.places.resize_with(len, || None);
     }
 
     /// The value of a command.

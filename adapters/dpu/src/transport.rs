@@ -872,6 +872,7 @@ impl Transport {
     }
 
     /// Writes the command of a send or receive.
+    #[inline]
     fn begin_message(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
         self.begin(kind, command).map(Request)
     }

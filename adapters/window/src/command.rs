@@ -319,6 +319,7 @@ fn decode_atomic(flags: u8, operands: Body) -> Option<(Atomic, AtomicFlags)> {
 
 impl Command {
     /// The words of the entry.
+    #[inline]
     pub fn encode(&self, cookie: u64) -> Entry {
         let (none, nowhere) = (Body::default(), KeyPlace::default());
         let (number, flags, arguments, body, key) = match *self {

@@ -313,6 +313,7 @@ impl<'w> Host<'w> {
     ///
     /// # Errors
     /// [`DeviceError::Violation`].
+    #[inline]
     pub fn command(&mut self, cookie: u64, command: &Command) -> Result<Pushed, DeviceError> {
         self.has_news = true;
         Ok(self.writer.push(&self.commands, &command.encode(cookie))?)
