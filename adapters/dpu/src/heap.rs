@@ -9,7 +9,7 @@ const UNIT: u64 = 64;
 /// Units of the longest part that is kept when it is returned, for the next one of the same length.
 const KEPT_UNITS: usize = 16;
 /// The most parts of each length that are kept.
-const KEPT: usize = 32;
+const KEPT: usize = 64;
 
 /// A part of the buffers.
 #[derive(Clone, Copy)]

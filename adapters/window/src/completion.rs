@@ -217,8 +217,18 @@ impl Completion {
     /// that has failed. Value and word of the result are not read.
     #[inline]
     pub(crate) fn received(words: &[AtomicU32]) -> Option<(u64, Done)> {
-        let [number, cookie_low, cookie_high, rank, tag, received_low, received_high, delivered_low, delivered_high, ..] =
-            words
+        let [
+            number,
+            cookie_low,
+            cookie_high,
+            rank,
+            tag,
+            received_low,
+            received_high,
+            delivered_low,
+            delivered_high,
+            ..,
+        ] = words
         else {
             return None;
         };
