@@ -9,13 +9,14 @@ use towline_core::pml::offload::{DeviceFailure, Ended, Fallback as _, Offload, O
 use towline_core::pml::{Mode, Refusal, Request, Sending};
 use towline_core::rail::Peer;
 use towline_dpu::mapping::Mapping;
-use towline_dpu::{Matching, Options, Transport};
+use towline_dpu::{Lost, Matching, Options, Transport};
 use towline_host_tests::pattern::patterned;
 use towline_host_tests::random::Random;
 use towline_window::command::Command;
 use towline_window::completion::{Completion, Done};
 use towline_window::device::{About, Device};
 use towline_window::doorbell::Doorbell;
+use towline_window::host::DeviceError;
 use towline_window::layout::Layout;
 
 /// Two hosts that know each other, and the numbers of a communicator of both.
@@ -387,7 +388,7 @@ fn a_device_must_not_say_everything_of_a_receive() {
                 while ended.len() < 2 {
                     ended.extend(host.next_ended());
                 }
-                (ended, into)
+                (ended, into, host.transport().lost())
             }
         });
         while device.session() == 0 {
@@ -395,7 +396,7 @@ fn a_device_must_not_say_everything_of_a_receive() {
                 device.serve(session).unwrap();
             }
         }
-        let mut answer = |device: &mut Device<'_>, (cookie, received, delivered): Said| {
+        let answer = |device: &mut Device<'_>, (cookie, received, delivered): Said| {
             let done = Done { received, delivered, tag: 1, ..Done::default() };
             device.complete(&Completion::new(cookie, Ok(done))).unwrap();
         };
@@ -412,7 +413,8 @@ fn a_device_must_not_say_everything_of_a_receive() {
         }
         answer(&mut device, (receives[0], 8, 8));
         answer(&mut device, said(receives[0], receives[1]));
-        let (ended, into) = thread.join().unwrap();
+        let (ended, into, lost) = thread.join().unwrap();
+        assert_eq!(lost, Some(Lost::Device(DeviceError::Violation)));
         assert!(ended[0].request == request(0) && ended[0].outcome.is_ok());
         assert_eq!(ended[1], Ended { request: request(1), outcome: Err(DeviceFailure::Device) });
         assert_eq!(into, [*b"received", [0; 8]]);
