@@ -103,6 +103,7 @@ impl Heap {
     }
 
     /// The parts that are kept for the next part of that many bytes.
+    #[inline]
     fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Allocation>> {
         self.kept.get_mut((bytes.saturating_sub(1) / UNIT) as usize)
     }

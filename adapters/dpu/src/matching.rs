@@ -411,6 +411,7 @@ impl Matching {
     }
 
     /// A message of a peer was taken out of the device's queue, or received.
+    #[inline]
     fn note_taken(&mut self, peer: u32) {
         self.may_be_drained = true;
         if let Some(peer) = self.peers.get_mut(peer) {
@@ -456,7 +457,18 @@ impl Matching {
         }
     }
 
+    /// Makes progress if no end is known, and returns the next one.
+    #[inline(never)]
+    fn next_of_any_kind(&mut self) -> Option<Ended> {
+        if self.ended.is_empty() {
+            self.progress();
+            self.probing = self.probing.saturating_sub(1);
+        }
+        self.ended.pop_front()
+    }
+
     /// The next receive that has succeeded.
+    #[inline]
     fn next_received(&mut self) -> Option<Ended> {
         let (Request(cookie), status) = self.transport.next_received()?;
         let (request, peer, is_counted) = match self.owners.get(cookie)? {
@@ -522,6 +534,7 @@ impl Matching {
     }
 
     /// The peer whose message a receive has got. `rank`: its rank, as the device says. It matters only if the receive is from any rank.
+    #[inline]
     fn sender(&self, posted: &Posted, rank: u32) -> u32 {
         if posted.peer == ANY { self.peer_of(posted.comm, rank) } else { posted.peer }
     }
@@ -716,15 +729,14 @@ impl Offload for Matching {
         cancelled.inspect(|request| self.transport.settle(*request)).is_some()
     }
 
+    #[inline]
     fn next_ended(&mut self) -> Option<Ended> {
-        if self.ended.is_empty() {
-            if let Some(ended) = self.next_received() {
-                return Some(ended);
-            }
-            self.progress();
-            self.probing = self.probing.saturating_sub(1);
+        if self.ended.is_empty()
+            && let Some(received) = self.next_received()
+        {
+            return Some(received);
         }
-        self.ended.pop_front()
+        self.next_of_any_kind()
     }
 
     fn is_busy(&self) -> bool {

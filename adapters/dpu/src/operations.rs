@@ -60,6 +60,7 @@ pub struct Sink {
 
 impl Sink {
     /// Whether a device may say this of the message. Otherwise it violates the protocol.
+    #[inline]
     pub const fn may_have(&self, done: &Done) -> bool {
         done.delivered <= self.bytes && done.delivered <= done.received
     }
@@ -104,6 +105,7 @@ pub struct Operations {
 }
 
 /// The place of a cookie's operation.
+#[inline]
 pub fn place(cookie: u64) -> usize {
     (cookie & u64::from(u32::MAX)) as usize
 }

@@ -137,6 +137,7 @@ impl Peers {
     }
 
     /// A peer.
+    #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Peer> {
         self.peers.get_mut(number as usize)?.as_mut()
     }

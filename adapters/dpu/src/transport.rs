@@ -73,6 +73,7 @@ pub struct Status {
 }
 
 impl From<Done> for Status {
+    #[inline]
     fn from(done: Done) -> Self {
         Self { rank: done.rank, tag: done.tag, received: done.received, delivered: done.delivered }
     }
