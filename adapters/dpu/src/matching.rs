@@ -467,18 +467,18 @@ impl Matching {
         self.ended.pop_front()
     }
 
-    /// The next receive that has succeeded.
+    /// The next receive that has got all of its message.
     #[inline]
     fn next_received(&mut self) -> Option<Ended> {
-        let (Request(cookie), status) = self.transport.next_received()?;
-        let (request, peer, is_counted) = match self.owners.get(cookie)? {
-            Owner::Receive(posted) => (posted.request, self.sender(posted, status.rank), false),
-            Owner::ReceiveTaken(posted) => (posted.request, self.sender(posted, status.rank), true),
-            Owner::Nobody { .. } | Owner::Send { .. } | Owner::Dropped => {
-                self.owners.forget(cookie);
-                return None;
-            }
+        // With whether its message was counted as taken already.
+        let owners = &self.owners;
+        let owner = |Request(cookie)| match owners.get(cookie)? {
+            Owner::Receive(posted) => Some((posted, false)),
+            Owner::ReceiveTaken(posted) => Some((posted, true)),
+            Owner::Nobody { .. } | Owner::Send { .. } | Owner::Dropped => None,
         };
+        let ((posted, is_counted), Request(cookie), status) = self.transport.next_received(owner)?;
+        let (request, peer) = (posted.request, self.sender(posted, status.rank));
         self.owners.forget(cookie);
         if !is_counted {
             self.note_taken(peer);

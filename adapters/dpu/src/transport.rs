@@ -714,16 +714,19 @@ impl Transport {
         }
     }
 
-    /// The next receive that has succeeded, which is what nearly all completions are of. Its outcome is taken with that. Other completions
-    /// before it are handled as [`progress`](Self::progress) does, which is called when this returns `None`.
+    /// The next receive that has got all of its message, and what `owner` has for it: nearly all completions are of these. Its outcome is
+    /// taken with that. Other completions before it, and those for which `owner` has nothing, are handled as
+    /// [`progress`](Self::progress) does, which is called when this returns `None`.
     #[inline]
-    pub(crate) fn next_received(&mut self) -> Option<(Request, Status)> {
+    pub(crate) fn next_received<T>(&mut self, owner: impl Fn(Request) -> Option<T>) -> Option<(T, Request, Status)> {
         loop {
             if self.lost.is_none()
                 && let Some(host) = &mut self.host
                 && let Some((cookie, done)) = host.peek_received()
                 && let Some(sink) = self.operations.receive_of(cookie)
                 && sink.may_have(&done)
+                && done.delivered == done.received
+                && let Some(owner) = owner(Request(cookie))
             {
                 host.skip();
                 if let Some((part, memory)) = &sink.copy {
@@ -733,7 +736,7 @@ impl Transport {
                     self.heap.free(*part);
                 }
                 self.operations.end_message(cookie);
-                return Some((Request(cookie), done.into()));
+                return Some((owner, Request(cookie), done.into()));
             }
             let completion = self.next_completion()?;
             self.complete(&completion);
