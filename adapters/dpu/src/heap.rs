@@ -9,7 +9,7 @@ const UNIT: u64 = 64;
 /// Units of the longest part that is kept when it is returned, for the next one of the same length.
 const KEPT_UNITS: usize = 16;
 /// The most parts of each length that are kept.
-const KEPT: usize = 32;
+const KEPT: usize = 64;
 
 /// A part of the buffers.
 #[derive(Clone, Copy)]
@@ -27,13 +27,15 @@ impl std::fmt::Debug for Part {
 
 /// The buffers of a window.
 pub struct Heap {
+    /// Where the buffers begin, and how long they are.
     begin: u64,
+    bytes: u64,
     /// The longest part that the allocator gives, which is up to an eighth shorter than the buffers.
     longest: u64,
     units: Allocator,
     /// Returned parts by their units, less one, which the allocator still has as taken. Short messages come often, and the allocator
     /// takes several hundred instructions for each.
-    kept: [Vec<Part>; KEPT_UNITS],
+    kept: [Vec<Allocation>; KEPT_UNITS],
 }
 
 impl std::fmt::Debug for Heap {
@@ -63,36 +65,53 @@ impl Heap {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX);
         let units = Allocator::new(units);
         let longest = u64::from(units.storage_report().largest_free_region) * UNIT;
-        Self { begin, longest, units, kept: Default::default() }
+        Self { begin, bytes, longest, units, kept: Default::default() }
     }
 
     /// Takes a part of that many bytes.
     ///
     /// # Errors
     /// [`NoRoom`].
+    #[inline]
     pub fn take(&mut self, bytes: u64) -> Result<Part, NoRoom> {
         if bytes > self.longest {
             return Err(NoRoom::Ever);
         }
-        if let Some(part) = self.kept_of(bytes).and_then(Vec::pop) {
-            return Ok(Part { body: Body { bytes, ..part.body }, ..part });
+        match self.kept_of(bytes).and_then(Vec::pop) {
+            Some(allocation) => Ok(self.part(allocation, bytes)),
+            None => self.take_new(bytes),
         }
+    }
+
+    #[cold]
+    fn take_new(&mut self, bytes: u64) -> Result<Part, NoRoom> {
         let units = u32::try_from(taken(bytes) / UNIT).map_err(|_| NoRoom::Ever)?;
         let mut allocation = self.units.allocate(units);
         if allocation.is_none() {
-            for part in self.kept.iter_mut().flat_map(|parts| parts.drain(..)) {
-                self.units.free(part.allocation);
+            for kept in self.kept.iter_mut().flat_map(|kept| kept.drain(..)) {
+                self.units.free(kept);
             }
             allocation = self.units.allocate(units);
         }
-        let allocation = allocation.ok_or(NoRoom::Now)?;
-        let at = self.begin + u64::from(allocation.offset) * UNIT;
-        Ok(Part { allocation, body: Body { region: 0, at, bytes } })
+        Ok(self.part(allocation.ok_or(NoRoom::Now)?, bytes))
+    }
+
+    /// The first bytes of the units of an allocation.
+    const fn part(&self, allocation: Allocation, bytes: u64) -> Part {
+        let at = self.begin + allocation.offset as u64 * UNIT;
+        Part { allocation, body: Body { region: 0, at, bytes } }
     }
 
     /// The parts that are kept for the next part of that many bytes.
-    fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Part>> {
-        self.kept.get_mut((taken(bytes) / UNIT - 1) as usize)
+    #[inline]
+    fn kept_of(&mut self, bytes: u64) -> Option<&mut Vec<Allocation>> {
+        self.kept.get_mut((bytes.saturating_sub(1) / UNIT) as usize)
+    }
+
+    /// Whether a range of the window is inside the buffers.
+    #[inline]
+    pub const fn contains(&self, at: u64, bytes: u64) -> bool {
+        at >= self.begin && at - self.begin <= self.bytes && bytes <= self.bytes - (at - self.begin)
     }
 
     /// The bytes of the longest part.
@@ -101,9 +120,10 @@ impl Heap {
     }
 
     /// Returns a part.
+    #[inline]
     pub fn free(&mut self, part: Part) {
         match self.kept_of(part.body.bytes) {
-            Some(parts) if parts.len() < KEPT => parts.push(part),
+            Some(kept) if kept.len() < KEPT => kept.push(part.allocation),
             _ => self.units.free(part.allocation),
         }
     }

@@ -81,6 +81,7 @@ impl Mapping {
     }
 
     /// The address of its first byte.
+    #[inline]
     pub const fn base(&self) -> NonNull<u8> {
         self.base
     }

@@ -306,7 +306,7 @@ impl Matching {
     /// As [`Offload::isend`].
     unsafe fn give_send(&mut self, send: &HeldSend) -> Result<Option<Sending>, pml::Refusal> {
         let HeldSend { operation, mode, data } = send;
-        let peer = self.peer_of(operation.comm, operation.rank);
+        let Operation { comm, rank, peer, tag, .. } = *operation;
         let way = self.way(peer, data)?;
         let copied = if let Way::Whole(copied) = way { copied } else { 0 };
         if !self.has_room_for_send(copied) {
@@ -320,7 +320,6 @@ impl Matching {
         // The copy is complete for the caller at once. The device has it until it needs no further work.
         let is_copy = copied != 0 && is_standard && data.len() <= SHORT;
         let mode = if is_copy { Mode::Complete } else { *mode };
-        let Operation { comm, rank, tag, .. } = *operation;
         // SAFETY: passed on from the caller.
         let mut begun = unsafe { self.transport.isend(Comm(comm), rank, tag, mode, *data) };
         if begun == Err(Refusal::Busy) && !self.takeover.is_active() {
@@ -432,12 +431,11 @@ impl Matching {
             };
             let (posted, message) = match next {
                 Next::Message(posted, message) => {
-                    self.note_taken(posted.comm, message.rank);
+                    self.note_taken(self.sender(&posted, message.rank));
                     (posted, message)
                 }
                 Next::Failed(posted, why) => {
-                    let source = posted.source_rank().map_or(ANY, |rank| self.peer_of(posted.comm, rank));
-                    let why = self.failure_of(Failure::Operation(why), source);
+                    let why = self.failure_of(Failure::Operation(why), posted.peer);
                     self.fail(posted.request, why);
                     continue;
                 }
@@ -489,7 +487,7 @@ impl Matching {
         match self.transport.probe_words(comm, source, tag, take) {
             Ok(Some(found)) => {
                 if take {
-                    self.note_taken(comm, found.rank);
+                    self.note_taken(self.peer_of(comm, found.rank));
                 }
                 Ok(Some(found))
             }
@@ -503,13 +501,9 @@ impl Matching {
         }
     }
 
-    /// A message of a rank was taken out of the device's queue, or received.
-    fn note_taken(&mut self, comm: u32, rank: u32) {
-        self.note_taken_of(self.peer_of(comm, rank));
-    }
-
     /// A message of a peer was taken out of the device's queue, or received.
-    pub(crate) fn note_taken_of(&mut self, peer: u32) {
+    #[inline]
+    pub(crate) fn note_taken(&mut self, peer: u32) {
         self.may_be_drained = true;
         if let Some(peer) = self.peers.get_mut(peer) {
             peer.taken = peer.taken.wrapping_add(1);
@@ -538,13 +532,13 @@ impl Matching {
     /// A receive of a rank has ended.
     fn note_received(&mut self, posted: &Posted, failed: u32, outcome: &Result<Status, Failure>) {
         match outcome {
-            Ok(status) => self.note_taken(posted.comm, status.rank),
+            Ok(status) => self.note_taken(self.sender(posted, status.rank)),
             // The message was taken, and is lost.
             Err(Failure::Operation(completion::Failure::BadMemory | completion::Failure::Aborted)) => {
-                self.note_taken(posted.comm, failed);
+                self.note_taken(self.sender(posted, failed));
             }
             Err(Failure::Operation(completion::Failure::Unreachable)) => {
-                let peer = self.peer_of(posted.comm, posted.source_rank().unwrap_or(failed));
+                let peer = self.sender(posted, failed);
                 self.is_cut_off = true;
                 if let Some(peer) = self.peers.get_mut(peer) {
                     peer.is_unreachable = true;
@@ -552,6 +546,35 @@ impl Matching {
             }
             Err(_) => {}
         }
+    }
+
+    /// Makes progress if no end is known, and returns the next one.
+    #[inline(never)]
+    fn next_of_any_kind(&mut self) -> Option<Ended> {
+        if self.ended.is_empty() {
+            self.progress();
+            self.probing = self.probing.saturating_sub(1);
+        }
+        self.ended.pop_front()
+    }
+
+    /// The next receive that has got all of its message.
+    #[inline]
+    fn next_received(&mut self) -> Option<Ended> {
+        // With whether its message was counted as taken already.
+        let owners = &self.owners;
+        let owner = |Request(cookie)| match owners.get(cookie)? {
+            Owner::Receive(posted) => Some((posted, false)),
+            Owner::ReceiveTaken(posted) => Some((posted, true)),
+            _ => None,
+        };
+        let ((posted, is_counted), Request(cookie), status) = self.transport.next_received(owner)?;
+        let (request, peer) = (posted.request, self.sender(posted, status.rank));
+        self.owners.forget(cookie);
+        if !is_counted {
+            self.note_taken(peer);
+        }
+        Some(Ended { request, outcome: Ok(delivered(&status, peer)) })
     }
 
     /// Passes on what the device has ended.
@@ -602,17 +625,15 @@ impl Matching {
                     if let Ok(status) = &outcome
                         && let Some(announced) = announcement_of(status.received)
                     {
-                        // The communicator of a message that a probe took is not known.
-                        let peer = posted.peer.unwrap_or_else(|| self.peer_of(posted.comm, status.rank));
+                        let peer = self.sender(&posted, status.rank);
                         self.receive_in_pieces(Some(&posted), peer, status, announced);
                         continue;
                     }
-                    let peer = |rank: u32| self.peer_of(posted.comm, rank);
-                    let source = posted.source_rank().map_or_else(|| peer(failed), peer);
-                    (
-                        posted.request,
-                        outcome.map(|status| delivered(&status, peer)).map_err(|why| self.failure_of(why, source)),
-                    )
+                    let outcome = match outcome {
+                        Ok(status) => Ok(delivered(&status, self.sender(&posted, status.rank))),
+                        Err(why) => Err(self.failure_of(why, self.sender(&posted, failed))),
+                    };
+                    (posted.request, outcome)
                 }
             };
             self.ended.push_back(Ended { request, outcome });
@@ -635,6 +656,12 @@ impl Matching {
             Failure::Operation(completion::Failure::Aborted) => DeviceFailure::Aborted(source),
             Failure::Operation(_) | Failure::Device(_) | Failure::NoRequest => DeviceFailure::Device,
         }
+    }
+
+    /// The peer whose message a receive has got. `rank`: its rank, as the device says. It matters only if the receive is from any rank.
+    #[inline]
+    fn sender(&self, posted: &Posted, rank: u32) -> u32 {
+        if posted.peer == ANY { self.peer_of(posted.comm, rank) } else { posted.peer }
     }
 
     pub(crate) fn peer_of(&self, comm: u32, rank: u32) -> u32 {
@@ -759,7 +786,7 @@ impl Offload for Matching {
                 return Ok(sending);
             }
         } else {
-            self.way(self.peer_of(operation.comm, operation.rank), &data)?; // a message that is too long is refused now
+            self.way(operation.peer, &data)?; // a message that is too long is refused now
         }
         self.held.push_back(send);
         Ok(Sending::Pending(operation.request))
@@ -804,10 +831,10 @@ impl Offload for Matching {
         if self.transport.lost().is_some() {
             return Err(pml::Refusal::DeviceFailed);
         }
-        let mut posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, tag: ANY }, sink);
+        let mut posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, peer: ANY, tag: ANY }, sink);
         let mut message = TakenMessage { message: Message(found.message), rank: found.rank, len: found.len };
         if let Some((peer, length)) = self.pipeline.taken.remove(&found.message) {
-            (posted.peer, message.len) = (Some(peer), length);
+            (posted.peer, message.len) = (peer, length);
         }
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
@@ -851,12 +878,14 @@ impl Offload for Matching {
         cancelled.inspect(|request| self.transport.settle(*request)).is_some()
     }
 
+    #[inline]
     fn next_ended(&mut self) -> Option<Ended> {
-        if self.ended.is_empty() {
-            self.progress();
-            self.probing = self.probing.saturating_sub(1);
+        if self.ended.is_empty()
+            && let Some(received) = self.next_received()
+        {
+            return Some(received);
         }
-        self.ended.pop_front()
+        self.next_of_any_kind()
     }
 
     fn is_busy(&self) -> bool {
@@ -901,8 +930,8 @@ impl Drop for Matching {
     }
 }
 
-fn delivered(status: &Status, peer: impl Fn(u32) -> u32) -> Delivered {
-    Delivered { peer: peer(status.rank), tag: status.tag, received: status.received }
+const fn delivered(status: &Status, peer: u32) -> Delivered {
+    Delivered { peer, tag: status.tag, received: status.received }
 }
 
 pub(crate) const fn refusal(why: Refusal) -> pml::Refusal {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use slab::Slab;
 use towline_core::convertor::Span;
 use towline_window::command::ANY;
 use towline_window::completion::{Completion, Done};
@@ -69,26 +68,42 @@ pub struct Sink {
     pub copy: Option<(Copied, Span)>,
 }
 
+impl Sink {
+    /// Whether a device may say this of the message. Otherwise it violates the protocol.
+    #[inline]
+    pub const fn may_have(&self, done: &Done) -> bool {
+        done.delivered <= self.bytes && done.delivered <= done.received
+    }
+}
+
 /// A command in progress, or its outcome.
 #[derive(Debug)]
 pub struct Operation {
     /// What it is for.
     pub kind: Kind,
-    /// Its outcome, if it is over.
+    /// Its outcome, if it is over. A free place has one, too.
     pub outcome: Option<Result<Done, Failure>>,
     /// If it has failed: the rank of the peer that is the reason, or any.
     pub failed: u32,
     /// Bytes of the buffers that a send's message was copied to.
     pub copied: u64,
-    /// Tells it from others that had the same place.
+    /// How often its place was freed: tells it from others that had the same place. It wraps.
     number: u32,
 }
 
-/// The commands in progress. A cookie has the place in its lower half, and a number in its upper half.
+impl Operation {
+    /// A free place.
+    const fn free(number: u32) -> Self {
+        Self { kind: Kind::Call, outcome: Some(Err(Failure::NoRequest)), failed: ANY, copied: 0, number }
+    }
+}
+
+/// The commands in progress. A cookie has the place in its lower half, and the number of the operation in its upper half.
 #[derive(Debug, Default)]
 pub struct Operations {
-    slab: Slab<Operation>,
-    numbers: u32,
+    places: Vec<Operation>,
+    /// The places that are free.
+    free: Vec<u32>,
     /// Sends and receives whose outcome the device has not reported.
     pending: u32,
     /// Puts, gets and atomics whose outcome the device has not reported.
@@ -100,22 +115,43 @@ pub struct Operations {
 }
 
 /// The place of a cookie's operation.
+#[inline]
 pub fn place(cookie: u64) -> usize {
     (cookie & u64::from(u32::MAX)) as usize
 }
 
 impl Operations {
     /// Adds a command, and returns its cookie.
+    #[inline]
     pub fn add(&mut self, kind: Kind) -> u64 {
-        self.pending += u32::from(kind.is_message());
-        self.accesses += u32::from(matches!(kind, Kind::Access(_)));
-        self.numbers = self.numbers.wrapping_add(1);
+        match kind {
+            Kind::Send(_) | Kind::Receive(_) => self.pending += 1,
+            Kind::Access(_) => self.accesses += 1,
+            Kind::Call => {}
+        }
         let copied = match &kind {
             Kind::Send(Some(Copied::Buffer(part))) => taken(part.body.bytes),
             _ => 0,
         };
-        let place = self.slab.insert(Operation { kind, outcome: None, failed: ANY, copied, number: self.numbers });
-        u64::from(self.numbers) << 32 | place as u64
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Operation::free(0));
+            self.places.len() as u32 - 1
+        });
+        let number = self.places.get_mut(at as usize).map_or(0, |operation| {
+            (operation.kind, operation.outcome, operation.failed, operation.copied) = (kind, None, ANY, copied);
+            operation.number
+        });
+        u64::from(number) << 32 | u64::from(at)
+    }
+
+    /// Frees the place of an operation.
+    #[inline]
+    fn free(&mut self, cookie: u64) {
+        if let Some(operation) = self.places.get_mut(place(cookie)) {
+            (operation.kind, operation.outcome) = (Kind::Call, Some(Err(Failure::NoRequest)));
+            operation.number = operation.number.wrapping_add(1);
+            self.free.push(place(cookie) as u32);
+        }
     }
 
     /// How many sends and receives are in progress.
@@ -134,17 +170,18 @@ impl Operations {
             Kind::Access(accessed) => operation.outcome.is_none() && peer.is_none_or(|peer| peer == accessed.peer),
             _ => false,
         };
-        self.accesses != 0 && self.slab.iter().any(|(_, operation)| is_it(operation))
+        self.accesses != 0 && self.places.iter().any(is_it)
     }
 
     /// The operation of a cookie.
+    #[inline]
     pub fn get(&self, cookie: u64) -> Option<&Operation> {
-        self.slab.get(place(cookie)).filter(|operation| u64::from(operation.number) == cookie >> 32)
+        self.places.get(place(cookie)).filter(|operation| u64::from(operation.number) == cookie >> 32)
     }
 
     /// The operation of a completion, which is over from now on.
     pub fn complete(&mut self, completion: &Completion) -> Option<&mut Operation> {
-        let operation = self.slab.get_mut(place(completion.cookie))?;
+        let operation = self.places.get_mut(place(completion.cookie))?;
         if u64::from(operation.number) != completion.cookie >> 32 || operation.outcome.is_some() {
             return None;
         }
@@ -165,16 +202,34 @@ impl Operations {
         Some(operation)
     }
 
+    /// The receive of a cookie, if it is in progress.
+    #[inline]
+    pub fn receive_of(&self, cookie: u64) -> Option<&Sink> {
+        match self.get(cookie) {
+            Some(Operation { kind: Kind::Receive(sink), outcome: None, .. }) => Some(sink),
+            _ => None,
+        }
+    }
+
+    /// Removes a send or receive in progress.
+    #[inline]
+    pub fn end_message(&mut self, cookie: u64) {
+        self.free(cookie);
+        self.pending -= 1;
+    }
+
     /// Takes an operation that is over.
     pub fn take(&mut self, cookie: u64) -> Option<Result<Done, Failure>> {
-        self.get(cookie)?.outcome.as_ref()?;
-        self.slab.remove(place(cookie)).outcome
+        let outcome = self.get(cookie)?.outcome?;
+        self.free(cookie);
+        Some(outcome)
     }
 
     /// Removes a command that was not written.
     pub fn undo(&mut self, cookie: u64) -> Option<Operation> {
-        self.get(cookie)?;
-        let operation = self.slab.remove(place(cookie));
+        let number = self.get(cookie)?.number.wrapping_add(1);
+        let operation = std::mem::replace(self.places.get_mut(place(cookie))?, Operation::free(number));
+        self.free.push(place(cookie) as u32);
         let is_open = operation.outcome.is_none();
         self.pending -= u32::from(is_open && operation.kind.is_message());
         self.accesses -= u32::from(is_open && matches!(operation.kind, Kind::Access(_)));
@@ -183,7 +238,7 @@ impl Operations {
 
     /// Ends all commands in progress, since the device has failed.
     pub fn fail(&mut self, why: Lost) {
-        for (place, operation) in &mut self.slab {
+        for (place, operation) in self.places.iter_mut().enumerate() {
             if operation.outcome.is_some() {
                 continue;
             }
@@ -228,7 +283,7 @@ impl Operations {
 
     /// The memory of receives and gets is not written any more.
     pub fn abandon_receives(&mut self) {
-        for (_, operation) in &mut self.slab {
+        for operation in &mut self.places {
             if let Kind::Receive(Sink { copy: Some((_, memory)), .. })
             | Kind::Access(Accessed { into: Some(memory), .. }) = &mut operation.kind
             {

@@ -22,12 +22,23 @@ impl<T> Owners<T> {
     pub fn add(&mut self, cookie: u64, owner: T) {
         let at = place(cookie);
         if self.places.len() <= at {
-            self.places.resize_with(at + 1, || None);
+            self.grow(at + 1);
         }
         if let Some(place) = self.places.get_mut(at) {
             self.count += usize::from(place.is_none());
             *place = Some((cookie, owner));
         }
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.places.resize_with(len, || None);
+    }
+
+    /// The value of a command.
+    pub fn get(&self, cookie: u64) -> Option<&T> {
+        let (other, owner) = self.places.get(place(cookie))?.as_ref()?;
+        (*other == cookie).then_some(owner)
     }
 
     /// Removes the value of a command.
@@ -36,6 +47,16 @@ impl<T> Owners<T> {
         let (_, owner) = place.take_if(|(other, _)| *other == cookie)?;
         self.count -= 1;
         Some(owner)
+    }
+
+    /// Drops the value of a command.
+    pub fn forget(&mut self, cookie: u64) {
+        if let Some(place) = self.places.get_mut(place(cookie))
+            && place.as_ref().is_some_and(|(other, _)| *other == cookie)
+        {
+            *place = None;
+            self.count -= 1;
+        }
     }
 
     /// All cookies with their values.

@@ -1,8 +1,6 @@
 //! The peers of a device, and what is known of the messages between their devices and this one. After the failure of a device, the
 //! processes tell each other these counts, so that each knows when it has all messages of the devices (core/WIRE.md).
 
-use std::collections::BTreeMap;
-
 use towline_core::convertor::Span;
 use towline_core::pml::offload::ANNOUNCEMENT;
 
@@ -102,10 +100,11 @@ impl Peer {
     }
 }
 
-/// The peers of a device, by their numbers.
+/// The peers of a device.
 #[derive(Debug, Default)]
 pub struct Peers {
-    peers: BTreeMap<u32, Peer>,
+    /// By their numbers, which are those of an engine: small, and nearly all in use.
+    peers: Vec<Option<Peer>>,
     /// Memory of announcements of peers that were removed. The engine may still use it.
     removed: Vec<Vec<u8>>,
 }
@@ -114,12 +113,18 @@ impl Peers {
     /// Adds a peer, or another one in the place of a former one.
     pub fn add(&mut self, number: u32, limits: Option<Limits>) {
         self.remove(number);
-        self.peers.insert(number, Peer { place: vec![0; ANNOUNCEMENT], limits, ..Peer::default() });
+        let at = number as usize;
+        if self.peers.len() <= at {
+            self.peers.resize_with(at + 1, || None);
+        }
+        if let Some(place) = self.peers.get_mut(at) {
+            *place = Some(Peer { place: vec![0; ANNOUNCEMENT], limits, ..Peer::default() });
+        }
     }
 
     /// Removes a peer. Returns whether there was one.
     pub fn remove(&mut self, number: u32) -> bool {
-        let Some(peer) = self.peers.remove(&number) else { return false };
+        let Some(peer) = self.peers.get_mut(number as usize).and_then(Option::take) else { return false };
         self.removed.extend(peer.sent);
         self.removed.push(peer.place);
         true
@@ -127,27 +132,28 @@ impl Peers {
 
     /// Whether there is such a peer.
     pub fn contains(&self, number: u32) -> bool {
-        self.peers.contains_key(&number)
+        self.get(number).is_some()
     }
 
     /// A peer.
     pub fn get(&self, number: u32) -> Option<&Peer> {
-        self.peers.get(&number)
+        self.peers.get(number as usize)?.as_ref()
     }
 
     /// A peer.
+    #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut Peer> {
-        self.peers.get_mut(&number)
+        self.peers.get_mut(number as usize)?.as_mut()
     }
 
     /// All peers with their numbers.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Peer)> {
-        self.peers.iter_mut().map(|(number, peer)| (*number, peer))
+        (0..).zip(&mut self.peers).filter_map(|(number, peer)| Some((number, peer.as_mut()?)))
     }
 
     /// The numbers of all peers.
     pub fn numbers(&self) -> Vec<u32> {
-        self.peers.keys().copied().collect()
+        (0..).zip(&self.peers).filter_map(|(number, peer)| peer.as_ref().map(|_| number)).collect()
     }
 
     /// The next announcement that a peer has not got. `has_failed`: the own device has failed.

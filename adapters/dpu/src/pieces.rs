@@ -110,7 +110,7 @@ impl Matching {
         self.transport.settle(asking);
         self.owners.remove(asking.0);
         if matches!(self.transport.test(asking), Some(Ok(_))) {
-            self.note_taken_of(peer);
+            self.note_taken(peer);
         }
     }
 
@@ -189,7 +189,7 @@ impl Matching {
         let Some(place) = self.pipeline.sends.iter().position(|send| send.key == key) else { return };
         let (peer, len) = (self.pipeline.sends[place].peer, self.pipeline.sends[place].data.len());
         let want = outcome.map_err(|why| self.failure_of(why, peer)).map(|status| {
-            self.note_taken_of(peer);
+            self.note_taken(peer);
             let mut bytes = [0; WANT];
             let is_whole =
                 status.received == WANT as u64 && self.transport.copy(&self.pipeline.sends[place].want, 0, &mut bytes);
@@ -218,7 +218,7 @@ impl Matching {
         let place = self.pipeline.receives.iter().position(|receive| receive.key == key);
         let peer = place.map(|place| self.pipeline.receives[place].peer);
         if let (Ok(_), Some(peer)) = (&outcome, peer) {
-            self.note_taken_of(peer);
+            self.note_taken(peer);
         }
         let is_whole = outcome.as_ref().is_ok_and(|status| status.received == want.bytes);
         let failure = outcome.err().map(|why| self.failure_of(why, peer.unwrap_or(u32::MAX)));

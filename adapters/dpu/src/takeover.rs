@@ -24,10 +24,10 @@ pub struct Posted {
     pub comm: u32,
     /// The rank of the sender, or any.
     source: u32,
+    /// The peer that has this rank, or any.
+    pub peer: u32,
     /// The tag, or any.
     tag: u32,
-    /// The sender of a message that a probe took, if it is known.
-    pub peer: Option<u32>,
     /// Its memory.
     pub sink: Span,
     /// Its number in the order in which receives were posted.
@@ -110,8 +110,8 @@ impl Takeover {
     /// A new receive.
     pub const fn posted(&mut self, operation: &Operation, sink: Span) -> Posted {
         self.posted_ever += 1;
-        let Operation { request, comm, rank, tag } = *operation;
-        Posted { request, comm, source: rank, tag, peer: None, sink, number: self.posted_ever }
+        let Operation { request, comm, rank, peer, tag } = *operation;
+        Posted { request, comm, source: rank, peer, tag, sink, number: self.posted_ever }
     }
 
     /// The host takes these receives over.

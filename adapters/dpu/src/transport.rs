@@ -76,6 +76,7 @@ pub struct Status {
 }
 
 impl From<Done> for Status {
+    #[inline]
     fn from(done: Done) -> Self {
         Self { rank: done.rank, tag: done.tag, received: done.received, delivered: done.delivered }
     }
@@ -598,13 +599,12 @@ impl Transport {
     }
 
     /// Where memory lies in the device's buffers. `None` for other memory.
+    #[inline]
     pub(crate) fn body_in_buffers(&self, memory: &Span) -> Option<Body> {
         let (address, bytes) = memory.as_contiguous()?;
-        let layout = self.host.as_ref()?.card().layout;
         let at = (address.addr() as u64).checked_sub(self.mapping.base().addr().get() as u64)?;
-        let end = at.checked_add(bytes as u64)?;
-        let is_inside = at >= layout.buffers && end <= layout.buffers.checked_add(layout.buffer_bytes)?;
-        is_inside.then_some(Body { region: 0, at, bytes: bytes as u64 })
+        let bytes = bytes as u64;
+        self.heap.contains(at, bytes).then_some(Body { region: 0, at, bytes })
     }
 
     /// The most sends and receives that the device can have.
@@ -736,29 +736,63 @@ impl Transport {
             self.check(); // a device that has failed does not ring
         }
         let most = self.host.as_ref().map_or(0, |host| host.card().layout.completion_slots);
-        // The window of a device that has failed may belong to another session by now.
-        while count < most && self.lost.is_none() {
-            let Some(host) = &mut self.host else { return count };
-            match host.take() {
-                Ok(Some(completion)) => {
-                    count += 1;
-                    self.complete(&completion);
-                }
-                Ok(None) => break,
-                Err(why) => {
-                    self.lose(Lost::Device(why));
-                    break;
-                }
-            }
+        while count < most
+            && let Some(completion) = self.next_completion()
+        {
+            count += 1;
+            self.complete(&completion);
         }
-        if count != 0 {
-            self.ring_if_asleep(); // it may wait for the slots
-        }
+        self.ring_if_asleep(); // it may wait for the slots
         self.polls = self.polls.wrapping_add(1);
         if count == 0 && self.polls.is_multiple_of(CHECK_EVERY) {
             self.check();
         }
         count
+    }
+
+    /// The next completion.
+    #[inline(never)]
+    fn next_completion(&mut self) -> Option<Completion> {
+        if self.lost.is_some() {
+            return None; // the window may belong to another session by now
+        }
+        match self.host.as_mut()?.take() {
+            Ok(completion) => completion,
+            Err(why) => {
+                self.lose(Lost::Device(why));
+                None
+            }
+        }
+    }
+
+    /// The next receive that has got all of its message, and what `owner` has for it: nearly all completions are of these. Its outcome is
+    /// taken with that. Other completions before it, and those for which `owner` has nothing, are handled as
+    /// [`progress`](Self::progress) does, which is called when this returns `None`.
+    #[inline]
+    pub(crate) fn next_received<T>(&mut self, owner: impl Fn(Request) -> Option<T>) -> Option<(T, Request, Status)> {
+        loop {
+            if self.lost.is_none()
+                && let Some(host) = &mut self.host
+                && let Some((cookie, done)) = host.peek_received()
+                && let Some(sink) = self.operations.receive_of(cookie)
+                && sink.may_have(&done)
+                && done.delivered == done.received
+                && !matches!(sink.copy, Some((Copied::Process(_), _)))
+                && let Some(owner) = owner(Request(cookie))
+            {
+                host.skip();
+                if let Some((Copied::Buffer(part), memory)) = &sink.copy {
+                    let from = self.mapping.base().as_ptr();
+                    // SAFETY: as in `complete`.
+                    unsafe { memory.unpack(from.add(part.body.at as usize), done.delivered as usize) };
+                    self.heap.free(*part);
+                }
+                self.operations.end_message(cookie);
+                return Some((owner, Request(cookie), done.into()));
+            }
+            let completion = self.next_completion()?;
+            self.complete(&completion);
+        }
     }
 
     /// Prepares for a sleep on [`bell`](Self::bell). `true`: there is no completion, and the next one makes the descriptor readable. The
@@ -823,7 +857,7 @@ impl Transport {
             Kind::Send(Some(Copied::Buffer(part))) => self.heap.free(part),
             Kind::Receive(sink) => {
                 let done = completion.result.unwrap_or_default();
-                let is_possible = done.delivered <= sink.bytes && done.delivered <= done.received;
+                let is_possible = sink.may_have(&done);
                 if !is_possible {
                     operation.outcome = Some(Err(Failure::Device(Lost::Device(DeviceError::Violation))));
                 }
@@ -894,6 +928,7 @@ impl Transport {
     }
 
     /// Writes the command of a send or receive.
+    #[inline]
     fn begin_message(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
         self.begin(kind, command).map(Request)
     }

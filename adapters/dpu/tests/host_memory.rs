@@ -190,7 +190,7 @@ fn the_engine_learns_whose_memory_was_bad() {
     let [mut a, mut b] = hosts;
     let (memory, mut into) = (Guarded::new(4, 0), vec![0; 4 * PAGE]);
     let request = |number: u64| towline_core::pml::Request::from_bits(1 << 32 | number);
-    let operation = |request, comm, rank| Operation { request, comm, rank, tag: 1 };
+    let operation = |request, comm, rank| Operation { request, comm, rank, peer: rank, tag: 1 };
     // SAFETY: the memory outlives the operations.
     unsafe {
         b.irecv(&operation(request(1), comms[1], u32::MAX), sink(&mut into)).unwrap();

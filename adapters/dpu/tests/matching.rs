@@ -2,15 +2,22 @@
 
 mod common;
 
-use common::{ENGINE, WINDOW, start, start_ringing};
+use common::{ENGINE, SLOTS, WINDOW, start, start_ringing};
 use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
 use towline_core::pml::offload::{DeviceFailure, Ended, Fallback as _, Offload, Operation};
 use towline_core::pml::{Mode, Refusal, Request, Sending};
 use towline_core::rail::Peer;
-use towline_dpu::Matching;
+use towline_dpu::mapping::Mapping;
+use towline_dpu::{Lost, Matching, Options, Transport};
 use towline_host_tests::pattern::patterned;
 use towline_host_tests::random::Random;
+use towline_window::command::Command;
+use towline_window::completion::{Completion, Done};
+use towline_window::device::{About, Device};
+use towline_window::doorbell::Doorbell;
+use towline_window::host::DeviceError;
+use towline_window::layout::Layout;
 
 /// Two hosts that know each other, and the numbers of a communicator of both.
 fn pair(devices: &common::Devices) -> ([Matching; 2], [u32; 2]) {
@@ -55,7 +62,7 @@ impl Receiver {
         let number = self.receives.len();
         self.receives.push(Receive { rank, tag, memory: vec![0; bytes], ended: None });
         let memory = &mut self.receives.last_mut().unwrap().memory;
-        let operation = Operation { request: request(number), comm: self.comm, rank, tag };
+        let operation = Operation { request: request(number), comm: self.comm, rank, peer: rank, tag };
         let sink = Span::contiguous(memory.as_mut_ptr(), memory.len());
         // SAFETY: the memory lives, and is not used, until the receive has ended.
         unsafe { self.host.irecv(&operation, sink) }.unwrap();
@@ -71,7 +78,7 @@ impl Receiver {
 
 /// Sends a message, whose memory lives as long as the process.
 fn send(host: &mut Matching, comm: u32, number: usize, tag: u32, bytes: &[u8]) {
-    let operation = Operation { request: request(number), comm, rank: 1, tag };
+    let operation = Operation { request: request(number), comm, rank: 1, peer: 1, tag };
     // SAFETY: the memory is leaked.
     let sent = unsafe { host.isend(&operation, Mode::Standard, Span::of(bytes.to_vec().leak())) };
     assert!(matches!(sent, Ok(Sending::Complete | Sending::Pending(_))));
@@ -206,8 +213,8 @@ fn receives_that_have_all_the_room_do_not_keep_sends_from_the_device() {
         let data = patterned(1, length).leak();
         for (me, end) in ends.iter_mut().enumerate() {
             for number in 0..receives {
-                let operation =
-                    Operation { request: request(1000 + number), comm: end.comm, rank: 1 - me as u32, tag: 1 };
+                let (request, rank) = (request(1000 + number), 1 - me as u32);
+                let operation = Operation { request, comm: end.comm, rank, peer: rank, tag: 1 };
                 // SAFETY: the memory is leaked.
                 let _ = unsafe { end.host.isend(&operation, Mode::Buffered, Span::of(data)) }.unwrap();
             }
@@ -309,7 +316,7 @@ fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
         assert!(receiver.host.arm(), "it sleeps before its end");
         receiver.host.refuse_unexpected();
         for number in 1..4 {
-            let operation = Operation { request: request(number), comm: comms[0], rank: 1, tag: 2 };
+            let operation = Operation { request: request(number), comm: comms[0], rank: 1, peer: 1, tag: 2 };
             // SAFETY: the text is static.
             let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
             assert_eq!(sent, Ok(Sending::Pending(operation.request)));
@@ -337,7 +344,7 @@ fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
 fn a_message_that_no_device_has_room_for_is_refused() {
     let devices = start();
     let ([mut sender, _], comms) = pair(&devices);
-    let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
+    let operation = Operation { request: request(0), comm: comms[0], rank: 1, peer: 1, tag: 1 };
     let long = vec![0; WINDOW];
     // SAFETY: nothing is begun.
     let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(&long)) };
@@ -375,8 +382,78 @@ fn operations_that_wait_in_the_host_outlive_their_device() {
     let held: Vec<_> = std::iter::from_fn(|| sender.next_held()).map(|held| held.request).collect();
     assert_eq!(held, (ended.len()..sent).map(request).collect::<Vec<_>>(), "the others, in their order");
     assert!(!ended.is_empty() && !held.is_empty());
-    let operation = Operation { request: request(0), comm: comms[0], rank: 1, tag: 1 };
+    let operation = Operation { request: request(0), comm: comms[0], rank: 1, peer: 1, tag: 1 };
     // SAFETY: nothing is begun.
     let refused = unsafe { sender.isend(&operation, Mode::Standard, Span::of(b"more")) };
     assert_eq!(refused, Err(Refusal::DeviceFailed));
+}
+
+/// What a device says of a receive of 8 bytes: the cookie, and the bytes of the message and those that were written.
+type Said = (u64, u64, u64);
+
+#[test]
+fn a_device_must_not_say_everything_of_a_receive() {
+    // `first` is the cookie of a receive that has ended, and `second` that of one in progress.
+    let said: [fn(u64, u64) -> Said; 5] = [
+        |_, second| (second, 9, 9),
+        |_, second| (second, 7, 8),
+        |first, _| (first, 8, 8),
+        |first, _| (first + (1 << 32), 8, 8), // the next one in its place
+        |_, second| (second + 1000, 8, 8),
+    ];
+    let mut devices = start();
+    devices.stop();
+    let mapping = Mapping::open(&devices.files[0], 0).unwrap();
+    // SAFETY: the device ends before the mapping.
+    let memory = unsafe { mapping.memory() }.unwrap();
+    for (said, boot) in said.into_iter().zip(77..) {
+        let about = About { boot, operations: 2, one_sided: 0, description: "test", doorbell: Doorbell::None };
+        let mut device = Device::start(memory, Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
+        let thread = std::thread::spawn({
+            let path = devices.files[0].clone();
+            move || {
+                let mut host = Matching::new(Transport::open(&path, Options::default()).unwrap());
+                host.add_peer(0, b"card").unwrap();
+                let comm = host.add_comm(1, &mut std::iter::once(Peer(0)), 0, false).unwrap().unwrap();
+                let mut into = [[0_u8; 8]; 2];
+                for (number, into) in into.iter_mut().enumerate() {
+                    let operation = Operation { request: request(number), comm, rank: 0, peer: 0, tag: 1 };
+                    // SAFETY: the arrays outlive the operations.
+                    unsafe { host.irecv(&operation, Span::contiguous(into.as_mut_ptr(), 8)) }.unwrap();
+                }
+                let mut ended = Vec::new();
+                while ended.len() < 2 {
+                    ended.extend(host.next_ended());
+                }
+                (ended, into, host.transport().lost())
+            }
+        });
+        while device.session() == 0 {
+            if let Some(session) = device.wanted().unwrap() {
+                device.serve(session).unwrap();
+            }
+        }
+        let answer = |device: &mut Device<'_>, (cookie, received, delivered): Said| {
+            let done = Done { received, delivered, tag: 1, ..Done::default() };
+            device.complete(&Completion::new(cookie, Ok(done))).unwrap();
+        };
+        let mut receives = Vec::new();
+        while receives.len() < 2 {
+            match device.take() {
+                Some((cookie, Ok(Command::Receive { body, .. }))) => {
+                    memory.write(body.at, b"received").unwrap();
+                    receives.push(cookie);
+                }
+                Some((cookie, _)) => answer(&mut device, (cookie, 0, 0)),
+                None => {}
+            }
+        }
+        answer(&mut device, (receives[0], 8, 8));
+        answer(&mut device, said(receives[0], receives[1]));
+        let (ended, into, lost) = thread.join().unwrap();
+        assert_eq!(lost, Some(Lost::Device(DeviceError::Violation)));
+        assert!(ended[0].request == request(0) && ended[0].outcome.is_ok());
+        assert_eq!(ended[1], Ended { request: request(1), outcome: Err(DeviceFailure::Device) });
+        assert_eq!(into, [*b"received", [0; 8]]);
+    }
 }

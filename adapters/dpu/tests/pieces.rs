@@ -38,13 +38,13 @@ impl Host {
 
     fn try_send(&mut self, number: usize, tag: u32, mode: Mode, data: Span) -> Result<Sending, Refusal> {
         let rank = 1 - self.rank;
-        let operation = Operation { request: request(number), comm: self.comm, rank, tag };
+        let operation = Operation { request: request(number), comm: self.comm, rank, peer: rank, tag };
         // SAFETY: the memory lives and does not change until the send has ended.
         unsafe { self.matching.isend(&operation, mode, data) }
     }
 
     fn receive(&mut self, number: usize, rank: u32, tag: u32, sink: Span) {
-        let operation = Operation { request: request(number), comm: self.comm, rank, tag };
+        let operation = Operation { request: request(number), comm: self.comm, rank, peer: rank, tag };
         // SAFETY: the memory lives, and is not used, until the receive has ended.
         unsafe { self.matching.irecv(&operation, sink) }.unwrap();
     }
@@ -326,7 +326,7 @@ fn a_host_sends_long_messages_to_itself() {
     let mut hosts = pair(&devices.files);
     let (long, mut memory) = ([1, 2].map(|seed| patterned(seed, LONG)), [0, 1].map(|_| vec![0; LONG]));
     for number in 0..2 {
-        let operation = Operation { request: request(number), comm: hosts[0].comm, rank: 0, tag: 3 };
+        let operation = Operation { request: request(number), comm: hosts[0].comm, rank: 0, peer: 0, tag: 3 };
         // SAFETY: the memory lives and does not change until the send has ended.
         let sent = unsafe { hosts[0].matching.isend(&operation, Mode::Standard, Span::of(&long[number])) };
         assert!(matches!(sent, Ok(Sending::Pending(_))));

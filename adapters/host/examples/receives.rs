@@ -1,5 +1,5 @@
 //! Receives short messages whose receives were posted before, to count the instructions that the receiving host executes per
-//! message (`host-tests/scripts/instructions`). Two ranks. In each round, rank 0 posts receives and says so, and makes no call until
+//! message (`host-tests/scripts/host-instructions`). Two ranks. In each round, rank 0 posts receives and says so, and makes no call until
 //! their messages have come. Then it takes them. Only the functions `post` and `take` are of interest for the count.
 //!
 //! `towline run -n 2 -- target/release/examples/receives 100`

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::atomics::{AtomicU32, Ordering};
 use crate::command::{ANY, halves, join};
 use crate::ring::{Entry, WORDS};
 
@@ -210,6 +211,38 @@ impl Completion {
             *word = value;
         }
         entry
+    }
+
+    /// The cookie and the result of a receive that has succeeded, from the words of its entry. `None`: the entry is that of a command
+    /// that has failed. Value and word of the result are not read.
+    #[inline]
+    pub(crate) fn received(words: &[AtomicU32]) -> Option<(u64, Done)> {
+        let [
+            number,
+            cookie_low,
+            cookie_high,
+            rank,
+            tag,
+            received_low,
+            received_high,
+            delivered_low,
+            delivered_high,
+            ..,
+        ] = words
+        else {
+            return None;
+        };
+        let load = |word: &AtomicU32| u32::from_le(word.load(Ordering::Relaxed));
+        let joined = |low, high| join(load(low), load(high));
+        let done = Done {
+            rank: load(rank),
+            tag: load(tag),
+            received: joined(received_low, received_high),
+            delivered: joined(delivered_low, delivered_high),
+            value: 0,
+            word: 0,
+        };
+        (load(number) == 0).then(|| (joined(cookie_low, cookie_high), done))
     }
 
     /// The completion of an entry.

@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::atomics::Ordering;
 use crate::command::Command;
-use crate::completion::{BadCompletion, Completion};
+use crate::completion::{BadCompletion, Completion, Done};
 use crate::doorbell::{Doorbell, Ringer, Sleeper};
 use crate::fault::Fault;
 use crate::header::{DESCRIPTION, MAGIC, State, VERSION, at};
@@ -313,6 +313,7 @@ impl<'w> Host<'w> {
     ///
     /// # Errors
     /// [`DeviceError::Violation`].
+    #[inline]
     pub fn command(&mut self, cookie: u64, command: &Command) -> Result<Pushed, DeviceError> {
         self.has_news = true;
         Ok(self.writer.push(&self.commands, &command.encode(cookie))?)
@@ -341,6 +342,19 @@ impl<'w> Host<'w> {
             self.sleeper.awake(word);
         }
         was_asleep
+    }
+
+    /// The cookie and the result of the next completion, as those of a receive that has succeeded. It is not taken: [`skip`](Self::skip)
+    /// does that if it is one of a receive. Otherwise, and if this returns `None`, [`take`](Self::take) takes it.
+    #[inline]
+    pub fn peek_received(&self) -> Option<(u64, Done)> {
+        Completion::received(self.reader.peek(&self.completions)?)
+    }
+
+    /// Takes the completion that [`peek_received`](Self::peek_received) has returned.
+    #[inline]
+    pub fn skip(&mut self) {
+        self.has_news |= self.reader.skip(&self.completions);
     }
 
     /// Takes the next completion.

@@ -7,7 +7,7 @@ use crate::ring::{SLOT, Slots};
 /// A ring in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'w> {
-    words: &'w [AtomicU32],
+    places: &'w [[AtomicU32; SLOT / 4]],
     taken: &'w AtomicU32,
     slots: u32,
 }
@@ -24,21 +24,24 @@ impl<'w> Ring<'w> {
         }
         // SAFETY: the range is inside the window, at a multiple of 64, and is valid for the lifetime. This side accesses it as
         // atomics only.
-        let words = unsafe { core::slice::from_raw_parts(begin.as_ptr().cast(), slots as usize * (SLOT / 4)) };
-        Ok(Self { words, taken: memory.word(taken)?, slots })
+        let places = unsafe { core::slice::from_raw_parts(begin.as_ptr().cast(), slots as usize) };
+        Ok(Self { places, taken: memory.word(taken)?, slots })
     }
 }
 
 impl Slots for Ring<'_> {
+    #[inline]
     fn slots(&self) -> u32 {
         self.slots
     }
 
+    #[inline]
     fn slot(&self, position: u32) -> Option<&[AtomicU32]> {
-        let slot = position & self.slots.wrapping_sub(1);
-        self.words.get((slot as usize).wrapping_mul(SLOT / 4)..)?.get(..SLOT / 4)
+        let slot = self.places.get((position & self.slots.wrapping_sub(1)) as usize)?;
+        Some(slot)
     }
 
+    #[inline]
     fn taken(&self) -> &AtomicU32 {
         self.taken
     }

@@ -139,31 +139,42 @@ impl Reader {
         Self { next: START }
     }
 
-    /// Whether the last [`pop`](Self::pop) that took an entry has given slots back to the writer.
+    /// Whether the last entry that was taken has given slots back to the writer.
     pub fn has_given_back(&self, ring: &impl Slots) -> bool {
         self.next & (ring.slots() / 4).max(1).wrapping_sub(1) == 0
     }
 
     /// Whether there is an entry.
     pub fn has_next(&self, ring: &impl Slots) -> bool {
-        let number = ring.slot(self.next).and_then(<[_]>::first);
-        number.is_some_and(|number| number.load(Ordering::Acquire) == sequence(self.next).to_le())
+        self.peek(ring).is_some()
+    }
+
+    /// The words of the next entry, which is not taken. Those that the writer has not written have any value. A hostile writer may change
+    /// each of them at any time, so the caller loads each once.
+    #[inline]
+    pub fn peek<'r>(&self, ring: &'r impl Slots) -> Option<&'r [AtomicU32]> {
+        let (number, words) = ring.slot(self.next)?.split_first()?;
+        (number.load(Ordering::Acquire) == sequence(self.next).to_le()).then_some(words)
+    }
+
+    /// Takes the entry that [`peek`](Self::peek) has returned. Returns whether slots were given back to the writer.
+    #[inline]
+    pub fn skip(&mut self, ring: &impl Slots) -> bool {
+        self.next = self.next.wrapping_add(1);
+        let gives_back = self.has_given_back(ring);
+        if gives_back {
+            ring.taken().store(self.next.to_le(), Ordering::Release);
+        }
+        gives_back
     }
 
     /// Takes the next entry. Returns `None` if there is none. Words that the writer has not written have any value.
     pub fn pop(&mut self, ring: &impl Slots) -> Option<Entry> {
-        let (number, words) = ring.slot(self.next)?.split_first()?;
-        if number.load(Ordering::Acquire) != sequence(self.next).to_le() {
-            return None;
-        }
         let mut entry = [0; WORDS];
-        for (value, word) in entry.iter_mut().zip(words) {
+        for (value, word) in entry.iter_mut().zip(self.peek(ring)?) {
             *value = u32::from_le(word.load(Ordering::Relaxed));
         }
-        self.next = self.next.wrapping_add(1);
-        if self.has_given_back(ring) {
-            ring.taken().store(self.next.to_le(), Ordering::Release);
-        }
+        self.skip(ring);
         Some(entry)
     }
 }

@@ -6,7 +6,7 @@ use super::errors::CommError;
 use super::source::{Source, Tag};
 use super::transport::Mtl;
 use crate::convertor::{Parts, Span};
-use crate::pml::matching::ANY;
+use crate::pml::matching::{ANY, Pattern};
 use crate::pml::offload::{DeviceFailure, Ended, Found, Operation};
 use crate::pml::{Envelope, Message, Mode, Rails, Refusal, Request, Sending};
 use crate::rail::{Lost, Peer};
@@ -97,7 +97,7 @@ impl<R: Rails> Mtl<'_, R> {
         }
         self.check_present(peer)?;
         let request = self.pml.offload_send(peer, offloaded.context, tag, mode, data.len())?;
-        let operation = Operation { request, comm: offloaded.number, rank: dest, tag };
+        let operation = Operation { request, comm: offloaded.number, rank: dest, peer: peer.0, tag };
         let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
         // SAFETY: passed on from the caller.
         match unsafe { device.isend(&operation, mode, data) } {
@@ -137,17 +137,19 @@ impl<R: Rails> Mtl<'_, R> {
         tag: Tag,
         sink: Span,
     ) -> Result<Request, Refusal> {
-        let (Some(offloaded), Some(rank), Some(word)) = (self.offloaded(comm), self.word_of(comm, source), tag.word())
-        else {
-            return Err(Refusal::Invalid);
+        let state = self.comms.get(comm.0).ok_or(Refusal::Invalid)?;
+        let (Some(number), Some(word)) = (state.offloaded(), tag.word()) else { return Err(Refusal::Invalid) };
+        let (rank, peer) = match source {
+            Source::Rank(rank) => (rank, state.peer(rank).ok_or(Refusal::Invalid)?.0),
+            Source::Any => (ANY, ANY),
         };
-        let pattern = self.pattern_on_rails(comm, source, word).ok_or(Refusal::Invalid)?;
+        let pattern = Pattern { context: state.context, source: peer, tag: word };
         if self.fallback.receives_by_rails() {
             // SAFETY: passed on from the caller.
-            return unsafe { self.irecv_drained(comm, offloaded.number, rank, pattern, sink) };
+            return unsafe { self.irecv_drained(comm, number, rank, pattern, sink) };
         }
-        let request = self.pml.offload_receive(pattern.source, offloaded.context, word, sink)?;
-        let operation = Operation { request, comm: offloaded.number, rank, tag: word };
+        let request = self.pml.offload_receive(peer, pattern.context, word, sink)?;
+        let operation = Operation { request, comm: number, rank, peer, tag: word };
         let Some(device) = self.pml.offload() else { return Err(Refusal::Invalid) };
         // SAFETY: passed on from the caller.
         match unsafe { device.irecv(&operation, sink) } {
@@ -275,8 +277,13 @@ impl<R: Rails> Mtl<'_, R> {
     pub(super) fn end_offloaded(&mut self) -> u32 {
         let mut count = 0_u32;
         while let Some(ended) = self.pml.offload().and_then(|device| device.next_ended()) {
-            let ended = Ended { outcome: ended.outcome.map_err(|why| self.as_known(ended.request, why)), ..ended };
-            self.pml.end_offloaded(&ended);
+            match ended.outcome {
+                Ok(delivered) => self.pml.deliver_offloaded(ended.request, &delivered),
+                Err(why) => {
+                    let outcome = Err(self.as_known(ended.request, why));
+                    self.pml.end_offloaded(&Ended { outcome, ..ended });
+                }
+            }
             count = count.wrapping_add(1);
         }
         count

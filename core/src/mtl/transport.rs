@@ -488,6 +488,12 @@ impl<'m, R: Rails> Mtl<'m, R> {
         self.pml.test(request)
     }
 
+    /// Takes the outcome of a receive that has got all of its message. See [`Pml::take_received`].
+    #[inline]
+    pub fn take_received(&mut self, request: Request) -> Option<Status> {
+        self.pml.take_received(request)
+    }
+
     /// Handles arrived frames and sends waiting frames. See [`Pml::progress`].
     #[inline(always)]
     pub fn progress(&mut self, now: Instant) -> u32 {

@@ -31,7 +31,7 @@ fn a_message_that_is_longer_than_the_windows_arrives() {
     });
     let (long, mut memory) = (patterned(1, LONG), vec![0; LONG]);
     let request = Request::from_bits(1 << 32);
-    let operation = |comm, rank| Operation { request, comm, rank, tag: 3 };
+    let operation = |comm, rank| Operation { request, comm, rank, peer: rank, tag: 3 };
     // SAFETY: the memory lives, and is not used, until both have ended.
     unsafe {
         hosts[1].irecv(&operation(comms[1], 0), Span::contiguous(memory.as_mut_ptr(), LONG)).unwrap();

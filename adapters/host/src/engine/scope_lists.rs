@@ -1,19 +1,25 @@
-//! The requests of scopes: one list for each scope, over tables by request slot, so that no operation allocates.
+//! The requests of scopes: one list for each scope, over a table by request slot, so that no operation allocates.
 
 use towline_core::mtl::Request;
+use zerocopy::FromZeros;
 
 /// The lists of all scopes. A list is named by its head: a request slot plus one, 0 for an empty list.
-pub(crate) struct ScopeLists {
-    /// The request in each slot, 0 for none.
-    bits: Box<[u64]>,
-    /// The neighbours in the scope's list, before and after, as slot plus one.
-    links: Box<[[u32; 2]]>,
+pub(crate) struct ScopeLists(Box<[Entry]>);
+
+/// What the lists have for a request slot.
+#[derive(Clone, Copy, FromZeros)]
+struct Entry {
+    /// The request in the slot, 0 for none.
+    bits: u64,
+    /// The neighbours in the scope's list, as slot plus one.
+    before: u32,
+    after: u32,
 }
 
 impl ScopeLists {
-    /// Tables for this many request slots. Pages of the tables are touched only when their slots are used.
+    /// A table for this many request slots. Pages of the table are touched only when their slots are used.
     pub fn new(requests: u32) -> Self {
-        Self { bits: vec![0; requests as usize].into(), links: vec![[0; 2]; requests as usize].into() }
+        Self(<[Entry]>::new_box_zeroed_with_elems(requests as usize).expect("memory for the table"))
     }
 
     /// Puts a request at the front of the list that begins at `head`.
@@ -21,10 +27,9 @@ impl ScopeLists {
     pub fn push(&mut self, head: &mut u32, request: Request) {
         let bits = request.to_bits();
         let slot = bits as u32;
-        self.bits[slot as usize] = bits;
-        self.links[slot as usize] = [0, *head];
+        self.0[slot as usize] = Entry { bits, before: 0, after: *head };
         if let Some(next) = head.checked_sub(1) {
-            self.links[next as usize][0] = slot + 1;
+            self.0[next as usize].before = slot + 1;
         }
         *head = slot + 1;
     }
@@ -33,27 +38,24 @@ impl ScopeLists {
     #[inline]
     pub fn remove(&mut self, head: &mut u32, request: Request) -> bool {
         let bits = request.to_bits();
-        let slot = bits as u32 as usize;
-        if self.bits.get(slot) != Some(&bits) {
-            return false;
-        }
-        let [before, after] = self.links[slot];
+        let Some(entry) = self.0.get_mut(bits as u32 as usize).filter(|entry| entry.bits == bits) else { return false };
+        entry.bits = 0;
+        let Entry { before, after, .. } = *entry;
         match before.checked_sub(1) {
-            Some(before) => self.links[before as usize][1] = after,
+            Some(before) => self.0[before as usize].after = after,
             None => *head = after,
         }
         if let Some(after) = after.checked_sub(1) {
-            self.links[after as usize][0] = before;
+            self.0[after as usize].before = before;
         }
-        self.bits[slot] = 0;
         true
     }
 
     /// The request at `place` in a list, and the place after it.
     pub fn at(&self, place: u32) -> Option<(Request, u32)> {
-        let slot = place.checked_sub(1)? as usize;
-        // A forked child has a place of its parent's list, and no tables.
-        Some((Request::from_bits(*self.bits.get(slot)?), self.links[slot][1]))
+        // A forked child has a place of its parent's list, and no table.
+        let entry = self.0.get(place.checked_sub(1)? as usize)?;
+        Some((Request::from_bits(entry.bits), entry.after))
     }
 }
 

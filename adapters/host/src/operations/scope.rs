@@ -267,11 +267,25 @@ impl<L: Threads> List<L> {
     }
 
     /// Waits for an operation of this scope.
+    #[inline(never)]
     fn wait(&self, request: Request) -> Result<Status, Error> {
         let mut engine = self.handle.context.engine.lock();
         let outcome = no_unwind(|| engine.wait(request));
         self.end(&mut engine, request);
-        self.handle.outcome(&engine, outcome)
+        let outcome = self.handle.outcome(&engine, outcome);
+        drop(engine);
+        self.handle.context.run_callbacks();
+        outcome
+    }
+
+    /// Takes the outcome of a receive that has got all of its message. `None` says nothing of other operations.
+    #[inline]
+    fn take_received(&self, request: Request) -> Option<Status> {
+        self.handle.context.engine.look(|engine| {
+            let status = engine.mtl.take_received(request)?;
+            self.end(engine, request);
+            Some(self.handle.status(engine, status))
+        })
     }
 
     /// Takes the outcome of an operation, if it is complete.
@@ -282,6 +296,7 @@ impl<L: Threads> List<L> {
         Some(self.handle.outcome(&engine, outcome))
     }
 
+    #[inline]
     fn end(&self, engine: &mut Engine, request: Request) {
         let mut head = self.head.get();
         engine.scope_lists.remove(&mut head, request);
@@ -373,11 +388,10 @@ impl<L: Threads> Op<'_, L> {
         match self.stage {
             Stage::SentAtOnce => Ok(Status::EMPTY),
             Stage::Complete(outcome) => outcome,
-            Stage::InProgress(request) => {
-                let outcome = self.list.wait(request);
-                self.list.handle.context.run_callbacks();
-                outcome
-            }
+            Stage::InProgress(request) => match self.list.take_received(request) {
+                Some(status) => Ok(status),
+                None => self.list.wait(request),
+            },
         }
     }
 
@@ -516,6 +530,7 @@ impl<'scope, T: ?Sized, L: Threads> ScopedRecv<'scope, T, L> {
     /// assert_eq!(answer, [21]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     pub fn wait(self) -> Result<(Status, &'scope mut T), Error> {
         let status = self.op.wait()?;
         // SAFETY: made from a unique borrow for 'scope, which only the request used since, and the request is complete.

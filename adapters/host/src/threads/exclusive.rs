@@ -49,6 +49,15 @@ impl EngineLock for Exclusive {
     }
 
     #[inline]
+    fn look<T>(&self, look: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
+        let Self::Cell(cell) = self else { return None };
+        let _owner = cell.take()?;
+        // SAFETY: the owner holds the engine for this function.
+        let engine = unsafe { &mut *cell.engine() };
+        if engine.pending.entries.is_empty() { look(engine) } else { None }
+    }
+
+    #[inline]
     fn run_callbacks(&self) {
         match self {
             Self::Cell(cell) => {

@@ -26,6 +26,13 @@ pub(crate) trait EngineLock: Markable + Sized {
     /// Takes the lock. In a forked child, the guard is for an engine of the child's own.
     fn lock(&self) -> Self::Guard<'_>;
 
+    /// Calls a function with the engine, if no step is due before or after that, and no request that is complete waits for
+    /// [`run_callbacks`](Self::run_callbacks). `None` otherwise: then [`lock`](Self::lock) takes the engine.
+    #[inline]
+    fn look<T>(&self, _: impl FnOnce(&mut Engine) -> Option<T>) -> Option<T> {
+        None
+    }
+
     /// Wakes the tasks and frees the buffers of completed requests. Runs code of users, so the calling thread must not hold the
     /// lock.
     fn run_callbacks(&self);

@@ -98,6 +98,8 @@ pub struct Operation {
     pub comm: u32,
     /// The rank of the receiver; of a receive the rank of the sender, or any.
     pub rank: u32,
+    /// The peer that has this rank, or any.
+    pub peer: u32,
     /// The tag; of a receive also any.
     pub tag: u32,
 }

@@ -4,7 +4,7 @@ use crate::convertor::Span;
 use crate::pml::engine::Pml;
 use crate::pml::matching::ANY;
 use crate::pml::offload::ENABLED;
-use crate::pml::offload::device::{DeviceFailure, Ended, Found};
+use crate::pml::offload::device::{Delivered, DeviceFailure, Ended, Found};
 use crate::pml::peers::state::PeerStatus;
 use crate::pml::rails::Rails;
 use crate::pml::requests::errors::Refusal;
@@ -29,6 +29,7 @@ impl<R: Rails> Pml<'_, R> {
     ) -> Result<Request, Refusal> {
         let flags = if matches!(mode, Mode::Synchronous | Mode::Ready) { SYNCHRONOUS } else { 0 };
         self.take_offloaded(RequestState {
+            phase: Phase::Offloaded,
             flags,
             peer: peer.0,
             context,
@@ -47,6 +48,7 @@ impl<R: Rails> Pml<'_, R> {
         sink: Span,
     ) -> Result<Request, Refusal> {
         self.take_offloaded(RequestState {
+            phase: Phase::Offloaded,
             flags: RECEIVE,
             peer,
             context,
@@ -56,8 +58,8 @@ impl<R: Rails> Pml<'_, R> {
         })
     }
 
+    #[inline]
     fn take_offloaded(&mut self, state: RequestState) -> Result<Request, Refusal> {
-        let state = RequestState { phase: Phase::Offloaded, ..state };
         self.requests.take(state).map(Request).map_err(|_| Refusal::Busy)
     }
 
@@ -158,12 +160,31 @@ impl<R: Rails> Pml<'_, R> {
         }
     }
 
+    /// Ends the operation of a device, which has succeeded.
+    #[inline]
+    pub(crate) fn deliver_offloaded(&mut self, request: Request, delivered: &Delivered) {
+        let Some(state) = self.requests.get_mut(request.0).filter(|state| state.phase == Phase::Offloaded) else {
+            return;
+        };
+        if state.flags & RECEIVE != 0 {
+            if state.peer == ANY {
+                state.peer = delivered.peer;
+            }
+            (state.tag, state.total) = (delivered.tag, delivered.received);
+        }
+        state.finish(Outcome::Success);
+        if state.is_awaited() {
+            self.end(request.0.slot());
+        }
+    }
+
     /// Ends the operation of a device.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn end_offloaded(&mut self, ended: &Ended) {
         let Some(state) = self.requests.get_mut(ended.request.0).filter(|state| state.phase == Phase::Offloaded) else {
             return;
         };
-        let is_receive = state.flags & RECEIVE != 0;
         if let Err(
             DeviceFailure::PeerFailed(peer)
             | DeviceFailure::PeerClosed(peer)
@@ -176,15 +197,7 @@ impl<R: Rails> Pml<'_, R> {
             state.peer = peer;
         }
         let outcome = match ended.outcome {
-            Ok(delivered) => {
-                if is_receive {
-                    if state.peer == ANY {
-                        state.peer = delivered.peer;
-                    }
-                    (state.tag, state.total) = (delivered.tag, delivered.received);
-                }
-                Outcome::Success
-            }
+            Ok(delivered) => return self.deliver_offloaded(ended.request, &delivered),
             Err(DeviceFailure::Cancelled) => Outcome::Cancelled,
             Err(DeviceFailure::PeerFailed(_)) => Outcome::PeerFailed,
             Err(DeviceFailure::PeerClosed(_)) => Outcome::PeerClosed,

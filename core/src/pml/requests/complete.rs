@@ -57,14 +57,19 @@ impl<R: Rails> Pml<'_, R> {
     /// Takes the outcome of a request that is done, and frees the request. `None` if it is not done.
     #[inline]
     pub(in crate::pml) fn take_outcome(&mut self, request: Request) -> Option<Result<Status, Failure>> {
-        // The fast path: one look at the request.
         if !SHORTCUTS {
             return self.take_outcome_slow(request);
         }
-        let Some(state) = self.requests.free_if(request.0, RequestState::has_succeeded) else {
-            return self.take_outcome_slow(request);
-        };
-        Some(Ok(Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.total }))
+        let Some(status) = self.take_received(request) else { return self.take_outcome_slow(request) };
+        Some(Ok(status))
+    }
+
+    /// Takes the outcome of a receive that has got all of its message: one look at the request. `None` says nothing of other requests,
+    /// and leaves them as they are: [`test`](Self::test) has their outcomes.
+    #[inline(always)]
+    pub fn take_received(&mut self, request: Request) -> Option<Status> {
+        let state = self.requests.free_if(request.0, RequestState::has_succeeded)?;
+        Some(Status { peer: Peer(state.peer), tag: state.tag, received: state.total, delivered: state.total })
     }
 
     #[inline(never)]
