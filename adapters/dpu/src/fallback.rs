@@ -75,7 +75,9 @@ impl Fallback for Matching {
 
     fn next_announcement(&mut self) -> Option<(Peer, Span)> {
         let has_failed = self.transport.lost().is_some();
-        self.peers.next_announcement(has_failed).map(|(number, span)| (Peer(number), span))
+        self.peers
+            .next_announcement(has_failed, |peer| self.pipeline.moves(peer))
+            .map(|(number, span)| (Peer(number), span))
     }
 
     fn announced(&mut self, peer: Peer) {

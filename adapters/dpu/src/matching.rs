@@ -46,10 +46,7 @@ pub(crate) enum Owner {
         peer: u32,
     },
     /// A message that nobody receives. It is received into no memory, so that its sender learns of the receive.
-    Dropped {
-        /// The sender.
-        peer: u32,
-    },
+    Dropped,
     /// A send.
     Send {
         /// The engine's request.
@@ -68,6 +65,11 @@ pub(crate) enum Owner {
         /// The message's number at this host.
         key: u64,
         /// The receiver.
+        peer: u32,
+    },
+    /// The send of what this host asks for.
+    WantSent {
+        /// The sender of the message.
         peer: u32,
     },
     /// The receive of what the receiver of such a message asks for.
@@ -227,6 +229,7 @@ impl Matching {
     pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
         if self.peers.contains(peer) {
             self.transport.lose_peer(peer)?; // it is a new process in the place of the former one
+            self.take_ended(); // announcements of the former one
             self.lose_pieces(peer);
         }
         let (card, limits) = Limits::split(card);
@@ -297,7 +300,8 @@ impl Matching {
     /// received have room beside each other.
     fn has_room_for_send(&self, copied: u64) -> bool {
         let most = self.transport.most_bytes() / 8 * 3;
-        self.sends < self.transport.most_operations().div_ceil(2) && self.send_bytes + copied <= most
+        let sends = self.sends + self.pipeline.asking();
+        sends < self.transport.most_operations().div_ceil(2) && self.send_bytes + copied <= most
     }
 
     /// Gives a send to the device. `None`: there is no room now.
@@ -313,8 +317,7 @@ impl Matching {
             return Ok(None);
         }
         if way == Way::Pieces {
-            // SAFETY: passed on from the caller.
-            return unsafe { self.announce(send, peer) };
+            return self.announce(send);
         }
         let is_standard = matches!(mode, Mode::Standard | Mode::Buffered);
         // The copy is complete for the caller at once. The device has it until it needs no further work.
@@ -351,6 +354,14 @@ impl Matching {
         }
     }
 
+    /// The device has one more send of this host's own, to this peer. No receive of the engine takes it.
+    pub(crate) fn note_given_own(&mut self, peer: u32) {
+        self.note_given(peer);
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.refused = peer.refused.wrapping_add(1);
+        }
+    }
+
     /// The device has the copy of a send with so many bytes.
     pub(crate) const fn note_copied(&mut self, bytes: u64) {
         self.send_bytes += taken(bytes);
@@ -368,7 +379,7 @@ impl Matching {
             match unsafe { self.give_send(&send) } {
                 Ok(None) => return self.held.push_front(send),
                 Ok(Some(Sending::Complete)) => {
-                    self.ended.push_back(Ended { request: send.operation.request, outcome: Ok(Delivered::default()) });
+                    self.end(Ended { request: send.operation.request, outcome: Ok(Delivered::default()) });
                 }
                 Ok(Some(Sending::Pending(_))) => {}
                 Err(pml::Refusal::TooLong) => self.fail(send.operation.request, DeviceFailure::TooLong),
@@ -466,7 +477,7 @@ impl Matching {
         let (sink, owner) = match (is_announced, fits) {
             (true, _) => (Span::EMPTY, Owner::ReceiveTaken(posted)), // it has no bytes
             (false, true) => (posted.sink, Owner::ReceiveTaken(posted)),
-            (false, false) => (Span::EMPTY, Owner::Dropped { peer: self.peer_of(posted.comm, message.rank) }),
+            (false, false) => (Span::EMPTY, Owner::Dropped),
         };
         // SAFETY: the caller of the receive vouches for its memory until its end.
         match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
@@ -511,20 +522,24 @@ impl Matching {
     }
 
     /// A send has ended: whether the peer's device has its message, or may get it.
-    fn note_sent(&mut self, peer: u32, outcome: &Result<Status, Failure>) {
+    /// `is_own`: no receive of the engine takes it.
+    fn note_sent(&mut self, peer: u32, outcome: &Result<Status, Failure>, is_own: bool) {
         let Some(peer) = self.peers.get_mut(peer) else { return };
         match outcome {
             Ok(_) | Err(Failure::Device(_) | Failure::NoRequest) => {}
             Err(Failure::Operation(why)) => match why {
                 completion::Failure::NotReady | completion::Failure::Refused => {
-                    peer.refused = peer.refused.wrapping_add(1);
+                    peer.refused = peer.refused.wrapping_add(u32::from(!is_own));
                 }
                 completion::Failure::Unreachable => (peer.is_unreachable, self.is_cut_off) = (true, true),
                 // The peer's device has the begin of a message that was cut short.
                 completion::Failure::PeerFailed
                 | completion::Failure::PeerFinished
                 | completion::Failure::BadMemory => {}
-                _ => peer.given = peer.given.wrapping_sub(1), // nothing has left
+                _ => {
+                    peer.given = peer.given.wrapping_sub(1); // nothing has left
+                    peer.refused = peer.refused.wrapping_sub(u32::from(is_own));
+                }
             },
         }
     }
@@ -538,13 +553,17 @@ impl Matching {
                 self.note_taken(self.sender(posted, failed));
             }
             Err(Failure::Operation(completion::Failure::Unreachable)) => {
-                let peer = self.sender(posted, failed);
-                self.is_cut_off = true;
-                if let Some(peer) = self.peers.get_mut(peer) {
-                    peer.is_unreachable = true;
-                }
+                self.note_unreachable(self.sender(posted, failed));
             }
             Err(_) => {}
+        }
+    }
+
+    /// The device of a peer does not answer.
+    pub(crate) fn note_unreachable(&mut self, peer: u32) {
+        self.is_cut_off = true;
+        if let Some(peer) = self.peers.get_mut(peer) {
+            peer.is_unreachable = true;
         }
     }
 
@@ -580,63 +599,53 @@ impl Matching {
     /// Passes on what the device has ended.
     pub(crate) fn take_ended(&mut self) {
         while let Some(request) = self.transport.next_ended() {
-            let Taken { bytes, failed, outcome } = self.transport.take(request);
+            let Taken { bytes, failed, value, outcome } = self.transport.take(request);
             let Some(owner) = self.owners.remove(request.0) else { continue };
-            let cookie = request.0;
-            let (request, outcome) = match owner {
-                Owner::Dropped { peer } => {
-                    if let Ok(status) = outcome
-                        && let Some(announced) = announcement_of(status.received)
-                    {
-                        self.receive_in_pieces(None, peer, &status, announced);
-                    }
-                    continue;
-                }
+            match owner {
                 Owner::Nobody { peer }
+                | Owner::WantSent { peer }
                 | Owner::Send { peer, .. }
                 | Owner::Announcement { peer, .. }
                 | Owner::PieceSent { peer, .. } => {
                     self.sends -= 1;
                     self.send_bytes -= bytes;
-                    self.note_sent(peer, &outcome);
-                    match owner {
-                        Owner::Announcement { key, .. } => self.announcement_ended(key, peer, outcome),
-                        Owner::PieceSent { key, .. } => self.piece_sent(cookie, key, peer, outcome),
-                        _ => {
-                            let Owner::Send { request, .. } = owner else { continue };
-                            let outcome = outcome.map(|_| Delivered::default());
-                            self.end(Ended { request, outcome: outcome.map_err(|why| self.failure_of(why, peer)) });
-                        }
+                    let is_own = matches!(owner, Owner::WantSent { .. } | Owner::PieceSent { .. });
+                    self.note_sent(peer, &outcome, is_own);
+                }
+                Owner::Receive(posted) => self.note_received(&posted, failed, &outcome),
+                _ => {}
+            }
+            // The value of an announcement is the peer that has sent it.
+            let announced = outcome.as_ref().ok().and_then(|status| Some((*status, announcement_of(status.received)?)));
+            match owner {
+                Owner::Nobody { .. } | Owner::WantSent { .. } => {}
+                Owner::Send { request, peer } => {
+                    let outcome = outcome.map(|_| Delivered::default()).map_err(|why| self.failure_of(why, peer));
+                    self.end(Ended { request, outcome });
+                }
+                Owner::Announcement { key, peer, .. } => self.notice_ended(key, peer, outcome),
+                Owner::PieceSent { key, peer } => self.piece_sent(request.0, key, peer, outcome),
+                Owner::Want { key } => self.want_came(key, outcome),
+                Owner::PieceReceived { key, want } => self.piece_came(request.0, key, want, outcome),
+                Owner::Dropped => {
+                    if let Some((status, announced)) = announced {
+                        self.receive_in_pieces(None, value, &status, announced);
                     }
-                    continue;
                 }
-                Owner::Want { key } => {
-                    self.want_came(key, outcome);
-                    continue;
-                }
-                Owner::PieceReceived { key, want } => {
-                    self.piece_came(cookie, key, want, outcome);
-                    continue;
-                }
-                Owner::Receive(posted) | Owner::ReceiveTaken(posted) => {
-                    if matches!(owner, Owner::Receive(_)) {
-                        self.note_received(&posted, failed, &outcome);
+                Owner::Receive(posted) | Owner::ReceiveTaken(posted) => match (announced, outcome) {
+                    (Some((status, announced)), _) => {
+                        self.receive_in_pieces(Some(&posted), value, &status, announced);
                     }
-                    if let Ok(status) = &outcome
-                        && let Some(announced) = announcement_of(status.received)
-                    {
-                        let peer = self.sender(&posted, status.rank);
-                        self.receive_in_pieces(Some(&posted), peer, status, announced);
-                        continue;
+                    (None, Ok(status)) => {
+                        let outcome = Ok(delivered(&status, self.sender(&posted, status.rank)));
+                        self.end(Ended { request: posted.request, outcome });
                     }
-                    let outcome = match outcome {
-                        Ok(status) => Ok(delivered(&status, self.sender(&posted, status.rank))),
-                        Err(why) => Err(self.failure_of(why, self.sender(&posted, failed))),
-                    };
-                    (posted.request, outcome)
-                }
-            };
-            self.ended.push_back(Ended { request, outcome });
+                    (None, Err(why)) => {
+                        let why = self.failure_of(why, self.sender(&posted, failed));
+                        self.fail(posted.request, why);
+                    }
+                },
+            }
         }
     }
 
@@ -763,6 +772,7 @@ impl Offload for Matching {
     fn del_peer(&mut self, peer: rail::Peer) {
         if self.peers.remove(peer.0) {
             let _ = self.transport.del_peer(peer.0); // a device that has failed has forgotten it
+            self.take_ended();
             self.lose_pieces(peer.0);
         }
     }
@@ -770,6 +780,7 @@ impl Offload for Matching {
     fn lose_peer(&mut self, peer: rail::Peer) {
         if self.peers.contains(peer.0) {
             let _ = self.transport.lose_peer(peer.0); // the same
+            self.take_ended();
             self.lose_pieces(peer.0);
         }
     }
@@ -818,8 +829,7 @@ impl Offload for Matching {
         if let (true, Some(found)) = (take, &found)
             && announcement_of(found.received).is_some()
         {
-            let peer = self.peer_of(comm, found.rank);
-            self.pipeline.taken.insert(found.value, (peer, found.received));
+            self.pipeline.taken.insert(found.value, found.received);
         }
         Ok(found.map(|done| {
             let len = length_of(done.received);
@@ -831,11 +841,9 @@ impl Offload for Matching {
         if self.transport.lost().is_some() {
             return Err(pml::Refusal::DeviceFailed);
         }
-        let mut posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, peer: ANY, tag: ANY }, sink);
-        let mut message = TakenMessage { message: Message(found.message), rank: found.rank, len: found.len };
-        if let Some((peer, length)) = self.pipeline.taken.remove(&found.message) {
-            (posted.peer, message.len) = (peer, length);
-        }
+        let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, peer: ANY, tag: ANY }, sink);
+        let len = self.pipeline.taken.remove(&found.message).unwrap_or(found.len);
+        let message = TakenMessage { message: Message(found.message), rank: found.rank, len };
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
                 self.take_over(); // posted receives have all the room
@@ -866,7 +874,8 @@ impl Offload for Matching {
         }
         let is_it = |owner: &Owner| match owner {
             Owner::Nobody { .. }
-            | Owner::Dropped { .. }
+            | Owner::Dropped
+            | Owner::WantSent { .. }
             | Owner::Want { .. }
             | Owner::PieceSent { .. }
             | Owner::PieceReceived { .. } => false,

@@ -156,12 +156,14 @@ impl Peers {
         (0..).zip(&self.peers).filter_map(|(number, peer)| peer.as_ref().map(|_| number)).collect()
     }
 
-    /// The next announcement that a peer has not got. `has_failed`: the own device has failed.
-    pub fn next_announcement(&mut self, has_failed: bool) -> Option<(u32, Span)> {
+    /// The next announcement that a peer has not got. `has_failed`: the own device has failed. `will_change`: what is known of a peer will
+    /// change without an action of the program, so a further announcement can wait.
+    pub fn next_announcement(&mut self, has_failed: bool, will_change: impl Fn(u32) -> bool) -> Option<(u32, Span)> {
         self.iter_mut().find_map(|(number, peer)| {
             let (given, refused) = (peer.given, peer.refused);
             let bytes = Announcement { given, refused, is_cut_off: has_failed || peer.is_unreachable }.encode();
-            if peer.is_gone || peer.heard == Some(bytes) {
+            let can_wait = || peer.heard.is_some() && will_change(number);
+            if peer.is_gone || peer.heard == Some(bytes) || can_wait() {
                 return None;
             }
             if peer.sent.last().is_none_or(|last| *last != bytes) {
@@ -211,14 +213,17 @@ mod tests {
     fn an_announcement_is_sent_again_only_if_it_changes() {
         let mut peers = Peers::default();
         peers.add(3, None);
-        assert!(peers.next_announcement(false).is_some() && peers.next_announcement(false).is_some());
+        assert!(
+            peers.next_announcement(false, |_| false).is_some() && peers.next_announcement(false, |_| false).is_some()
+        );
         peers.announced(3);
-        assert!(peers.next_announcement(false).is_none());
-        assert!(peers.next_announcement(true).is_some());
+        assert!(peers.next_announcement(false, |_| false).is_none());
+        assert!(peers.next_announcement(true, |_| false).is_some());
         peers.announced(3);
         peers.get_mut(3).unwrap().given += 1;
-        assert!(peers.next_announcement(true).is_some());
+        assert!(peers.next_announcement(true, |peer| peer == 3).is_none());
+        assert!(peers.next_announcement(true, |_| false).is_some());
         peers.get_mut(3).unwrap().is_gone = true;
-        assert!(peers.next_announcement(true).is_none());
+        assert!(peers.next_announcement(true, |_| false).is_none());
     }
 }

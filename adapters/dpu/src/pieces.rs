@@ -1,21 +1,21 @@
 //! Moves messages that are longer than a device has room for. The sender announces such a message, and the device matches the announcement
 //! as it does other messages. Then the receiver asks for one piece after the other, and the sender sends it. Both are messages of the
-//! devices, in a communicator of their own. The receiver asks when it has given its device a buffer for the piece, so each piece goes
-//! on by the devices alone, and no buffer waits for another host.
+//! devices, in a communicator of their own. The receiver asks when it has given its device a buffer for the piece, so a piece that was sent
+//! goes on by the devices alone.
+
+use std::collections::VecDeque;
 
 use towline_core::convertor::Span;
-use towline_core::pml::offload::{Delivered, DeviceFailure, Ended};
+use towline_core::pml::offload::{Delivered, DeviceFailure, Ended, Operation};
 use towline_core::pml::{self, Mode, Sending};
 use towline_window::command::PIPELINES;
+use towline_window::completion;
 
 use crate::errors::{Failure, Refusal};
-use crate::matching::{HeldSend, Matching, Owner};
+use crate::matching::{HeldSend, Matching, Owner, refusal};
 use crate::pipeline::{Incoming, Limits, MOST, Outgoing, PIECE, WANT, Want, announced};
 use crate::takeover::Posted;
-use crate::transport::{Comm, Request, Source, Status, Tag};
-
-/// One of so many operations of the device may be an announcement.
-const SHARE: u32 = 8;
+use crate::transport::{Comm, Source, Status, Tag};
 
 impl Matching {
     /// The card of this host: that of its device, and what the host has room for.
@@ -51,67 +51,45 @@ impl Matching {
     }
 
     /// Announces a message. `None`: there is no room now.
-    ///
-    /// # Safety
-    /// As `Offload::isend`.
-    pub(crate) unsafe fn announce(&mut self, send: &HeldSend, peer: u32) -> Result<Option<Sending>, pml::Refusal> {
+    pub(crate) fn announce(&mut self, send: &HeldSend) -> Result<Option<Sending>, pml::Refusal> {
         let HeldSend { operation, mode, data } = *send;
-        let most = (self.transport.most_operations() / SHARE).max(1) as usize;
-        if self.pipeline.sends.len() >= most {
-            return Ok(None);
+        if self.pipeline.is_abandoned() {
+            return Err(pml::Refusal::DeviceFailed);
         }
-        let comm = self.pipelines().map_err(crate::matching::refusal)?;
-        let want = match self.transport.buffer(WANT as u64) {
-            Ok(want) => want,
+        // The host has the receive of such a message if that is as long as the message, and the device does not know it.
+        let mode = if mode == Mode::Ready { Mode::Synchronous } else { mode };
+        let Some(number) = self.pipeline.next_number() else { return Ok(None) };
+        let length = announced(number, data.len());
+        let Operation { request, comm, rank, peer, tag } = operation;
+        let mut begun = self.transport.announce(Comm(comm), rank, tag, mode, length);
+        if begun == Err(Refusal::Busy) && !self.takeover.is_active() {
+            self.take_over(); // as in `give_send`
+            begun = self.transport.announce(Comm(comm), rank, tag, mode, length);
+        }
+        let announcement = match begun {
+            Ok(announcement) => announcement,
             Err(Refusal::Busy) => return Ok(None),
-            Err(why) => return Err(crate::matching::refusal(why)),
+            Err(why) => return Err(refusal(why)),
         };
-        let (key, number) = (self.pipeline.next_key(), self.pipeline.next_number());
-        // The receiver may ask as soon as it has the announcement.
-        let begun = self.transport.irecv_buffer(comm, Source::Rank(peer), Tag::Is(number.into()), &want);
-        let begun = begun.and_then(|asking| {
-            let length = announced(number, data.len());
-            match self.transport.announce(Comm(operation.comm), operation.rank, operation.tag, mode, length) {
-                Ok(request) => Ok((asking, request)),
-                Err(why) => {
-                    self.take_back(asking, peer);
-                    Err(why)
-                }
-            }
-        });
-        let (asking, request) = match begun {
-            Ok(begun) => begun,
-            Err(why) => {
-                self.transport.free(want);
-                return if why == Refusal::Busy { Ok(None) } else { Err(crate::matching::refusal(why)) };
-            }
-        };
-        self.owners.add(asking.0, Owner::Want { key });
-        self.owners.add(request.0, Owner::Announcement { request: operation.request, key, peer });
+        let key = self.pipeline.next_key();
+        self.owners.add(announcement.0, Owner::Announcement { request, key, peer });
         self.note_given(peer);
         self.pipeline.sends.push(Outgoing {
             key,
             number,
-            request: operation.request,
+            request,
             peer,
             data,
-            want,
-            asking: Some(asking),
-            wants: std::collections::VecDeque::new(),
+            is_matched: false,
+            want: None,
+            asking: None,
+            is_cancelled: false,
+            wants: VecDeque::new(),
             sends: 1,
             outcome: None,
+            is_told: false,
         });
-        Ok(Some(Sending::Pending(operation.request)))
-    }
-
-    /// Ends the receive of a want, which may have come.
-    fn take_back(&mut self, asking: Request, peer: u32) {
-        let _ = self.transport.cancel(asking); // a device that has failed has ended it
-        self.transport.settle(asking);
-        self.owners.remove(asking.0);
-        if matches!(self.transport.test(asking), Some(Ok(_))) {
-            self.note_taken(peer);
-        }
+        Ok(Some(Sending::Pending(request)))
     }
 
     /// A receive has got an announcement. `posted`: the receive, or `None` if nobody receives the message.
@@ -134,7 +112,7 @@ impl Matching {
             wanted: sink.len().min(received),
             asked: 0,
             arrived: 0,
-            unsaid: std::collections::VecDeque::new(),
+            unsaid: VecDeque::new(),
             receives: 0,
             outcome: None,
         };
@@ -166,11 +144,12 @@ impl Matching {
     }
 
     /// The device has matched the announcement of a message, or the send has failed.
-    pub(crate) fn announcement_ended(&mut self, key: u64, peer: u32, outcome: Result<Status, Failure>) {
-        let failure = outcome.err().map(|why| self.failure_of(why, peer));
+    pub(crate) fn notice_ended(&mut self, key: u64, peer: u32, outcome: Result<Status, Failure>) {
+        let outcome = outcome.map_err(|why| self.failure_of(why, peer));
         if let Some(send) = self.pipeline.sends.iter_mut().find(|send| send.key == key) {
             send.sends -= 1;
-            if let Some(why) = failure {
+            send.is_matched |= outcome.is_ok();
+            if let Err(why) = outcome {
                 send.outcome.get_or_insert(Err(why));
             }
         }
@@ -179,53 +158,55 @@ impl Matching {
     /// A piece was sent.
     pub(crate) fn piece_sent(&mut self, cookie: u64, key: u64, peer: u32, outcome: Result<Status, Failure>) {
         if let Some(buffer) = self.pipeline.buffer_of(cookie) {
-            self.pipeline.outgoing.push(buffer);
+            self.pipeline.return_buffer(&mut self.transport, buffer);
         }
-        self.announcement_ended(key, peer, outcome);
+        self.notice_ended(key, peer, outcome);
     }
 
     /// The receiver of a message has asked for more of it, or wants no more.
     pub(crate) fn want_came(&mut self, key: u64, outcome: Result<Status, Failure>) {
         let Some(place) = self.pipeline.sends.iter().position(|send| send.key == key) else { return };
-        let (peer, len) = (self.pipeline.sends[place].peer, self.pipeline.sends[place].data.len());
-        let want = outcome.map_err(|why| self.failure_of(why, peer)).map(|status| {
-            self.note_taken(peer);
-            let mut bytes = [0; WANT];
-            let is_whole =
-                status.received == WANT as u64 && self.transport.copy(&self.pipeline.sends[place].want, 0, &mut bytes);
+        let Outgoing { peer, data, .. } = self.pipeline.sends[place];
+        let outcome = outcome.map_err(|why| self.failed(why, peer)).map(|status| {
+            let mut bytes = [[0; WANT / 2]; 2];
+            let want = self.pipeline.sends[place].want.as_ref();
+            let is_whole = status.received == WANT as u64
+                && want.is_some_and(|want| self.transport.copy(want, 0, bytes.as_flattened_mut()));
             is_whole.then(|| Want::decode(bytes))
         });
         let is_possible = |want: &Want| {
-            want.bytes <= self.pipeline.piece && want.at.checked_add(want.bytes).is_some_and(|end| end <= len)
+            want.bytes <= self.pipeline.piece && want.at.checked_add(want.bytes).is_some_and(|end| end <= data.len())
         };
-        let want = want.map(|want| want.filter(is_possible));
-        if want == Ok(None) {
+        let outcome = outcome.map(|want| want.filter(is_possible));
+        if outcome == Ok(None) {
             self.violated(peer);
         }
         let send = &mut self.pipeline.sends[place];
         send.asking = None;
-        match want {
-            Ok(Some(Want { bytes: 0, .. })) => drop(send.outcome.get_or_insert(Ok(()))),
-            Ok(Some(want)) => send.wants.push_back(want),
-            Ok(None) => drop(send.outcome.get_or_insert(Err(DeviceFailure::PeerFailed(peer)))),
-            Err(why) => drop(send.outcome.get_or_insert(Err(why))),
-        }
+        let end = match outcome {
+            Ok(Some(Want { bytes: 0, .. })) => Ok(()),
+            Ok(Some(want)) => return send.wants.push_back(want),
+            Ok(None) => Err(DeviceFailure::PeerFailed(peer)),
+            Err(why) => Err(why),
+        };
+        send.outcome.get_or_insert(end);
     }
 
     /// A piece has come.
     pub(crate) fn piece_came(&mut self, cookie: u64, key: u64, want: Want, outcome: Result<Status, Failure>) {
         let Some(buffer) = self.pipeline.buffer_of(cookie) else { return };
-        let place = self.pipeline.receives.iter().position(|receive| receive.key == key);
-        let peer = place.map(|place| self.pipeline.receives[place].peer);
-        if let (Ok(_), Some(peer)) = (&outcome, peer) {
-            self.note_taken(peer);
-        }
-        let is_whole = outcome.as_ref().is_ok_and(|status| status.received == want.bytes);
-        let failure = outcome.err().map(|why| self.failure_of(why, peer.unwrap_or(u32::MAX)));
-        if let (Some(peer), false, None) = (peer, is_whole, failure) {
-            self.violated(peer);
-        }
-        if let Some(receive) = place.and_then(|place| self.pipeline.receives.get_mut(place)) {
+        if let Some(place) = self.pipeline.receives.iter().position(|receive| receive.key == key) {
+            let peer = self.pipeline.receives[place].peer;
+            let is_whole = outcome.as_ref().is_ok_and(|status| status.received == want.bytes);
+            let failure = match outcome {
+                Ok(_) => DeviceFailure::PeerFailed(peer),
+                Err(why) => self.failed(why, peer),
+            };
+            let is_end = matches!(failure, DeviceFailure::PeerClosed(_) | DeviceFailure::Device);
+            if !is_whole && !is_end {
+                self.violated(peer); // it sends no more pieces, or another length
+            }
+            let receive = &mut self.pipeline.receives[place];
             receive.receives -= 1;
             if is_whole {
                 let from = self.transport.address_of(&buffer);
@@ -237,27 +218,32 @@ impl Matching {
                     receive.unsaid.push_back(Want { at: receive.wanted, bytes: 0 });
                 }
             } else {
-                receive.outcome.get_or_insert(Err(failure.unwrap_or(DeviceFailure::PeerFailed(receive.peer))));
+                receive.outcome.get_or_insert(Err(failure));
             }
         }
-        self.pipeline.incoming.push(buffer);
+        self.pipeline.return_buffer(&mut self.transport, buffer);
+    }
+
+    /// Why an operation of pieces has failed.
+    fn failed(&mut self, why: Failure, peer: u32) -> DeviceFailure {
+        if why == Failure::Operation(completion::Failure::Unreachable) {
+            self.note_unreachable(peer);
+        }
+        self.failure_of(why, peer)
     }
 
     /// Moves all messages on.
     pub(crate) fn move_pieces(&mut self) {
-        let mut sends = std::mem::take(&mut self.pipeline.sends);
-        sends.iter_mut().for_each(|send| self.move_send(send));
-        let (ended, sends): (Vec<_>, Vec<_>) =
-            sends.into_iter().partition(|send| send.outcome.is_some() && send.sends == 0);
-        self.pipeline.sends = sends;
-        for send in ended {
-            self.end_outgoing(send);
+        // Other lists than those of the pipeline, which counts its messages meanwhile.
+        for place in 0..self.pipeline.sends.len() {
+            self.move_send(place);
         }
-        let mut receives = std::mem::take(&mut self.pipeline.receives);
-        receives.iter_mut().for_each(|receive| self.move_receive(receive));
-        let has_ended = |receive: &Incoming| receive.outcome.is_some() && receive.receives == 0;
-        let (ended, receives): (Vec<_>, Vec<_>) = receives.into_iter().partition(has_ended);
-        self.pipeline.receives = receives;
+        self.pipeline.sends.retain(|send| !send.is_told || send.asking.is_some());
+        for place in 0..self.pipeline.receives.len() {
+            self.move_receive(place);
+        }
+        let has_ended = |receive: &mut Incoming| receive.outcome.is_some() && receive.receives == 0;
+        let ended: Vec<_> = self.pipeline.receives.extract_if(.., has_ended).collect();
         for Incoming { request, delivered, outcome, .. } in ended {
             if let (Some(request), Some(outcome)) = (request, outcome) {
                 self.end(Ended { request, outcome: outcome.map(|()| delivered) });
@@ -265,108 +251,138 @@ impl Matching {
         }
     }
 
-    fn end_outgoing(&mut self, send: Outgoing) {
-        if let Some(asking) = send.asking {
-            self.take_back(asking, send.peer);
+    /// Sends what the receiver of a message has asked for, as far as there are buffers, and takes its next want.
+    fn move_send(&mut self, place: usize) {
+        self.send_pieces(place);
+        let Matching { pipeline, transport, owners, .. } = self;
+        let (Some(send), Some(comm)) = (pipeline.sends.get_mut(place), pipeline.comm) else { return };
+        if send.outcome.is_some() {
+            if let Some(asking) = send.asking.filter(|_| !send.is_cancelled) {
+                send.is_cancelled = true;
+                let _ = transport.cancel(asking); // it ends in any case, at the latest with its peer
+            }
+        } else if send.can_ask() {
+            if send.want.is_none() {
+                send.want = transport.buffer(WANT as u64).ok();
+            }
+            let Some(want) = &send.want else { return };
+            let tag = Tag::Is(send.number.into());
+            match transport.irecv_buffer(comm, Source::Rank(send.peer), tag, want) {
+                Ok(asking) => {
+                    owners.add(asking.0, Owner::Want { key: send.key });
+                    send.asking = Some(asking);
+                }
+                Err(why) => {
+                    let peer = send.peer;
+                    let why = self.refused(why, peer).map(Err);
+                    self.pipeline.sends[place].outcome = why;
+                }
+            }
         }
-        self.transport.free(send.want);
-        let outcome = send.outcome.unwrap_or(Ok(())).map(|()| Delivered::default());
-        self.end(Ended { request: send.request, outcome });
+        let send = &mut self.pipeline.sends[place];
+        if send.asking.is_none()
+            && send.outcome.is_some()
+            && let Some(want) = send.want.take()
+        {
+            self.transport.free(want);
+        }
+        if let (Some(outcome), 0, false) = (send.outcome, send.sends, send.is_told) {
+            send.is_told = true;
+            let request = send.request;
+            self.end(Ended { request, outcome: outcome.map(|()| Delivered::default()) });
+        }
     }
 
-    /// Sends what the receiver has asked for, as far as there are buffers, and takes its next want.
-    fn move_send(&mut self, send: &mut Outgoing) {
-        let Some(comm) = self.pipeline.comm else { return };
-        while send.outcome.is_none()
-            && let Some(want) = send.wants.front().copied()
-            && let Some(buffer) = self.pipeline.outgoing.pop()
+    fn send_pieces(&mut self, place: usize) {
+        let comm = match self.pipelines() {
+            Ok(comm) => comm,
+            Err(_) => return, // the device has failed, and all operations end
+        };
+        while let Some(send) = self.pipeline.sends.get(place)
+            && let (None, Some(want)) = (send.outcome, send.wants.front().copied())
+            && self.transport.has_room()
         {
+            let (key, peer, data, has) = (send.key, send.peer, send.data, send.sends);
+            let tag = PIECE | u32::from(send.number);
+            let Some(buffer) = self.pipeline.take_buffer(&mut self.transport, has) else { return };
             let to = self.transport.address_of(&buffer);
             // SAFETY: the buffer has that many bytes and is not in use, and the caller of the send vouches for the data.
-            unsafe { send.data.window(want.at, want.bytes).pack(to.as_ptr(), want.bytes as usize) };
-            let tag = PIECE | u32::from(send.number);
-            match self.transport.isend_buffer(comm, send.peer, tag, Mode::Complete, &buffer, want.bytes) {
+            unsafe { data.window(want.at, want.bytes).pack(to.as_ptr(), want.bytes as usize) };
+            match self.transport.isend_buffer(comm, peer, tag, Mode::Complete, &buffer, want.bytes) {
                 Ok(request) => {
-                    self.note_given(send.peer);
-                    self.owners.add(request.0, Owner::PieceSent { key: send.key, peer: send.peer });
+                    self.note_given_own(peer);
+                    self.owners.add(request.0, Owner::PieceSent { key, peer });
                     self.pipeline.busy.push((request.0, buffer));
+                    let send = &mut self.pipeline.sends[place];
                     send.sends += 1;
                     send.wants.pop_front();
                 }
                 Err(why) => {
-                    self.pipeline.outgoing.push(buffer);
-                    send.outcome = self.refused(why, send.peer).map(Err);
-                    break;
+                    self.pipeline.return_buffer(&mut self.transport, buffer);
+                    self.pipeline.sends[place].outcome = self.refused(why, peer).map(Err);
+                    return;
                 }
-            }
-        }
-        if send.outcome.is_none() && send.asking.is_none() && send.wants.len() < 2 {
-            match self.transport.irecv_buffer(comm, Source::Rank(send.peer), Tag::Is(send.number.into()), &send.want) {
-                Ok(asking) => {
-                    self.owners.add(asking.0, Owner::Want { key: send.key });
-                    send.asking = Some(asking);
-                }
-                Err(why) => send.outcome = self.refused(why, send.peer).map(Err),
             }
         }
     }
 
-    /// Gives the device buffers for the next pieces, and asks the sender for them.
-    fn move_receive(&mut self, receive: &mut Incoming) {
-        if receive.outcome.is_some() {
+    /// Gives the device buffers for the next pieces of a message, and asks the sender for them.
+    fn move_receive(&mut self, place: usize) {
+        if self.pipeline.receives[place].outcome.is_some() {
             return;
         }
-        let comm = match self.pipelines() {
-            Ok(comm) => comm,
-            Err(why) => return receive.outcome = self.refused(why, receive.peer).map(Err),
-        };
-        let limits = self.peers.get(receive.peer).and_then(|peer| peer.limits);
+        let peer = self.pipeline.receives[place].peer;
+        if let Err(why) = self.ask_for_pieces(place) {
+            self.pipeline.receives[place].outcome = self.refused(why, peer).map(Err);
+        }
+    }
+
+    fn ask_for_pieces(&mut self, place: usize) -> Result<(), Refusal> {
+        let comm = self.pipelines()?;
+        let Incoming { key, number, peer, .. } = self.pipeline.receives[place];
+        let limits = self.peers.get(peer).and_then(|peer| peer.limits);
         let piece = limits.map_or(0, |limits| u64::from(limits.piece)).min(self.pipeline.piece);
-        while receive.asked < receive.wanted
-            && let Some(buffer) = self.pipeline.incoming.pop()
-        {
-            let want = Want { at: receive.asked, bytes: piece.min(receive.wanted - receive.asked) };
-            let tag = Tag::Is(PIECE | u32::from(receive.number));
-            match self.transport.irecv_buffer(comm, Source::Rank(receive.peer), tag, &buffer) {
+        loop {
+            let Incoming { wanted, asked, receives, .. } = self.pipeline.receives[place];
+            if asked >= wanted || piece == 0 {
+                break;
+            }
+            let Some(buffer) = self.pipeline.take_buffer(&mut self.transport, receives) else { break };
+            let want = Want { at: asked, bytes: piece.min(wanted - asked) };
+            let tag = Tag::Is(PIECE | u32::from(number));
+            match self.transport.irecv_buffer(comm, Source::Rank(peer), tag, &buffer) {
                 Ok(request) => {
-                    self.owners.add(request.0, Owner::PieceReceived { key: receive.key, want });
+                    self.owners.add(request.0, Owner::PieceReceived { key, want });
                     self.pipeline.busy.push((request.0, buffer));
+                    let receive = &mut self.pipeline.receives[place];
                     receive.receives += 1;
                     receive.asked += want.bytes;
                     receive.unsaid.push_back(want);
                 }
                 Err(why) => {
-                    self.pipeline.incoming.push(buffer);
-                    receive.outcome = self.refused(why, receive.peer).map(Err);
-                    break;
+                    self.pipeline.return_buffer(&mut self.transport, buffer);
+                    return Err(why);
                 }
             }
         }
-        while receive.outcome.is_none()
-            && let Some(want) = receive.unsaid.front()
-        {
-            match self.transport.isend_bytes(comm, receive.peer, receive.number.into(), &want.encode()) {
-                Ok(request) => {
-                    self.note_given(receive.peer);
-                    self.note_copied(crate::pipeline::WANT as u64);
-                    self.owners.add(request.0, Owner::Nobody { peer: receive.peer });
-                    if want.bytes == 0 {
-                        receive.outcome = Some(Ok(()));
-                    }
-                    receive.unsaid.pop_front();
-                }
-                Err(why) => {
-                    receive.outcome = self.refused(why, receive.peer).map(Err);
-                    break;
-                }
+        while let Some(want) = self.pipeline.receives[place].unsaid.front().copied() {
+            let request = self.transport.isend_bytes(comm, peer, number.into(), &want.encode())?;
+            self.note_given_own(peer);
+            self.note_copied(WANT as u64);
+            self.owners.add(request.0, Owner::WantSent { peer });
+            let receive = &mut self.pipeline.receives[place];
+            receive.unsaid.pop_front();
+            if want.bytes == 0 {
+                receive.outcome = Some(Ok(()));
             }
         }
+        Ok(())
     }
 
     /// Why a message ends whose operation was refused. `None`: there is no room now. Posted receives give theirs up.
     fn refused(&mut self, why: Refusal, peer: u32) -> Option<DeviceFailure> {
         match why {
-            Refusal::Busy | Refusal::Device(towline_window::completion::Failure::Full) => {
+            Refusal::Busy | Refusal::Device(completion::Failure::Full) => {
                 if !self.takeover.is_active() && self.has_posted() {
                     self.take_over();
                 }

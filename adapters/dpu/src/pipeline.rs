@@ -13,12 +13,14 @@ use crate::transport::{Buffer, Comm, Request, Transport};
 
 /// The longest piece.
 const LONGEST: u64 = 256 << 10;
-/// The shortest piece for which it is worth to ask a peer.
+/// A device that has no memory for pieces of this length moves none.
 const SHORTEST: u64 = 1 << 10;
-/// The buffers take so many parts of the device's memory, each.
-const SHARE: u64 = 64;
-/// Buffers for each direction.
-const BUFFERS: usize = 2;
+/// A buffer has at most one of so many parts of the device's memory.
+const PART: u64 = 64;
+/// Buffers that are kept for pieces.
+const KEPT: usize = 4;
+/// The most messages that are announced at a time.
+const NUMBERS: u16 = (MOST_ANNOUNCED >> ANNOUNCED.ilog2()) as u16;
 /// Bytes of what a receiver asks for.
 pub const WANT: usize = 16;
 /// Bit of the tag of a piece. The lower bits are the number of its message, as in the tag of a want.
@@ -38,8 +40,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A card with these limits behind it.
+    /// A card with these limits behind it, or without them if this host moves no pieces.
     pub fn behind(self, mut card: Vec<u8>) -> Vec<u8> {
+        if self.piece == 0 {
+            return card;
+        }
         card.extend(self.whole.to_le_bytes());
         card.extend(self.piece.to_le_bytes());
         card.extend(MARK);
@@ -53,7 +58,7 @@ impl Limits {
             let (card, piece) = card.split_last_chunk()?;
             let (card, whole) = card.split_last_chunk()?;
             let limits = Self { whole: u64::from_le_bytes(*whole), piece: u32::from_le_bytes(*piece) };
-            (*mark == MARK && limits.piece != 0).then_some((card, Some(limits)))
+            (*mark == MARK).then_some((card, Some(limits).filter(|limits| limits.piece != 0)))
         };
         limits().unwrap_or((card, None))
     }
@@ -89,9 +94,9 @@ impl Want {
         bytes
     }
 
-    pub fn decode(bytes: [u8; WANT]) -> Self {
-        let [low, high] = [u128::from_le_bytes(bytes) as u64, (u128::from_le_bytes(bytes) >> 64) as u64];
-        Self { at: low, bytes: high }
+    pub fn decode(bytes: [[u8; WANT / 2]; 2]) -> Self {
+        let [at, bytes] = bytes.map(u64::from_le_bytes);
+        Self { at, bytes }
     }
 }
 
@@ -105,15 +110,21 @@ pub struct Outgoing {
     pub request: EngineRequest,
     pub peer: u32,
     pub data: Span,
-    /// Where the next want goes.
-    pub want: Buffer,
+    /// A receive has got its announcement.
+    pub is_matched: bool,
+    /// Where the next want goes. It is there while `asking` is.
+    pub want: Option<Buffer>,
     /// The receive of the next want.
     pub asking: Option<Request>,
+    /// That receive was cancelled, or could not be.
+    pub is_cancelled: bool,
     /// What the receiver has asked for, and was not sent.
     pub wants: VecDeque<Want>,
-    /// Sends in progress: the announcement, and pieces.
+    /// Sends in progress: the announcement, or pieces.
     pub sends: u32,
     pub outcome: Option<Result<(), DeviceFailure>>,
+    /// The engine knows the outcome.
+    pub is_told: bool,
 }
 
 /// A message that is received.
@@ -148,16 +159,14 @@ pub struct Pipeline {
     pub comm: Option<Comm>,
     /// Bytes of a buffer. 0: this host moves no pieces.
     pub piece: u64,
-    /// Free buffers for pieces that are sent.
-    pub outgoing: Vec<Buffer>,
-    /// Free buffers for pieces that are received.
-    pub incoming: Vec<Buffer>,
+    /// Free buffers.
+    free: Vec<Buffer>,
     /// Buffers that the device has, with the cookies of their operations.
     pub busy: Vec<(u64, Buffer)>,
     pub sends: Vec<Outgoing>,
     pub receives: Vec<Incoming>,
-    /// Announced messages that probes have taken: by their numbers, the peer and the announced length.
-    pub taken: FxHashMap<u32, (u32, u64)>,
+    /// Announced messages that probes have taken: by their numbers, the announced length.
+    pub taken: FxHashMap<u32, u64>,
     /// The engine has ended, and with it the memory of its receives.
     is_abandoned: bool,
     keys: u64,
@@ -168,18 +177,51 @@ impl Pipeline {
     /// Takes buffers of a device that knows announcements.
     pub fn new(transport: &mut Transport) -> Self {
         let mut pipeline = Self::default();
-        let piece = (transport.most_bytes() / SHARE).min(LONGEST);
+        let piece = (transport.most_bytes() / PART).min(LONGEST);
         if piece < SHORTEST || !transport.has_announcements() {
             return pipeline;
         }
-        let mut buffers: Vec<_> = std::iter::from_fn(|| transport.buffer(piece).ok()).take(2 * BUFFERS).collect();
-        if buffers.len() < 2 * BUFFERS {
-            buffers.into_iter().for_each(|buffer| transport.free(buffer));
-            return pipeline;
+        pipeline.free = std::iter::from_fn(|| transport.buffer(piece).ok()).take(KEPT).collect();
+        if pipeline.free.len() == KEPT {
+            pipeline.piece = piece;
+        } else {
+            pipeline.free.drain(..).for_each(|buffer| transport.free(buffer));
         }
-        (pipeline.incoming, pipeline.piece) = (buffers.split_off(BUFFERS), piece);
-        pipeline.outgoing = buffers;
         pipeline
+    }
+
+    /// Takes a buffer, one of the device's memory if none is kept. `has`: how many its message has. A message may have two, or one if there
+    /// are others. So messages do not wait for each other, unless all memory of the device is in use.
+    pub fn take_buffer(&mut self, transport: &mut Transport, has: u32) -> Option<Buffer> {
+        let most = if self.sends.len() + self.receives.len() > 1 { 1 } else { 2 };
+        if has >= most {
+            return None;
+        }
+        self.free.pop().or_else(|| transport.buffer(self.piece).ok())
+    }
+
+    /// Returns a buffer.
+    pub fn return_buffer(&mut self, transport: &mut Transport, buffer: Buffer) {
+        if self.free.len() < KEPT { self.free.push(buffer) } else { transport.free(buffer) }
+    }
+
+    /// A number that no other message of this host has.
+    pub const fn next_key(&mut self) -> u64 {
+        self.keys += 1;
+        self.keys
+    }
+
+    /// A number that no other message has that is sent now. `None`: all are in use.
+    pub fn next_number(&mut self) -> Option<u16> {
+        if self.sends.len() >= usize::from(NUMBERS) {
+            return None;
+        }
+        loop {
+            self.numbers = if self.numbers < NUMBERS { self.numbers + 1 } else { 1 };
+            if !self.sends.iter().any(|send| send.number == self.numbers) {
+                return Some(self.numbers);
+            }
+        }
     }
 
     /// The engine ends: its memory is not accessed any more, and no end is reported.
@@ -192,47 +234,46 @@ impl Pipeline {
         self.is_abandoned
     }
 
-    /// A number that no other message of this host has.
-    pub const fn next_key(&mut self) -> u64 {
-        self.keys += 1;
-        self.keys
-    }
-
-    /// A number that no other message has that is sent now. There are far fewer of them.
-    pub fn next_number(&mut self) -> u16 {
-        loop {
-            self.numbers =
-                if u64::from(self.numbers) < MOST_ANNOUNCED >> ANNOUNCED.ilog2() { self.numbers + 1 } else { 1 };
-            if !self.sends.iter().any(|send| send.number == self.numbers) {
-                return self.numbers;
-            }
-        }
-    }
-
     /// Takes the buffer of an operation that has ended.
     pub fn buffer_of(&mut self, cookie: u64) -> Option<Buffer> {
         let place = self.busy.iter().position(|(other, _)| *other == cookie)?;
         Some(self.busy.swap_remove(place).1)
     }
 
-    /// Whether a message is on its way.
+    /// How many operations of the device receive wants, now or soon.
+    pub fn asking(&self) -> u32 {
+        self.sends.iter().filter(|send| send.is_matched).count() as u32
+    }
+
+    /// Whether no message is on its way.
     pub const fn is_idle(&self) -> bool {
         self.sends.is_empty() && self.receives.is_empty()
+    }
+
+    /// Whether pieces are on their way from or to a peer.
+    pub fn moves(&self, peer: u32) -> bool {
+        let sends = self.sends.iter().any(|send| send.peer == peer && send.is_matched && send.outcome.is_none());
+        sends || self.receives.iter().any(|receive| receive.peer == peer && receive.outcome.is_none())
     }
 
     /// Whether this host has to do something before a message goes on, and no completion comes before that.
     pub fn has_work(&self) -> bool {
         let send = |send: &Outgoing| match send.outcome {
-            Some(_) => send.sends == 0,
-            None => {
-                send.asking.is_none() && send.wants.is_empty() || !self.outgoing.is_empty() && !send.wants.is_empty()
-            }
+            Some(_) => send.sends == 0 && !send.is_told,
+            None => send.is_matched && (send.can_ask() || send.sends == 0 && !send.wants.is_empty()),
         };
         let receive = |receive: &Incoming| match receive.outcome {
             Some(_) => receive.receives == 0,
-            None => !receive.unsaid.is_empty() || !self.incoming.is_empty() && receive.asked < receive.wanted,
+            None => !receive.unsaid.is_empty() || receive.receives == 0 && receive.asked < receive.wanted,
         };
         self.sends.iter().any(send) || self.receives.iter().any(receive)
+    }
+}
+
+impl Outgoing {
+    /// Whether the next want may be received.
+    pub fn can_ask(&self) -> bool {
+        self.is_matched && self.outcome.is_none() && self.asking.is_none() && self.wants.len() < 2
     }
 }
 
@@ -246,10 +287,11 @@ mod tests {
         let card = limits.behind(b"card".to_vec());
         assert_eq!(card, b"card\x08\x07\x06\x05\x04\x03\x02\x01\x0c\x0b\x0a\x09TWPL");
         assert_eq!(Limits::split(&card), (&b"card"[..], Some(limits)));
-        let nothing = Limits { piece: 0, ..limits }.behind(b"card".to_vec());
-        for other in [&card[1..], &card[..19], &card[5..], &nothing, b"TWPL", b""] {
-            let split = Limits::split(other);
-            assert!(split.0 == other && split.1.is_none() || split.0.len() == 3, "{other:?}");
+        assert_eq!(Limits { piece: 0, ..limits }.behind(b"card".to_vec()), b"card");
+        let without = [&card[..12], &[0; 4], &MARK].concat();
+        assert_eq!(Limits::split(&without), (&b"card"[..], None));
+        for other in [&card[..19], &card[5..], b"TWPL", b""] {
+            assert_eq!(Limits::split(other), (other, None));
         }
     }
 
@@ -257,7 +299,8 @@ mod tests {
     fn wants_and_announcements_have_the_bytes_of_the_specification() {
         let want = Want { at: 0x0102_0304, bytes: 5 };
         let bytes = [4, 3, 2, 1, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!((want.encode(), Want::decode(bytes)), (bytes, want));
+        let halves = [[4, 3, 2, 1, 0, 0, 0, 0], [5, 0, 0, 0, 0, 0, 0, 0]];
+        assert_eq!((want.encode(), Want::decode(halves)), (bytes, want));
         assert_eq!(announced(0x7fff, 0x0102_0304), 0x7fff_0000_0102_0304);
         assert_eq!(announcement_of(0x7fff_0000_0102_0304), Some((0x7fff, 0x0102_0304)));
         assert_eq!(announcement_of(MOST), None);

@@ -44,9 +44,9 @@ impl Matching {
 
     fn take_unreceived(&mut self) {
         self.unreceived.looked = Some(Instant::now());
-        while let Some((message, peer)) = self.unreceived.waiting.pop_front() {
-            if let Some(message) = self.receive_nothing(message, peer) {
-                self.unreceived.waiting.push_front((message, peer));
+        while let Some(message) = self.unreceived.waiting.pop_front() {
+            if let Some(message) = self.receive_nothing(message) {
+                self.unreceived.waiting.push_front(message);
                 return;
             }
         }
@@ -77,8 +77,8 @@ impl Matching {
                     (summary.largest, summary.peer) = (len, peer);
                     (summary.tag, summary.context) = (found.tag, context);
                 }
-                if let Some(message) = self.receive_nothing(Message(found.value), peer.0) {
-                    self.unreceived.waiting.push_back((message, peer.0));
+                if let Some(message) = self.receive_nothing(Message(found.value)) {
+                    self.unreceived.waiting.push_back(message);
                     return;
                 }
             }
@@ -86,10 +86,10 @@ impl Matching {
     }
 
     /// Receives a message into no memory. Returns it if there is no room now.
-    fn receive_nothing(&mut self, message: Message, peer: u32) -> Option<Message> {
+    fn receive_nothing(&mut self, message: Message) -> Option<Message> {
         // SAFETY: nothing is written.
         match unsafe { self.transport.imrecv_part(&message, Span::EMPTY, 0) } {
-            Ok(request) => self.owners.add(request.0, Owner::Dropped { peer }),
+            Ok(request) => self.owners.add(request.0, Owner::Dropped),
             Err(Refusal::Busy) => return Some(message),
             Err(_) => {} // the device has failed
         }

@@ -89,6 +89,8 @@ pub(crate) struct Taken {
     pub bytes: u64,
     /// If it has failed: the rank of the peer that is the reason, or any.
     pub failed: u32,
+    /// The value of its completion.
+    pub value: u32,
     /// Its outcome.
     pub outcome: Result<Status, Failure>,
 }
@@ -455,6 +457,11 @@ impl Transport {
         self.begin_message(Kind::Send(Some(Copied::Buffer(part))), &command)
     }
 
+    /// Whether the device has room for one more operation.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lost.is_none() && self.operations.pending() < self.most_operations()
+    }
+
     /// Whether the device can send messages that have a length and no bytes.
     pub(crate) fn has_announcements(&self) -> bool {
         self.card_of_window().is_some_and(|card| card.version >= ANNOUNCEMENTS_SINCE)
@@ -636,7 +643,9 @@ impl Transport {
     pub(crate) fn take(&mut self, request: Request) -> Taken {
         let (bytes, failed) =
             self.operations.get(request.0).map_or((0, ANY), |operation| (operation.copied, operation.failed));
-        Taken { bytes, failed, outcome: self.test(request).unwrap_or(Err(Failure::NoRequest)) }
+        let outcome = self.outcome(request.0).unwrap_or(Err(Failure::NoRequest));
+        let value = outcome.as_ref().map_or(0, |done| done.value);
+        Taken { bytes, failed, value, outcome: outcome.map(Status::from) }
     }
 
     /// The memory of receives in progress is not written any more. The device accesses no memory of this process.

@@ -14,8 +14,8 @@ pub(crate) struct Unreceived {
     pub looked: Option<Instant>,
     /// A summary of it.
     pub summary: Option<RefusedMessages>,
-    /// Messages that were taken out, and for whose receive there was no room yet, with their senders.
-    pub waiting: VecDeque<(Message, u32)>,
+    /// Messages that were taken out, and for whose receive there was no room yet.
+    pub waiting: VecDeque<Message>,
 }
 
 impl Unreceived {

@@ -4,9 +4,10 @@ mod common;
 #[path = "common/wired.rs"]
 mod wired;
 
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 
-use common::{WINDOW, start, start_blind};
+use common::{ENGINE, WINDOW, start, start_blind, start_ringing};
 use offload::Limits;
 use towline_core::convertor::{Layout, Span};
 use towline_core::pml::matching::ANY;
@@ -277,19 +278,167 @@ fn a_device_that_reaches_memory_sends_in_pieces_to_one_that_does_not() {
     }
 }
 
+/// The receive is with the host, since it is longer than the device's memory. So the device would not find it.
 #[test]
-fn a_long_send_may_ask_for_a_posted_receive() {
+fn a_long_send_in_any_mode_waits_for_its_receive() {
+    for mode in [Mode::Ready, Mode::Synchronous, Mode::Complete, Mode::Buffered] {
+        let devices = start_blind();
+        let mut hosts = pair(&devices.files);
+        let (long, mut memory) = (patterned(1, LONG), vec![0; LONG]);
+        hosts[1].receive(1, 0, 3, sink(&mut memory));
+        assert!(matches!(hosts[0].try_send(2, 3, mode, Span::of(&long)), Ok(Sending::Pending(_))));
+        finish(&mut hosts, [&[2], &[1]]);
+        assert_eq!((hosts[0].end_of(2), hosts[1].end_of(1)), (SENT, got(LONG, 3, 0)));
+        assert!(memory == long);
+    }
+}
+
+#[test]
+fn a_long_send_whose_announcement_has_left_is_not_cancelled() {
     let devices = start_blind();
     let mut hosts = pair(&devices.files);
     let (long, mut memory) = (patterned(1, LONG), vec![0; LONG]);
-    assert!(matches!(hosts[0].try_send(1, 3, Mode::Ready, Span::of(&long)), Ok(Sending::Pending(_))));
-    finish(&mut hosts, [&[1], &[]]);
-    assert_eq!(hosts[0].end_of(1), Some(Err(DeviceFailure::NotReady)));
+    hosts[0].send(0, 3, Span::of(&long));
+    assert_eq!(find(&mut hosts[1], false).len, LONG as u64);
+    assert!(!hosts[0].matching.cancel(request(0)), "the other device has the announcement");
     hosts[1].receive(1, 0, 3, sink(&mut memory));
-    hosts[0].send(2, 3, Span::of(&long));
-    finish(&mut hosts, [&[2], &[1]]);
-    assert_eq!((hosts[0].end_of(2), hosts[1].end_of(1)), (SENT, got(LONG, 3, 0)));
-    assert!(memory == long);
+    while !has_begun(&memory, &long) {
+        hosts.iter_mut().for_each(Host::progress);
+    }
+    assert!(!hosts[0].matching.cancel(request(0)) && !hosts[1].matching.cancel(request(1)), "they have matched");
+    finish(&mut hosts, [&[0], &[1]]);
+    assert_eq!((hosts[0].end_of(0), hosts[1].end_of(1)), (SENT, got(LONG, 3, 0)));
+}
+
+#[test]
+fn a_long_send_begins_though_posted_receives_have_all_operations() {
+    let devices = start_blind();
+    let mut hosts = pair(&devices.files);
+    let (long, mut memory) = (patterned(1, LONG), vec![0; LONG]);
+    let mut rooms = vec![[0; 8]; ENGINE.requests as usize];
+    for (number, room) in rooms.iter_mut().enumerate() {
+        hosts[0].receive(100 + number, 1, 9, sink(room));
+    }
+    hosts[1].receive(1, 0, 3, sink(&mut memory));
+    let sending = hosts[0].try_send(0, 3, Mode::Standard, Span::of(&long));
+    assert!(matches!(sending, Ok(Sending::Pending(_))));
+    finish(&mut hosts, [&[0], &[1]]);
+    assert_eq!((hosts[0].end_of(0), hosts[1].end_of(1)), (SENT, got(LONG, 3, 0)));
+}
+
+#[test]
+fn long_messages_do_not_wait_for_one_whose_sender_makes_no_call() {
+    let devices = start_blind();
+    let mut hosts = pair(&devices.files);
+    let (long, mut memory) = (patterned(1, LONG), [0, 1].map(|_| vec![0; LONG]));
+    let [first, second] = &mut memory;
+    hosts[0].send(0, 3, Span::of(&long));
+    hosts[1].receive(1, 0, 3, sink(first));
+    // Until the receiver has asked for pieces. Host 0 makes no call.
+    while hosts[1].matching.transport().count(0).unwrap().0 == 0 || hosts[1].matching.has_taken_over() {
+        hosts[1].progress();
+    }
+    let operation = Operation { request: request(7), comm: hosts[1].comm, rank: 1, peer: 1, tag: 4 };
+    // SAFETY: the memory lives and does not change until the send has ended.
+    let sent = unsafe { hosts[1].matching.isend(&operation, Mode::Standard, Span::of(&long)) };
+    assert!(matches!(sent, Ok(Sending::Pending(_))));
+    hosts[1].receive(8, 1, 4, sink(second));
+    while hosts[1].end_of(7).is_none() || hosts[1].end_of(8).is_none() {
+        hosts[1].progress();
+    }
+    finish(&mut hosts, [&[0], &[1]]);
+    assert!(memory.iter().all(|memory| *memory == long));
+}
+
+#[test]
+fn short_messages_pass_long_ones_that_nobody_receives_yet() {
+    let devices = start_blind();
+    let mut hosts = pair(&devices.files);
+    let (long, mut small) = (patterned(1, LONG), [0; 8]);
+    for number in 0..4 {
+        hosts[0].send(number, number as u32, Span::of(&long));
+    }
+    let _ = hosts[0].try_send(9, 9, Mode::Standard, Span::of(&long[..8])).unwrap();
+    hosts[1].receive(9, 0, 9, sink(&mut small));
+    finish(&mut hosts, [&[], &[9]]);
+    assert_eq!((hosts[1].end_of(9), &small[..]), (got(8, 9, 0), &long[..8]));
+    for number in 0..4 {
+        let mut memory = vec![0; LONG];
+        hosts[1].receive(number, 0, number as u32, sink(&mut memory));
+        finish(&mut hosts, [&[number], &[number]]);
+        assert!(memory == long);
+    }
+}
+
+#[test]
+fn a_long_message_arrives_though_its_communicator_was_deleted() {
+    let devices = start_blind();
+    let mut hosts = pair(&devices.files);
+    let (long, mut room) = (patterned(1, LONG), vec![0; 1000]);
+    hosts[1].receive(1, ANY, 3, sink(&mut room));
+    hosts[0].send(0, 3, Span::of(&long));
+    // Both devices have done what they can when the announcement has ended. The receiver does not know it yet.
+    while !is_matched(&mut hosts[0]) {}
+    let comm = hosts[1].comm;
+    hosts[1].matching.del_comm(comm);
+    finish(&mut hosts, [&[0], &[1]]);
+    assert_eq!(hosts[0].end_of(0), SENT);
+    assert!(room == long[..1000]);
+}
+
+/// Whether the first send of a host has matched.
+fn is_matched(host: &mut Host) -> bool {
+    host.progress();
+    !format!("{:?}", host.matching).contains("is_matched: false")
+}
+
+#[test]
+fn a_long_message_of_a_former_process_does_not_go_on_with_another_one() {
+    let devices = start_blind();
+    let mut hosts = pair(&devices.files);
+    let (long, mut room) = (patterned(1, LONG), vec![0; 1000]);
+    hosts[1].receive(1, 0, 3, sink(&mut room));
+    hosts[0].send(0, 3, Span::of(&long));
+    while !is_matched(&mut hosts[0]) {}
+    // The completion of the receive is in the ring now, or comes while the peer is lost.
+    let card = hosts[0].matching.card().unwrap();
+    hosts[1].matching.add_peer(0, &card).unwrap();
+    while hosts[1].end_of(1).is_none() {
+        hosts[1].progress();
+    }
+    assert_eq!(hosts[1].end_of(1), Some(Err(DeviceFailure::PeerFailed(0))));
+    assert_eq!(hosts[0].matching.transport().count(1).unwrap().0, 0, "nothing was asked for");
+}
+
+/// Whether a host was woken.
+fn has_rung(host: &Matching) -> bool {
+    let bell = host.bell().expect("it has a bell");
+    let mut bell = libc::pollfd { fd: bell.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: it is one descriptor, which is open.
+    unsafe { libc::poll(&raw mut bell, 1, 0) == 1 }
+}
+
+#[test]
+fn hosts_that_sleep_miss_no_piece() {
+    let devices = start_ringing();
+    let mut hosts = pair(&devices.files);
+    let (messages, mut memory) = ([0, 1].map(|me| patterned(me, LONG)), [0, 1].map(|_| vec![0; LONG]));
+    for (me, host) in hosts.iter_mut().enumerate() {
+        // With room that is in the device, so the hosts have nothing to look for.
+        host.receive(1, 1 - host.rank, 3, sink(&mut memory[me][..10_000]));
+        host.send(0, 3, Span::of(&messages[me]));
+    }
+    let mut sleeps = 0;
+    while hosts.iter().any(|host| host.ended.len() < 2) {
+        for host in &mut hosts {
+            if !host.matching.arm() || has_rung(&host.matching) {
+                host.progress();
+            } else {
+                sleeps += 1;
+            }
+        }
+    }
+    assert!(sleeps != 0 && (0..2).all(|me| memory[me][..10_000] == messages[1 - me][..10_000]));
 }
 
 #[test]

@@ -54,6 +54,14 @@ pub const fn of_announcement(outcome: Result<Status, Ended>, has_announced: bool
     }
 }
 
+/// The sender of an announcement that a receive has got.
+pub const fn announcer_of(outcome: &Result<Status, Ended>) -> Option<Peer> {
+    match outcome {
+        Ok(status) | Err(Ended::Truncated(status)) if status.received >= ANNOUNCED => Some(status.peer),
+        _ => None,
+    }
+}
+
 /// The result of an operation. `lost`: why its peer was lost. `rank` tells the rank of a peer, or `None` if the communicator was deleted meanwhile. A message that was longer than its memory is a success that has
 /// delivered fewer bytes than it received.
 pub fn result_of(

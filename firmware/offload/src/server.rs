@@ -20,7 +20,7 @@ use towline_window::ring::Pushed;
 use crate::announcement::Announcement;
 use crate::cards;
 use crate::failures::{
-    of_announcement, of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of,
+    announcer_of, of_announcement, of_communicator, of_lost, of_refusal, of_unreachable, peer_of_failure, result_of,
 };
 use crate::host_memory::HostTables;
 use crate::keys::Sum;
@@ -350,6 +350,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         };
         // Of all sends without a place, only announcements have memory that cannot be read.
         let outcome = of_announcement(outcome, operation.is_send && operation.place.is_none());
+        let announcer = announcer_of(&outcome).filter(|_| !operation.is_send);
         let failed = peer_of_failure(&outcome).and_then(|peer| self.mtl.rank_of(comm, peer));
         let lost = match &outcome {
             Err(pml::Failure::PeerFailed(peer)) => self.mtl.why_lost(*peer),
@@ -357,6 +358,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         };
         let mut result = result_of(outcome, lost, |status| self.mtl.rank_of(comm, status.peer));
         let mut failed = failed.unwrap_or(ANY);
+        if let (Some(announcer), Ok(done)) = (announcer, &mut result) {
+            done.value = announcer.0;
+        }
         if let (true, Ok(done)) = (is_bad, &result) {
             failed = if operation.is_send { ANY } else { done.rank };
             result = Err(Failure::BadMemory);
@@ -628,7 +632,9 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if !is_added {
             return Err(Failure::NoSuchThing);
         }
-        let is_left = |message: &Unreceived| message.peer == Peer(peer) && !message.taken;
+        let is_left = |message: &Unreceived| {
+            message.peer == Peer(peer) && !message.taken && message.context != PIPELINES
+        };
         let left = self.mtl.unreceived().filter(is_left).count() as u64;
         Ok(Done { received: left, value: self.mtl.arrived(Peer(peer)), ..Done::default() })
     }
