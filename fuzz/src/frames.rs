@@ -310,7 +310,7 @@ fn received(due: &mut Vec<(u32, Box<[u8]>)>, other: u32, sink: &[u8], result: st
             Failure::Cancelled
             | Failure::PeerFailed(Peer(HOSTILE))
             | Failure::PeerClosed { peer: Peer(HOSTILE), .. }
-            | Failure::Aborted(Peer(HOSTILE)),
+            | Failure::Aborted(Status { peer: Peer(HOSTILE), .. }),
         ) => return,
         Err(failure) => panic!("{failure:?}"),
     };

@@ -632,9 +632,8 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         if !is_added {
             return Err(Failure::NoSuchThing);
         }
-        let is_left = |message: &Unreceived| {
-            message.peer == Peer(peer) && !message.taken && message.context != PIPELINES
-        };
+        let is_left =
+            |message: &Unreceived| message.peer == Peer(peer) && !message.taken && message.context != PIPELINES;
         let left = self.mtl.unreceived().filter(is_left).count() as u64;
         Ok(Done { received: left, value: self.mtl.arrived(Peer(peer)), ..Done::default() })
     }
