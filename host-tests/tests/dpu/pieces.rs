@@ -13,6 +13,7 @@ use crate::processes::{Dpus, Protocol, wait};
 const LONG: usize = (16 << 20) + 12345;
 
 #[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_message_that_is_longer_than_the_windows_arrives() {
     let dpus = Dpus::start("pieces", 2, Protocol::Udp);
     let mut hosts = [0, 1].map(|number| {
