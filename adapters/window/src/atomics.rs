@@ -1,6 +1,6 @@
-//! The atomics of the rings: those of `core`, or loom's while a model is checked (`--cfg loom`).
+//! The atomics of the rings: those of `core`, or loom's while a model is checked (`--cfg window_model`).
 
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub use core::sync::atomic::{AtomicU32, Ordering, fence};
-#[cfg(loom)]
+#[cfg(window_model)]
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};

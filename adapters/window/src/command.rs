@@ -65,7 +65,7 @@ pub const ANNOUNCED: u64 = 1 << 48;
 /// The context in which hosts send long messages in pieces. Only one communicator has it.
 pub const PIPELINES: u32 = 0xffff_fffd;
 /// The longest announcement.
-pub const MOST_ANNOUNCED: u64 = i64::MAX as u64;
+pub const MOST_ANNOUNCED: u64 = 0x7fff * ANNOUNCED - 1;
 
 /// When a send is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -215,6 +215,7 @@ impl Completion {
 
     /// The cookie and the result of a receive that has succeeded, from the words of its entry. `None`: the entry is that of a command
     /// that has failed. Value and word of the result are not read.
+    #[cfg(not(window_model))]
     #[inline]
     pub(crate) fn received(words: &[AtomicU32]) -> Option<(u64, Done)> {
         let [

@@ -58,21 +58,21 @@
 pub mod atomics;
 pub mod command;
 pub mod completion;
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub mod device;
 pub mod doorbell;
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub mod fault;
 pub mod header;
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub mod host;
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub mod host_log;
 pub mod layout;
 pub mod log;
 pub mod memory;
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub mod placed_log;
-#[cfg(not(loom))]
+#[cfg(not(window_model))]
 pub mod placed_ring;
 pub mod ring;

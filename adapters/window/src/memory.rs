@@ -90,7 +90,7 @@ impl<'w> Memory<'w> {
     ///
     /// # Errors
     /// [`OutOfBounds`].
-    #[cfg(not(loom))]
+    #[cfg(not(window_model))]
     pub fn word(&self, at: u64) -> Result<&'w crate::atomics::AtomicU32, OutOfBounds> {
         if !at.is_multiple_of(4) {
             return Err(OutOfBounds);

@@ -1,7 +1,7 @@
 //! Models of the ring, the log and the doorbell: all interleavings, and every order that the memory model allows.
 //!
-//! `RUSTFLAGS="--cfg loom" cargo test -p towline-window --test loom --release`
-#![cfg(loom)]
+//! `RUSTFLAGS="--cfg window_model" cargo test -p towline-window --test loom --release`
+#![cfg(window_model)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};

@@ -15,6 +15,7 @@ use offload::host_memory::HostMemory;
 use processes::Processes;
 use runtime::{Block, Board, Zeros};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::net::sockopt::set_socket_recv_buffer_size;
 use towline_core::time::Duration;
 use towline_window::doorbell::Doorbell;
 use towline_window::memory::Memory;
@@ -28,6 +29,10 @@ const LONGEST: usize = 1472;
 const LENGTHS: RangeInclusive<usize> = 256..=65_507;
 /// Datagrams that the kernel takes at least.
 const CAPACITY: usize = 64;
+
+/// Bytes of datagrams that wait in the kernel while this process does not run. A link of one peer has up to 128 datagrams on the way, which
+/// take more than the kernel's default has room for, since it counts at least 2304 bytes for each.
+const RECEIVED: usize = 4 << 20;
 
 /// The window and the interfaces, until the program takes them.
 static PARTS: Mutex<(Option<Memory<'static>>, [Option<Udp>; LINKS])> = Mutex::new((None, [const { None }; LINKS]));
@@ -120,6 +125,8 @@ impl Udp {
     fn bind(address: &str, longest: usize) -> Result<Self, std::io::Error> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
+        // The kernel takes what it allows.
+        set_socket_recv_buffer_size(&socket, RECEIVED)?;
         match socket.local_addr()? {
             std::net::SocketAddr::V4(address) => Ok(Self { socket, address, longest }),
             std::net::SocketAddr::V6(_) => Err(std::io::Error::other("it is not an address of IPv4")),

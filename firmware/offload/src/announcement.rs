@@ -5,6 +5,12 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::{Accelerator, Layout, Span};
+use towline_window::command::MOST_ANNOUNCED;
+
+/// Bytes of a block, which any processor has addresses for.
+const BLOCK: u64 = 1 << 30;
+/// Blocks for the longest announcement.
+const BLOCKS: u64 = (MOST_ANNOUNCED + 1) / BLOCK;
 
 /// Memory that cannot be read. The engine tells the receiver of a message in such memory that no bytes come.
 #[derive(Debug, Default)]
@@ -50,7 +56,8 @@ impl<'m> Announcement<'m> {
         let none = OutOfMemory { asked: 0, left: arena.left() }; // never, but for the tables themselves
         let unreadable: &'m [Unreadable] = arena.each(1, |_, _| Ok(Unreadable::default()))?;
         let layouts: &'m [Layout<'m>] = arena.each(1, |_, _| {
-            let all = Layout::bytes(i64::MAX as u64).map_err(|_| none)?;
+            // One block again and again, since a processor of 32 bits has no addresses for so many bytes.
+            let all = Layout::vector(BLOCKS, BLOCK, 0).map_err(|_| none)?;
             all.on(unreadable.first().ok_or(none)?).map_err(|_| none)
         })?;
         layouts.first().map(Self).ok_or(none)

@@ -1,12 +1,14 @@
 //! Layouts, spans over them, and their runs.
 
-use towline_core::convertor::{Accelerator, Layout, LayoutError, Piece, Span, transfer};
+use towline_core::convertor::{Accelerator, Layout, LayoutError, Piece, Span, copy_slice, transfer};
 
 use crate::{any, format, keep};
 
 /// Reaches all functions of layouts and spans.
 pub fn reach() {
     let _ = layouts();
+    let mut memory = [0; 64];
+    keep(copy_slice(any(&mut memory), any(&[])));
     span(Span::contiguous(any(core::ptr::null_mut()), any(0)));
     span(Span::of(any(&[])));
 }

@@ -234,6 +234,7 @@ fn requests<R: Rails>(mtl: &mut Mtl<'_, R>) {
             outcome => keep(outcome),
         },
         3 => keep(mtl.progress(now())),
+        4 => keep((mtl.take_received(request), mtl.pml().take_received(request))),
         _ => keep(mtl.counters().list()),
     }
 }

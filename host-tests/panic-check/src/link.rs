@@ -19,6 +19,7 @@ fn link(arena: &mut Arena<'_>) -> Result<(), OutOfMemory> {
     let raw = Opaque;
     let config = any(Config::new(any(0), any(0), raw.attributes()));
     keep(config.bytes(&raw));
+    keep(config.bytes_over(raw.attributes(), any(0)));
     let mut link = Link::new(raw, Crc32c, config, arena)?;
     keep((
         link.counters().list(),
