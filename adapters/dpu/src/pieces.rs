@@ -234,7 +234,6 @@ impl Matching {
 
     /// Moves all messages on.
     pub(crate) fn move_pieces(&mut self) {
-        // Other lists than those of the pipeline, which counts its messages meanwhile.
         for place in 0..self.pipeline.sends.len() {
             self.move_send(place);
         }
@@ -251,56 +250,53 @@ impl Matching {
         }
     }
 
-    /// Sends what the receiver of a message has asked for, as far as there are buffers, and takes its next want.
+    /// Sends what the receiver of a message has asked for, takes its next want, and ends the message if it is over.
     fn move_send(&mut self, place: usize) {
         self.send_pieces(place);
-        let Matching { pipeline, transport, owners, .. } = self;
-        let (Some(send), Some(comm)) = (pipeline.sends.get_mut(place), pipeline.comm) else { return };
-        if send.outcome.is_some() {
-            if let Some(asking) = send.asking.filter(|_| !send.is_cancelled) {
-                send.is_cancelled = true;
-                let _ = transport.cancel(asking); // it ends in any case, at the latest with its peer
-            }
-        } else if send.can_ask() {
-            if send.want.is_none() {
-                send.want = transport.buffer(WANT as u64).ok();
-            }
-            let Some(want) = &send.want else { return };
-            let tag = Tag::Is(send.number.into());
-            match transport.irecv_buffer(comm, Source::Rank(send.peer), tag, want) {
-                Ok(asking) => {
-                    owners.add(asking.0, Owner::Want { key: send.key });
-                    send.asking = Some(asking);
-                }
-                Err(why) => {
-                    let peer = send.peer;
-                    let why = self.refused(why, peer).map(Err);
-                    self.pipeline.sends[place].outcome = why;
-                }
-            }
+        let Outgoing { peer, .. } = self.pipeline.sends[place];
+        if self.pipeline.sends[place].can_ask()
+            && let Err(why) = self.ask_for_want(place)
+        {
+            self.pipeline.sends[place].outcome = self.refused(why, peer).map(Err);
         }
         let send = &mut self.pipeline.sends[place];
-        if send.asking.is_none()
-            && send.outcome.is_some()
-            && let Some(want) = send.want.take()
-        {
-            self.transport.free(want);
+        let Some(outcome) = send.outcome else { return };
+        match send.asking {
+            // It ends in any case, at the latest with its peer.
+            Some(asking) if !std::mem::replace(&mut send.is_cancelled, true) => drop(self.transport.cancel(asking)),
+            Some(_) => {}
+            None => send.want.take().into_iter().for_each(|want| self.transport.free(want)),
         }
-        if let (Some(outcome), 0, false) = (send.outcome, send.sends, send.is_told) {
-            send.is_told = true;
+        let send = &mut self.pipeline.sends[place];
+        if send.sends == 0 && !std::mem::replace(&mut send.is_told, true) {
             let request = send.request;
             self.end(Ended { request, outcome: outcome.map(|()| Delivered::default()) });
         }
     }
 
-    fn send_pieces(&mut self, place: usize) {
-        let comm = match self.pipelines() {
-            Ok(comm) => comm,
-            Err(_) => return, // the device has failed, and all operations end
+    /// Gives the device a buffer for the next want of the receiver.
+    fn ask_for_want(&mut self, place: usize) -> Result<(), Refusal> {
+        let comm = self.pipelines()?;
+        let Self { pipeline, transport, owners, .. } = self;
+        let send = &mut pipeline.sends[place];
+        let want = match send.want.take() {
+            Some(want) => want,
+            None => transport.buffer(WANT as u64)?,
         };
+        let begun = transport.irecv_buffer(comm, Source::Rank(send.peer), Tag::Is(send.number.into()), &want);
+        send.want = Some(want);
+        let asking = begun?;
+        owners.add(asking.0, Owner::Want { key: send.key });
+        send.asking = Some(asking);
+        Ok(())
+    }
+
+    /// Sends pieces as far as there are buffers.
+    fn send_pieces(&mut self, place: usize) {
+        let Some(comm) = self.pipeline.comm else { return }; // no want has come
         while let Some(send) = self.pipeline.sends.get(place)
             && let (None, Some(want)) = (send.outcome, send.wants.front().copied())
-            && self.transport.has_room()
+            && self.transport.admit().is_ok()
         {
             let (key, peer, data, has) = (send.key, send.peer, send.data, send.sends);
             let tag = PIECE | u32::from(send.number);

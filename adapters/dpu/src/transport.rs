@@ -457,11 +457,6 @@ impl Transport {
         self.begin_message(Kind::Send(Some(Copied::Buffer(part))), &command)
     }
 
-    /// Whether the device has room for one more operation.
-    pub(crate) fn has_room(&self) -> bool {
-        self.lost.is_none() && self.operations.pending() < self.most_operations()
-    }
-
     /// Whether the device can send messages that have a length and no bytes.
     pub(crate) fn has_announcements(&self) -> bool {
         self.card_of_window().is_some_and(|card| card.version >= ANNOUNCEMENTS_SINCE)
@@ -898,7 +893,7 @@ impl Transport {
     }
 
     /// Whether one more send or receive may begin.
-    fn admit(&mut self) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self) -> Result<(), Refusal> {
         if let Some(why) = self.lost {
             return Err(Refusal::Lost(why));
         }

@@ -111,6 +111,14 @@ fn got(received: usize, tag: u32, peer: u32) -> Option<Result<Delivered, DeviceF
     Some(Ok(Delivered { peer, tag, received: received as u64 }))
 }
 
+/// Each host posts receive 1, and sends its message as number 0.
+fn begin_both(hosts: &mut [Host; 2], messages: &[Vec<u8>; 2], memory: &mut [Vec<u8>; 2]) {
+    for ((host, message), memory) in hosts.iter_mut().zip(messages).zip(memory) {
+        host.receive(1, 1 - host.rank, 3, sink(memory));
+        host.send(0, 3, Span::of(message));
+    }
+}
+
 const SENT: Option<Result<Delivered, DeviceFailure>> = Some(Ok(Delivered { peer: 0, tag: 0, received: 0 }));
 
 #[test]
@@ -267,10 +275,7 @@ fn a_device_that_reaches_memory_sends_in_pieces_to_one_that_does_not() {
     let mut hosts = acquaint([open_direct(&devices.files, 0), open(&devices.files, 1)].map(Matching::new));
     let messages = [0, 1].map(|me| patterned(me, LONG));
     let mut memory = [0, 1].map(|_| vec![0; LONG]);
-    for (me, host) in hosts.iter_mut().enumerate() {
-        host.receive(1, 1 - host.rank, 3, sink(&mut memory[me]));
-        host.send(0, 3, Span::of(&messages[me]));
-    }
+    begin_both(&mut hosts, &messages, &mut memory);
     finish(&mut hosts, [&[0, 1], &[0, 1]]);
     for (me, host) in hosts.iter().enumerate() {
         assert_eq!((host.end_of(0), host.end_of(1)), (SENT, got(LONG, 3, 1 - host.rank)));
@@ -447,10 +452,7 @@ fn a_lost_peer_ends_its_long_messages() {
     let devices = Wired::start(2, Limits { engine, communicators: 1, messages: 1 });
     let mut hosts = pair(&devices.files);
     let (messages, mut memory) = ([0, 1].map(|me| patterned(me, LONG)), [0, 1].map(|_| vec![0; LONG]));
-    for (me, host) in hosts.iter_mut().enumerate() {
-        host.receive(1, 1 - host.rank, 3, sink(&mut memory[me]));
-        host.send(0, 3, Span::of(&messages[me]));
-    }
+    begin_both(&mut hosts, &messages, &mut memory);
     // Some pieces have come.
     while !has_begun(&memory[0], &messages[1]) {
         hosts.iter_mut().for_each(Host::progress);
@@ -519,15 +521,25 @@ fn has_begun(memory: &[u8], message: &[u8]) -> bool {
     message[100] != 0 && unsafe { memory.as_ptr().add(100).read_volatile() } == message[100]
 }
 
+/// The device may fail before the host has made a call after the send.
+#[test]
+fn a_long_send_ends_though_its_device_fails_at_once() {
+    let mut devices = start_blind();
+    let mut hosts = acquaint([0, 1].map(|node| Matching::new(devices.open(node))));
+    let long = patterned(1, LONG);
+    hosts[0].send(0, 3, Span::of(&long));
+    devices.stop();
+    finish(&mut hosts, [&[0], &[]]);
+    assert_eq!(hosts[0].end_of(0), Some(Err(DeviceFailure::Device)));
+    assert!(!hosts[0].matching.is_busy());
+}
+
 #[test]
 fn a_failed_device_ends_its_long_messages() {
     let mut devices = start_blind();
     let mut hosts = acquaint([0, 1].map(|node| Matching::new(devices.open(node))));
     let (messages, mut memory) = ([0, 1].map(|me| patterned(me, LONG)), [0, 1].map(|_| vec![0; LONG]));
-    for (me, host) in hosts.iter_mut().enumerate() {
-        host.receive(1, 1 - host.rank, 3, sink(&mut memory[me]));
-        host.send(0, 3, Span::of(&messages[me]));
-    }
+    begin_both(&mut hosts, &messages, &mut memory);
     while !has_begun(&memory[0], &messages[1]) && hosts.iter().all(|host| host.ended.is_empty()) {
         hosts.iter_mut().for_each(Host::progress);
     }

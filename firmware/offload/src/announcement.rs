@@ -11,6 +11,7 @@ use towline_window::command::MOST_ANNOUNCED;
 const BLOCK: u64 = 1 << 30;
 /// Blocks for the longest announcement.
 const BLOCKS: u64 = (MOST_ANNOUNCED + 1) / BLOCK;
+const _: () = assert!(BLOCK <= i32::MAX as u64 && BLOCKS * BLOCK > MOST_ANNOUNCED && BLOCKS * BLOCK <= i64::MAX as u64);
 
 /// Memory that cannot be read. The engine tells the receiver of a message in such memory that no bytes come.
 #[derive(Debug, Default)]

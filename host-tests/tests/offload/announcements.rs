@@ -125,3 +125,29 @@ fn there_is_always_room_for_the_communicator_of_pieces() {
         pair.call(0, add(PIPELINES, 0)).unwrap();
     });
 }
+
+#[test]
+fn the_completion_of_an_announcement_has_its_sender() {
+    with_pair(|pair, comms| {
+        let received = pair.begin(0, Command::Receive { comm: comms[0], source: ANY, tag: ANY, body: sink(10) });
+        pair.announce(1, comms[1], 3, Mode::Standard, ANNOUNCED + 1);
+        let done = pair.result(0, received).expect("it is matched").expect("it has no bytes");
+        assert_eq!((done.rank, done.value), (1, 1));
+    });
+}
+
+#[test]
+fn messages_of_pieces_are_counted_and_are_not_left() {
+    with_pair(|pair, comms| {
+        let add = |rank| Command::AddCommunicator { context: PIPELINES, rank, size: 0, peers: NOTHING };
+        let pieces = [0, 1].map(|me| pair.call(me as usize, add(me)).unwrap().value);
+        pair.send(0, pieces[0], 7, Mode::Standard, b"a piece");
+        pair.settle();
+        let count = pair.call(1, Command::Count { peer: 0 }).unwrap();
+        assert_eq!((count.value, count.received), (1, 0));
+        pair.send(0, comms[0], 7, Mode::Standard, b"a message");
+        pair.settle();
+        let count = pair.call(1, Command::Count { peer: 0 }).unwrap();
+        assert_eq!((count.value, count.received), (2, 1));
+    });
+}
