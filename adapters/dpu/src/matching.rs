@@ -229,13 +229,19 @@ impl Matching {
     pub fn add_peer(&mut self, peer: u32, card: &[u8]) -> Result<(), Refusal> {
         if self.peers.contains(peer) {
             self.transport.lose_peer(peer)?; // it is a new process in the place of the former one
-            self.take_ended(); // announcements of the former one
-            self.lose_pieces(peer);
+            self.note_lost(peer);
         }
         let (card, limits) = Limits::split(card);
         self.transport.add_peer(peer, card)?;
         self.peers.add(peer, limits);
         Ok(())
+    }
+
+    /// The device has lost or forgotten a peer.
+    fn note_lost(&mut self, peer: u32) {
+        self.take_ended(); // announcements of the peer
+        self.lose_pieces(peer);
+        self.may_be_drained = true; // its last messages may have been those of this peer
     }
 
     /// Whether the device knows a peer.
@@ -772,16 +778,14 @@ impl Offload for Matching {
     fn del_peer(&mut self, peer: rail::Peer) {
         if self.peers.remove(peer.0) {
             let _ = self.transport.del_peer(peer.0); // a device that has failed has forgotten it
-            self.take_ended();
-            self.lose_pieces(peer.0);
+            self.note_lost(peer.0);
         }
     }
 
     fn lose_peer(&mut self, peer: rail::Peer) {
         if self.peers.contains(peer.0) {
             let _ = self.transport.lose_peer(peer.0); // the same
-            self.take_ended();
-            self.lose_pieces(peer.0);
+            self.note_lost(peer.0);
         }
     }
 
@@ -921,7 +925,8 @@ impl Offload for Matching {
             || self.is_waiting()
             || self.pipeline.has_work()
             || self.unreceived.is_looking();
-        !has_to_do && self.ended.is_empty() && self.transport.arm()
+        // A call may have taken completions whose operations the engine does not know to have ended.
+        !has_to_do && self.ended.is_empty() && !self.transport.has_ended() && self.transport.arm()
     }
 }
 

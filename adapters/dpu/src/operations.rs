@@ -266,6 +266,11 @@ impl Operations {
         (self.ended, self.ended_accesses) = (Some(VecDeque::new()), Some(VecDeque::new()));
     }
 
+    /// Whether the lists have an operation.
+    pub fn has_ended(&self) -> bool {
+        [&self.ended, &self.ended_accesses].into_iter().flatten().any(|list| !list.is_empty())
+    }
+
     /// The next put, get or atomic that has ended.
     pub fn next_ended_access(&mut self) -> Option<u64> {
         self.ended_accesses.as_mut()?.pop_front()

@@ -634,6 +634,11 @@ impl Transport {
         self.operations.next_ended_access()
     }
 
+    /// Whether the outcome of an operation or an access that has ended is still to be taken.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.operations.has_ended()
+    }
+
     /// Takes the outcome of an operation that has ended.
     pub(crate) fn take(&mut self, request: Request) -> Taken {
         let (bytes, failed) =

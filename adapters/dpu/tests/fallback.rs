@@ -5,9 +5,8 @@ mod common;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
 
-use common::{Devices, ENGINE, WINDOW, start_many};
+use common::{Devices, ENGINE, SILENT, WINDOW, start_many};
 use offload::Limits;
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Sending, Source, Tag};
@@ -39,7 +38,7 @@ impl Setup for Offloaded {
     fn devices(&mut self, count: usize) -> Vec<Matching> {
         let engine = Config { peers: count as u32, requests: 256, ..ENGINE };
         let devices = start_many(count as u32, Limits { engine, communicators: 4, messages: 8 });
-        let options = Options { silent_for: Duration::from_millis(300), ..Options::default() };
+        let options = Options { silent_for: SILENT, ..Options::default() };
         let open = |file: &PathBuf| Matching::new(Transport::open(file, options).unwrap());
         let opened = devices.files.iter().map(open).collect();
         *self.devices.borrow_mut() = Some(devices);

@@ -340,6 +340,38 @@ fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
     }
 }
 
+/// A call takes the completions of other operations, too. Their requests are complete, so nothing would wake a thread that waits for them.
+#[test]
+fn a_host_does_not_sleep_while_the_end_of_a_request_is_unknown_to_the_engine() {
+    let devices = start_ringing();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    receiver.post(0, 1, 8);
+    assert!(receiver.host.arm(), "nothing has come");
+    send(&mut sender, comms[0], 0, 1, &[5; 8]);
+    while receiver.host.transport().progress() == 0 {}
+    assert!(!receiver.host.arm(), "the message has come");
+    receiver.progress();
+    assert!(receiver.receives[0].ended.is_some());
+    assert!(receiver.host.arm());
+}
+
+/// The device drops the message, which is not complete, so it has none any more.
+#[test]
+fn a_device_is_drained_when_the_sender_of_its_last_message_is_lost() {
+    let devices = start();
+    let ([mut sender, mut host], comms) = pair(&devices);
+    send(&mut sender, comms[0], 0, 1, &[5; 60_000]);
+    while host.probe(comms[1], 0, 1, false).unwrap().is_none() {}
+    host.leave();
+    assert!(host.has_all(&mut |_| true));
+    for _ in 0..2 {
+        assert!(!host.is_drained(), "it has the message");
+    }
+    host.lose_peer(Peer(0));
+    assert!(host.is_drained());
+}
+
 #[test]
 fn a_message_that_no_device_has_room_for_is_refused() {
     let devices = start();

@@ -151,7 +151,10 @@ fn long_messages_go_in_both_directions_and_keep_their_order() {
             assert!(memory[me][number][..*len] == messages[1 - me][number], "message {number} of {}", 1 - me);
         }
         assert!(sends.iter().all(|number| host.end_of(*number) == SENT));
-        assert!(!host.matching.is_busy());
+    }
+    // The device may not have told yet that the last pieces have left.
+    while hosts.iter().any(|host| host.matching.is_busy()) {
+        hosts.iter_mut().for_each(Host::progress);
     }
 }
 
@@ -604,7 +607,9 @@ fn a_peer_that_asks_for_more_than_the_message_is_lost() {
             host.progress();
         }
         assert_eq!(host.end_of(0), Some(Err(DeviceFailure::PeerFailed(1))), "{want:?}");
-        assert!(!host.matching.is_busy());
+        while host.matching.is_busy() {
+            host.progress();
+        }
     }
 }
 

@@ -62,7 +62,7 @@ pub enum Failure {
     OutOfBounds = 5,
     /// The host: the device does not know the command.
     Unknown = 6,
-    /// The host: the command has a value that is not allowed.
+    /// The host: the command has a value that is not allowed, or names a context, a peer or the card of a peer that exists already.
     Malformed = 7,
     /// The peer was lost.
     PeerFailed = 8,
@@ -131,7 +131,9 @@ impl fmt::Display for Failure {
             Self::NoSuchThing => "the device does not know the communicator, rank, peer, message or tag",
             Self::OutOfBounds => "the memory is outside the buffers of the window",
             Self::Unknown => "the firmware does not know the command: it is older than the host",
-            Self::Malformed => "the command has a value that is not allowed",
+            Self::Malformed => {
+                "the command has a value that is not allowed, or names a context, a peer or the card of a peer that exists already: check that each device has an address of its own"
+            }
             Self::PeerFailed => "the peer was lost",
             Self::PeerFinished => "the peer has ended",
             Self::Refused => "the peer refused the message, or violated the protocol",

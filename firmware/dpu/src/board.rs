@@ -32,8 +32,8 @@ pub trait Dpu: Board {
     /// The memory of the window. Returns `None` if there is none. It is called once.
     fn window() -> Option<Memory<'static>>;
 
-    /// The network interfaces, in the same order as on the other devices: each reaches the one with the same place there. It is called
-    /// once.
+    /// The network interfaces, in the same order as on the other devices: each reaches the one with the same place there. So the program
+    /// does not start with the second one alone. It is called once.
     fn interfaces() -> [Option<Self::Interface>; LINKS];
 
     /// How the board reaches memory of the host outside the window. `None`: it has no such means, and the host copies the bodies of

@@ -1,5 +1,6 @@
 //! Set-up, and the loop.
 
+use core::convert::Infallible;
 use core::ptr::NonNull;
 
 use offload::{Limits, Server};
@@ -9,8 +10,10 @@ use towline_core::rma;
 use towline_core::time::{Duration, Instant};
 use towline_window::device::{About, Device};
 use towline_window::doorbell::Doorbell;
+use towline_window::fault::{Fault, report};
 use towline_window::header::at;
 use towline_window::layout::Layout;
+use towline_window::memory::Memory;
 
 use crate::board::Dpu;
 use crate::rails;
@@ -61,7 +64,7 @@ const DESCRIPTION: &str = concat!("towline firmware ", env!("CARGO_PKG_VERSION")
 pub enum Failed {
     /// There is no window.
     Window = 1,
-    /// There is no network interface.
+    /// There is no network interface, or the first one is missing.
     Interface = 2,
     /// Static memory is too small, or the program runs already.
     Memory = 3,
@@ -81,10 +84,18 @@ pub fn run<B: Dpu>() -> u32 {
     failed as u32
 }
 
-fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
+fn serve<B: Dpu>() -> Result<Infallible, Failed> {
     let memory = B::window().ok_or(Failed::Window)?;
+    // The window may keep the state of an earlier start, so the host learns of it.
+    serve_window::<B>(memory).inspect_err(|failed| {
+        let _ = report(&memory, &Fault::of(*failed as u32)); // the memory of a window is not smaller than a header
+        B::ring();
+    })
+}
+
+fn serve_window<B: Dpu>(memory: Memory<'static>) -> Result<Infallible, Failed> {
     let interfaces = B::interfaces();
-    if interfaces.iter().all(Option::is_none) {
+    if interfaces.first().is_none_or(Option::is_none) {
         return Err(Failed::Interface);
     }
     // The window keeps the number of the start before, unless its memory was cleared.
@@ -107,15 +118,13 @@ fn serve<B: Dpu>() -> Result<core::convert::Infallible, Failed> {
     }
     let mut server = match Server::new(&const { limits(B::PEERS) }, &mut arena, rails, device) {
         Ok(server) => server,
-        Err((_, device)) => {
-            // The host learns of it.
-            let _ = device.fail(Failed::Engine as u32);
-            return Err(Failed::Engine);
-        }
+        Err(_) => return Err(Failed::Engine),
     };
     if let Some(memory) = B::host_memory() {
         // A device without room for these tables serves hosts that copy.
-        let _ = server.reach_host(memory, HOST_REGIONS, OPERATIONS + MESSAGES, &mut arena);
+        if let Err(why) = server.reach_host(memory, HOST_REGIONS, OPERATIONS + MESSAGES, &mut arena) {
+            B::print(format_args!("dpu: memory of the host is not reached: {why}\n"));
+        }
     }
     let stack = B::stack().map_or(0, |stack| stack.deepest);
     B::print(format_args!("dpu: ready, {} bytes of tables left, {stack} bytes of stack used\n", arena.left()));

@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use dpu::Dpu;
 use dpu::rails::LINKS;
+use towline_window::fault::{Fault, report};
 use towline_window::memory::Memory;
 
 use crate::board::Nic;
@@ -15,13 +16,27 @@ const BAR: usize = 0x2100_0000;
 const WINDOW: usize = 15 << 20;
 const FRAMES: usize = BAR + WINDOW;
 
-/// The memory at an address of the card, if `taken` was not set before.
-fn take(taken: &AtomicBool, at: usize, bytes: usize) -> Option<Memory<'static>> {
-    if taken.swap(true, Ordering::AcqRel) {
-        return None;
-    }
-    // SAFETY: the card has memory there, which memory.x leaves out, so no reference to it exists. Each part is taken once.
+/// Whether the program has the window.
+static HAS_WINDOW: AtomicBool = AtomicBool::new(false);
+
+/// The memory at an address of the card.
+fn memory(at: usize, bytes: usize) -> Option<Memory<'static>> {
+    // SAFETY: the card has memory there, which memory.x leaves out, so no reference to it exists.
     unsafe { Memory::new(NonNull::new(at as *mut u8)?, bytes) }
+}
+
+/// The same, if `taken` was not set before.
+fn take(taken: &AtomicBool, at: usize, bytes: usize) -> Option<Memory<'static>> {
+    if taken.swap(true, Ordering::AcqRel) { None } else { memory(at, bytes) }
+}
+
+/// Tells the host that the firmware ends, if the program has a window.
+pub fn fail(fault: &Fault) {
+    if HAS_WINDOW.load(Ordering::Acquire)
+        && let Some(memory) = memory(BAR, WINDOW)
+    {
+        let _ = report(&memory, fault); // the window has a header
+    }
 }
 
 impl Dpu for Nic {
@@ -31,8 +46,7 @@ impl Dpu for Nic {
     const PATIENCE_MILLIS: u64 = 50;
 
     fn window() -> Option<Memory<'static>> {
-        static TAKEN: AtomicBool = AtomicBool::new(false);
-        take(&TAKEN, BAR, WINDOW)
+        take(&HAS_WINDOW, BAR, WINDOW)
     }
 
     /// The card has one interface. A second one would be the second link.

@@ -1,4 +1,4 @@
-//! Registers of the UARTs and the timer.
+//! Registers of the UARTs, the timer and the processor.
 
 use core::cell::Cell;
 
@@ -16,6 +16,11 @@ const BAUD_DIVISOR: usize = 0x10;
 /// A counter of 32 bits, and by how many ticks of 25 MHz less one it counts.
 const COUNTER: usize = 0x4002_8018;
 const PRESCALE: usize = 0x4002_801c;
+
+/// What the processor says of a fault: of any, of the kind, and the address that was accessed.
+const HARD_FAULT: usize = 0xe000_ed2c;
+const FAULT: usize = 0xe000_ed28;
+const FAULT_ADDRESS: usize = 0xe000_ed38;
 
 fn read(register: usize) -> u32 {
     // SAFETY: this module has the addresses of registers only.
@@ -61,4 +66,10 @@ pub fn micros() -> u64 {
         last.set(last.get().wrapping_add(passed.into()));
         last.get()
     })
+}
+
+/// The cause of a fault, which is not 0, and the address that was accessed, if it was one of data.
+pub fn fault() -> (u64, u64) {
+    let cause = u64::from(read(HARD_FAULT)) << 32 | u64::from(read(FAULT));
+    (cause, read(FAULT_ADDRESS).into())
 }

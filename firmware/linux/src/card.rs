@@ -81,6 +81,11 @@ pub fn configure(mut arguments: impl Iterator<Item = String>) -> Result<(), Stri
         }
         interfaces.iter_mut().zip(told).for_each(|(interface, told)| interface.address = told);
     }
+    if let Some(Udp { address, .. }) = interfaces.iter().find(|interface| !interface.is_reachable()) {
+        return Err(format!(
+            "other devices would be told the address {address}, which they cannot reach: pass an address of this machine, or the addresses that they are told"
+        ));
+    }
     let sockets = interfaces.iter().map(|interface| interface.socket.try_clone().map(Into::into));
     let sockets = sockets.collect::<Result<_, _>>().map_err(|why| format!("{addresses} cannot be used: {why}"))?;
     doorbell::make(&path, sockets)?;
@@ -122,6 +127,11 @@ fn bytes_of(address: SocketAddrV4) -> Address {
 }
 
 impl Udp {
+    /// Whether others can send to the address that they are told.
+    fn is_reachable(&self) -> bool {
+        !self.address.ip().is_unspecified() && self.address.port() != 0
+    }
+
     fn bind(address: &str, longest: usize) -> Result<Self, std::io::Error> {
         let socket = UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;

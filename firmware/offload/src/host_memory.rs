@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::convertor::{Accelerator, Layout, Span};
 
+use crate::numbers;
 use crate::stage::{BYTES, Content, Stage};
 
 /// How a board reaches memory of its host. A region is a range of it. It is used by one thread at a time.
@@ -217,14 +218,17 @@ pub enum NoBody {
     Full,
 }
 
-/// The number of a region: its place from 1 on in the lower half, and the uses of the place in the upper half. So it is not 0, and the
-/// number of a region that has ended is refused.
+/// The place of a region, and its uses. Places of regions are from 1 on, so no number is 0.
 const fn split(number: u32) -> (usize, u16) {
-    (((number & 0xffff) as usize).wrapping_sub(1), (number >> 16) as u16)
+    let (place, uses) = numbers::split(number);
+    (place.wrapping_sub(1), uses)
 }
 
 /// Buffers between fragments and the memory of the host. Operations that begin one after the other use different ones.
 const STAGES: usize = 4;
+
+/// The most bytes of a body: those that the processor has addresses for.
+const LONGEST: u64 = isize::MAX as u64;
 
 /// The most regions, since a number has 16 bits for the place.
 const MOST: u32 = 0xffff;
@@ -259,7 +263,7 @@ impl<'m> HostTables<'m> {
         })?;
         let layouts = arena.each(bodies as usize, |arena, index| {
             let none = || OutOfMemory { asked: 0, left: arena.left() };
-            let all = Layout::bytes(i64::MAX as u64).map_err(|_| none())?;
+            let all = Layout::bytes(LONGEST).map_err(|_| none())?;
             all.on(transfers.get(index).ok_or_else(none)?).map_err(|_| none())
         })?;
         Ok(Self { memory, regions, transfers, layouts, next: 0 })
@@ -284,7 +288,7 @@ impl<'m> HostTables<'m> {
         let opened = self.memory.open(description)?;
         place.region = Some(Region { opened, address, bytes });
         place.uses = place.uses.wrapping_add(1);
-        Some(u32::from(place.uses) << 16 | at)
+        Some(numbers::join(at, place.uses))
     }
 
     fn region(&self, number: u32) -> Option<Region> {
@@ -323,7 +327,7 @@ impl<'m> HostTables<'m> {
     pub fn begin(&mut self, number: u32, at: u64, bytes: u64, session: u32) -> Result<(Span, Option<u32>), NoBody> {
         let region = self.region(number).ok_or(NoBody::OutOfBounds)?;
         let end = at.checked_add(bytes).ok_or(NoBody::OutOfBounds)?;
-        if end > region.bytes || usize::try_from(bytes).is_err() {
+        if end > region.bytes || bytes > LONGEST {
             return Err(NoBody::OutOfBounds);
         }
         if bytes == 0 {

@@ -4,6 +4,7 @@
 //! | module | subject |
 //! |---|---|
 //! | [`server`] | a server: one host, one transport |
+//! | `numbers` | the numbers that a host gets for what its device makes |
 //! | [`tables`] | what a server keeps of a session: operations, communicators, messages that probes took out |
 //! | [`one_sided_tables`] | the same of one-sided operations: registered memory, and operations on memory of peers |
 //! | [`host_memory`] | memory of the host outside the window, and the bodies of messages there |
@@ -21,6 +22,7 @@ pub mod cards;
 pub mod failures;
 pub mod host_memory;
 pub mod keys;
+mod numbers;
 pub mod one_sided_tables;
 pub mod server;
 pub mod stage;

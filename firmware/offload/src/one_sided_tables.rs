@@ -4,6 +4,8 @@ use towline_core::arena::{Arena, OutOfMemory};
 use towline_core::rail::Peer;
 use towline_core::rma::{Operation, Registration};
 
+use crate::numbers;
+
 /// Registered memory.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -14,8 +16,7 @@ struct Place {
     closing: Option<u64>,
 }
 
-/// The registrations. The host's number of one has the place in its lower half, and the uses of the place in its upper half, so the
-/// number of a registration that has ended is refused.
+/// The registrations.
 #[derive(Debug)]
 pub struct Registrations<'m> {
     places: &'m mut [Place],
@@ -25,11 +26,6 @@ pub struct Registrations<'m> {
 
 /// The most registrations, since a number has 16 bits for the place.
 const MOST: u32 = 1 << 16;
-
-/// A number, and the slot of its place.
-const fn split(number: u32) -> (usize, u16) {
-    ((number & 0xffff) as usize, (number >> 16) as u16)
-}
 
 impl<'m> Registrations<'m> {
     /// The bytes of a table for `count` registrations.
@@ -61,11 +57,11 @@ impl<'m> Registrations<'m> {
         let (at, place) = (0_u32..).zip(self.places.iter_mut()).find(|(_, place)| place.registration.is_none())?;
         place.registration = Some(registration);
         place.uses = place.uses.wrapping_add(1);
-        Some(u32::from(place.uses) << 16 | at)
+        Some(numbers::join(at, place.uses))
     }
 
     fn place(&mut self, number: u32) -> Option<&mut Place> {
-        let (at, uses) = split(number);
+        let (at, uses) = numbers::split(number);
         self.places.get_mut(at).filter(|place| place.uses == uses && place.registration.is_some())
     }
 

@@ -618,6 +618,12 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         self.added.get(peer as usize).is_some_and(Option::is_some)
     }
 
+    /// The cards of all peers but one that are not lost.
+    fn others(&self, peer: u32) -> impl Iterator<Item = Sum> {
+        let is_other = move |other: u32| other != peer && self.mtl.why_lost(Peer(other)).is_none();
+        (0..).zip(self.added.iter()).filter_map(move |(other, sum)| sum.filter(|_| is_other(other)))
+    }
+
     fn lose_peer(&mut self, peer: u32) -> Result<Done, Failure> {
         if !self.knows(peer) {
             return Err(Failure::NoSuchThing);
@@ -628,8 +634,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
 
     /// The messages of a peer that have arrived.
     fn count(&self, peer: u32) -> Result<Done, Failure> {
-        let is_added = self.added.get(peer as usize).is_some_and(Option::is_some);
-        if !is_added {
+        if !self.knows(peer) {
             return Err(Failure::NoSuchThing);
         }
         let is_left =
@@ -649,6 +654,11 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         let card_bytes = card_bytes.ok_or(Failure::Malformed)?;
         self.device.memory().read(card.at, card_bytes).map_err(|_| Failure::OutOfBounds)?;
         let params = cards::params(card_bytes).ok_or(Failure::Malformed)?;
+        let sum = Sum::NONE.with(card_bytes);
+        // Two devices with the same address and the same start have the same card. Their messages would have a wrong sender.
+        if self.others(peer).any(|other| other == sum) {
+            return Err(Failure::Malformed);
+        }
         let reach = |index: usize, rail: &mut R::Rail| {
             let card = cards::of_rail(card_bytes, index).ok_or(Unreachable::BadCard)?;
             let endpoint = rail.add_peer(Peer(peer), card)?;
@@ -656,7 +666,6 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
             rail.answered_since(endpoint, None);
             Ok(endpoint)
         };
-        let sum = Sum::NONE.with(card_bytes);
         self.mtl.add_peer(Peer(peer), params, reach).map_err(of_unreachable)?;
         if let Some(added) = self.added.get_mut(peer as usize) {
             *added = Some(sum);

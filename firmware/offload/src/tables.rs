@@ -5,6 +5,8 @@ use towline_core::mtl::Comm;
 use towline_core::pml::{Message, Request};
 use towline_core::rail::Peer;
 
+use crate::numbers;
+
 /// A send or receive in progress, of a message or of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
@@ -89,8 +91,7 @@ struct Place<'m> {
     peers: &'m mut [u32],
 }
 
-/// The communicators. The host's number of one has the place in its lower half, and the uses of the place in its upper half, so
-/// the number of a deleted communicator is refused.
+/// The communicators.
 #[derive(Debug)]
 pub struct Communicators<'m>(&'m mut [Place<'m>]);
 
@@ -115,13 +116,9 @@ impl<'m> Communicators<'m> {
         self.0.iter().filter(|place| place.comm.is_some()).count()
     }
 
-    fn split(number: u32) -> (usize, u16) {
-        ((number & 0xffff) as usize, (number >> 16) as u16)
-    }
-
     /// The communicator of a number.
     pub fn get(&self, number: u32) -> Option<Comm> {
-        let (at, uses) = Self::split(number);
+        let (at, uses) = numbers::split(number);
         self.0.get(at).filter(|place| place.uses == uses)?.comm
     }
 
@@ -132,14 +129,14 @@ impl<'m> Communicators<'m> {
         Some(make(place.peers.as_mut_ptr(), place.peers.len()).map(|comm| {
             place.comm = Some(comm);
             place.uses = place.uses.wrapping_add(1);
-            u32::from(place.uses) << 16 | at
+            numbers::join(at, place.uses)
         }))
     }
 
     /// Removes a communicator. Its storage is used again by the next one, so the caller deletes it from the transport before it
     /// adds another.
     pub fn remove(&mut self, number: u32) -> Option<Comm> {
-        let (at, uses) = Self::split(number);
+        let (at, uses) = numbers::split(number);
         self.0.get_mut(at).filter(|place| place.uses == uses)?.comm.take()
     }
 

@@ -6,7 +6,7 @@ use core::fmt::Arguments;
 use embedded_io::Write;
 
 /// What a machine provides to a program. A program runs on one machine, so these are functions without a receiver. Each
-/// may be called by any thread, but not by an interrupt handler.
+/// may be called by any thread, but only [`micros`](Self::micros) by an interrupt handler, since a log line reads the time.
 pub trait Board {
     /// A stream of bytes to the host, which is separate from the text.
     type Log: Write;

@@ -127,18 +127,18 @@ fn exchange(protocol: Protocol) {
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn an_exception_is_reported_to_the_host() {
     let mut dpus = Dpus::start("exception", 1, Protocol::Udp);
-    if !dpus.are_virtual() {
+    if !dpus.are_emulated() {
         return;
     }
     let host = dpus.attach(0, 7);
     assert!(host.check().is_ok());
-    dpus.crash(0);
+    let instruction = dpus.crash(0);
     let fault = wait("the host learns of the exception", || match host.check() {
         Err(DeviceError::Failed(fault)) => Some(fault),
         _ => None,
     });
     let exception = fault.exception.expect("it was an exception");
-    assert_eq!((fault.number, exception.instruction), (102, 0), "{fault}");
+    assert_eq!((fault.number, exception.instruction), (102, instruction), "{fault}");
     let refused = Attaching::new(dpus.memory(0), 8).unwrap_err();
     assert_eq!(refused, AttachError::Failed(fault));
     // A reset brings the device back.

@@ -15,3 +15,4 @@ mod pieces;
 mod post;
 mod processes;
 mod sleep;
+mod starts;

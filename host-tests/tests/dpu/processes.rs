@@ -1,5 +1,6 @@
 //! DPUs as processes that reach each other, and their windows.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd;
@@ -147,6 +148,11 @@ impl Dpus {
         assert_eq!(socket.send_to(&frame, end(&self.setup.folder, "board", number)).unwrap(), frame.len());
     }
 
+    /// Whether they are boards in an emulator, and not processes.
+    pub fn are_emulated(&self) -> bool {
+        is_emulated()
+    }
+
     /// Whether they reach the memory of their hosts outside the windows.
     pub fn reach_hosts(&self) -> bool {
         !is_emulated()
@@ -162,22 +168,33 @@ impl Dpus {
         self.memories[number]
     }
 
-    /// Kills a process, and starts another one with the same window.
-    pub fn restart(&mut self, number: usize) {
+    /// Kills a process.
+    pub fn stop(&mut self, number: usize) {
         self.processes[number].kill().unwrap();
         self.processes[number].wait().unwrap();
+    }
+
+    /// Kills a process, and starts another one with the same window.
+    pub fn restart(&mut self, number: usize) {
+        self.stop(number);
         self.processes[number] = self.setup.spawn(number);
     }
 
-    /// Has an emulated processor execute the instruction at address 0, where no code is. It does so by the emulator's debugger stub.
-    pub fn crash(&self, number: usize) {
+    /// Has an emulated processor execute an instruction at an address without code, which it returns. It does so by the emulator's
+    /// debugger stub.
+    pub fn crash(&self, number: usize) -> u64 {
         let mut stub =
             wait("the debugger stub listens", || UnixStream::connect(self.setup.folder.join(debugger(number))).ok());
         let registers = ask(&mut stub, "g");
-        // Register 32 of 64 bits is the program counter, on both processors. Each byte has two digits.
-        let (before, after) = (&registers[..32 * 16], &registers[33 * 16..]);
-        assert_eq!(ask(&mut stub, &format!("G{before}{:016}{after}", 0)), "OK");
+        // The number of the program counter, the digits of a register, and the address, of which each byte has two digits.
+        let (counter, digits, text, address) = match board().as_str() {
+            EXAMPLE => (15, 8, "000000f0", 0xf000_0000),
+            _ => (32, 16, "0000000000000000", 0),
+        };
+        let (before, after) = (&registers[..counter * digits], &registers[(counter + 1) * digits..]);
+        assert_eq!(ask(&mut stub, &format!("G{before}{text}{after}")), "OK");
         assert_eq!(ask(&mut stub, "D"), "OK");
+        address
     }
 
     /// Begins a session as the host of a DPU.
@@ -251,9 +268,7 @@ fn map(file: &File, offset: u64, bytes: usize) -> Memory<'static> {
 impl Setup {
     fn spawn(&self, number: usize) -> Child {
         let Self { folder, protocol, variables, pipes } = self;
-        let program =
-            std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program");
-        let file = file(folder, number);
+        let (program, file) = (program(), file(folder, number));
         let mut process = match board().as_str() {
             "virt-aarch64" => emulator("qemu-system-aarch64", "virt,memory-backend=ram -cpu cortex-a72"),
             "virt-riscv64" => emulator("qemu-system-riscv64", "virt,memory-backend=ram -bios none"),
@@ -273,7 +288,8 @@ impl Setup {
                 .args(["-nodefaults", "-nographic", "-monitor", "none", "-serial", "stdio"])
                 .args(["-semihosting-config", &format!("enable=on,target=native,arg=dpu{line}")])
                 .args(["-m", &format!("{memory}B"), "-object"])
-                .arg(format!("memory-backend-file,id=ram,size={memory}B,share=on,mem-path={}", file.display()));
+                .arg(format!("memory-backend-file,id=ram,size={memory}B,share=on,mem-path={}", file.display()))
+                .args(["-gdb", &format!("unix:{},server=on,wait=off", folder.join(debugger(number)).display())]);
         }
         if is_virtual() {
             let [board, network] = ["board", "hub"].map(|side| end(folder, side, number));
@@ -286,8 +302,7 @@ impl Setup {
             process
                 .args(["-global", "virtio-mmio.force-legacy=false", "-netdev"])
                 .arg(format!("dgram,id=n0,{ends}"))
-                .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))])
-                .args(["-gdb", &format!("unix:{},server=on,wait=off", folder.join(debugger(number)).display())]);
+                .args(["-device", &format!("virtio-net-device,netdev=n0,mac={}", protocol.address(number))]);
         }
         process.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
         if let Some((device, _)) = pipes.get(number) {
@@ -308,6 +323,11 @@ impl Setup {
         }
         child
     }
+}
+
+/// The program of a DPU.
+pub fn program() -> OsString {
+    std::env::var_os("TOWLINE_FIRMWARE_DPU").expect("TOWLINE_FIRMWARE_DPU is the path of the program")
 }
 
 /// Starts a process that ends with this one. The system ends it with the thread that has started it, so that thread starts all of

@@ -473,6 +473,21 @@ fn a_message_of_a_deleted_peer_gives_its_place_back() {
     });
 }
 
+/// Two devices with the same address and the same start would take each other's messages.
+#[test]
+fn the_card_of_another_peer_is_refused() {
+    with_pair(|pair, _| {
+        let card = pair.card(0);
+        assert_eq!(pair.add_peer(1, 1, &card), Err(Failure::Malformed), "it is the card of peer 0");
+        pair.call(1, Command::DeletePeer { peer: 0 }).unwrap();
+        pair.add_peer(1, 1, &card).unwrap();
+        assert_eq!(pair.add_peer(1, 0, &card), Err(Failure::Malformed), "now of peer 1");
+        // A lost peer may come back as another one.
+        pair.call(1, Command::LosePeer { peer: 1 }).unwrap();
+        pair.add_peer(1, 0, &card).unwrap();
+    });
+}
+
 #[test]
 fn no_command_is_executed_without_a_session() {
     with_pair(|pair, _| {

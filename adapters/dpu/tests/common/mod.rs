@@ -28,6 +28,8 @@ use towline_window::layout;
 
 pub const WINDOW: usize = 1 << 20;
 pub const SLOTS: u32 = 64;
+/// How long a device that has stopped is waited for. The thread of the devices may have to wait for a processor.
+pub const SILENT: Duration = Duration::from_secs(1);
 pub const ENGINE: Config =
     Config { peers: 2, requests: 16, unexpected: 16, units: 16, unit_bytes: 512, ..Config::SMALLEST };
 const HOST_REGIONS: u32 = 2;
@@ -160,13 +162,13 @@ fn run(
 
 impl Devices {
     pub fn open(&self, node: usize) -> Transport {
-        let options = Options { silent_for: Duration::from_millis(300), ..Options::default() };
+        let options = Options { silent_for: SILENT, ..Options::default() };
         Transport::open(&self.files[node], options).unwrap()
     }
 
     /// As [`open`](Self::open), for a host that lets its device read and write all its messages where they lie.
     pub fn open_direct(&self, node: usize) -> Transport {
-        let options = Options { silent_for: Duration::from_millis(300), direct_from: 1, ..Options::default() };
+        let options = Options { silent_for: SILENT, direct_from: 1, ..Options::default() };
         let mut transport = Transport::open(&self.files[node], options).unwrap();
         assert_eq!(transport.reach_memory(), Ok(true));
         transport
