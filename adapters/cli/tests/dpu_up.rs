@@ -62,6 +62,40 @@ fn each_rank_finds_its_window_and_the_status_is_that_of_the_job() {
     assert!(left(&folder).is_empty());
 }
 
+/// Lines of this command wait for nobody at its end.
+#[test]
+fn a_signal_ends_a_system_whose_output_is_not_read() {
+    let folder = script::Folder::new("dpu-up-unread", "");
+    let mut command = up(&folder, READY);
+    command.args(["--", "sh", "-c", "exec yes >&2"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stderr.as_mut().unwrap().read_exact(&mut [0; 1 << 14]).unwrap();
+    kill_process(Pid::from_raw(child.id() as i32).unwrap(), Signal::TERM).unwrap();
+    // Its end closes the pipe, so this does not.
+    let pipe = child.stderr.take();
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    drop(pipe);
+    assert!(left(&folder).is_empty());
+}
+
+#[test]
+fn a_system_goes_on_without_a_standard_error() {
+    let folder = script::Folder::new("dpu-up-closed", "");
+    let mut child = up(&folder, READY).args(["--", "sh", "-c", "exit 7"]).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert!(left(&folder).is_empty());
+}
+
+#[test]
+fn the_settings_of_the_firmware_are_known() {
+    let folder = script::Folder::new("dpu-up-settings", "");
+    let mut command = up(&folder, READY);
+    command.env("TOWLINE_FIRMWARE_AWAKE_US", "0").env("TOWLINE_FIRMWARE_SLEEP_MS", "50").env("TOWLINE_STRICT", "true");
+    let output = command.args(["--", "true"]).output().unwrap();
+    assert!(output.status.success() && !both(&output).contains("no such setting"), "{}", both(&output));
+}
+
 #[test]
 fn a_system_that_cannot_start_says_why() {
     let folder = script::Folder::new("dpu-up-errors", "");
@@ -127,9 +161,12 @@ fn a_dpu_that_ends_is_reported() {
 /// The DPUs end, and no file stays, before and while the job runs.
 #[test]
 fn a_signal_ends_everything() {
-    for (firmware, before, status) in [
-        ("#!/bin/sh\necho hello; exec sleep 300\n", "towline: DPU 0: hello", 2),
-        (READY, "towline: DPU 1: board linux", 128 + Signal::TERM.as_raw()),
+    let hello = "#!/bin/sh\necho hello; exec sleep 300\n";
+    for (firmware, before, signal, status) in [
+        (hello, "towline: DPU 0: hello", Signal::TERM, 2),
+        (hello, "towline: DPU 0: hello", Signal::HUP, 2),
+        (READY, "towline: DPU 1: board linux", Signal::TERM, 128 + Signal::TERM.as_raw()),
+        (READY, "towline: DPU 1: board linux", Signal::HUP, 128 + Signal::HUP.as_raw()),
     ] {
         let folder = script::Folder::new("dpu-up-signal", "");
         let mut command = up(&folder, firmware);
@@ -141,7 +178,7 @@ fn a_signal_ends_everything() {
             assert_ne!(errors.read_line(&mut line).unwrap(), 0, "{said:?}");
             said.push(line);
         }
-        kill_process(Pid::from_child(&job), Signal::TERM).unwrap();
+        kill_process(Pid::from_child(&job), signal).unwrap();
         let status_of_job = job.wait().unwrap();
         let mut rest = String::new();
         // The DPUs have the same standard error, which is at its end only if they have ended.

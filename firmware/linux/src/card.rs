@@ -100,6 +100,9 @@ fn map(path: &str) -> Result<Memory<'static>, std::io::Error> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let about = file.metadata()?;
     let bytes = usize::try_from(about.len()).map_err(std::io::Error::other)?;
+    if bytes == 0 {
+        return Err(std::io::Error::other("it is empty: make it as long as the window, such as by `truncate -s 16M`"));
+    }
     // SAFETY: this maps new memory, which is never unmapped.
     let base = unsafe {
         mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file.as_fd(), 0)?

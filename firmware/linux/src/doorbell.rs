@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _,
 use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags, flock, mknodat};
+use rustix::io::Errno;
 use towline_core::time::Duration;
 use towline_window::doorbell::{Doorbell, HOST_PIPE, PIPE};
 
@@ -30,11 +31,16 @@ static BELLS: OnceLock<Bells> = OnceLock::new();
 /// Makes the pipes of a window, for a device with these sockets.
 ///
 /// # Errors
-/// A text that says what is wrong with a variable of the environment.
+/// A text that says what is wrong with a variable of the environment, or that another process serves the window.
 pub fn make(window: &str, sockets: Vec<OwnedFd>) -> Result<(), String> {
     let awake = Duration::from_nanos(variable(AWAKE)?.saturating_mul(1000));
     let longest = Duration::from_nanos(variable(LONGEST)?.saturating_mul(1_000_000));
     let pipes = pipe(window, PIPE).and_then(|pipe_of_device| Ok((pipe_of_device, pipe(window, HOST_PIPE)?)));
+    if let Ok((doorbell, _)) = &pipes
+        && flock(doorbell, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    {
+        return Err(format!("another firmware serves the window {window}: end it first, or use another window"));
+    }
     // Beside memory of a card there may be no place for pipes.
     let _ = BELLS.set(Bells { pipes: pipes.ok(), sockets, awake, longest });
     Ok(())
@@ -54,7 +60,7 @@ fn pipe(window: &str, suffix: &str) -> std::io::Result<File> {
     let path = format!("{window}{suffix}");
     let made = match mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0) {
         Ok(()) => true,
-        Err(rustix::io::Errno::EXIST) => false,
+        Err(Errno::EXIST) => false,
         Err(why) => return Err(why.into()),
     };
     let pipe = OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path)?;

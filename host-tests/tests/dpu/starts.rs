@@ -22,7 +22,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
-fn an_address_that_others_cannot_reach_is_refused() {
+fn an_address_that_others_cannot_reach_and_an_empty_window_are_refused() {
     let dpus = Dpus::start("unspecified", 0, Protocol::Udp);
     if dpus.are_emulated() {
         return;
@@ -62,4 +62,22 @@ fn a_start_that_fails_is_in_the_window_of_the_start_before() {
     assert_eq!(status, Some(4), "{text}");
     let file = File::open(&small).unwrap();
     assert_eq!((word(&file, at::STATE), word(&file, at::FAULT)), (State::Failed as u32, 4));
+}
+
+/// Two of them would both take the commands of the host.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_window_has_one_firmware() {
+    let mut dpus = Dpus::start("twice", 1, Protocol::Udp);
+    if dpus.are_emulated() {
+        return;
+    }
+    let host = dpus.attach(0, 7);
+    let (path, _) = dpus.place(0);
+    let (status, text) = run(&[path.to_str().unwrap(), "127.0.0.1:0"]);
+    assert!(status == Some(100) && text.contains("another firmware serves the window"), "{status:?}: {text}");
+    assert!(host.check().is_ok(), "the first one goes on");
+    // The next one may have it.
+    dpus.restart(0);
+    dpus.attach(0, 8);
 }

@@ -793,7 +793,7 @@ impl Launcher {
         if self.refused > REFUSED_LOGGED_MAX {
             self.log.print(format!("refused {} connections in total", self.refused));
         }
-        self.log.finish();
+        drop(self.log);
     }
 }
 

@@ -119,3 +119,4 @@ pub use hosts::{Host, HostsError, is_this_host};
 pub use lines::{LINE_MAX, Label, UNFINISHED_MAX};
 pub use options::{Input, Launch};
 pub use remote::remote_command;
+pub use standard_streams::Log;

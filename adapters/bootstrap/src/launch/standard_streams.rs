@@ -23,14 +23,28 @@ pub(super) fn streams(stop_waiting: &Arc<AtomicBool>) -> [Stream; 2] {
     [out, err]
 }
 
-/// The launcher's own messages on its standard error. A thread of its own writes them, since the launcher's main thread
-/// must not wait for a reader.
-pub(super) struct Log {
-    words: mpsc::Sender<String>,
-    thread: JoinHandle<()>,
+/// The messages of a process that starts others, on its standard error. A thread writes them, so nobody else waits for a reader. When
+/// this is dropped, it waits until all of them are written.
+#[derive(Debug)]
+pub struct Log {
+    words: Option<mpsc::Sender<String>>,
+    thread: Option<JoinHandle<()>>,
+    /// Set at the end, if a reader that takes nothing is not waited for then.
+    stop_waiting: Option<Arc<AtomicBool>>,
 }
 
 impl Log {
+    /// A log on the standard error of this process. At its end, a reader that takes nothing for one second gets no more.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn to_standard_error() -> io::Result<Self> {
+        let stop_waiting = Arc::new(AtomicBool::new(false));
+        let mut log = Self::start(Stream::new(TimeoutWriter::new(io::stderr(), Arc::clone(&stop_waiting))))?;
+        log.stop_waiting = Some(stop_waiting);
+        Ok(log)
+    }
+
     pub(super) fn start(to: Stream) -> io::Result<Self> {
         let (words, said) = mpsc::channel::<String>();
         let thread = std::thread::Builder::new().name("towline-log".into()).spawn(move || {
@@ -39,17 +53,24 @@ impl Log {
                 let _ = to.print(format!("towline: {what}\n").as_bytes());
             }
         })?;
-        Ok(Self { words, thread })
+        Ok(Self { words: Some(words), thread: Some(thread), stop_waiting: None })
     }
 
-    pub(super) fn print(&self, what: impl Into<String>) {
-        let _ = self.words.send(what.into());
+    /// Writes a line, after `towline: `.
+    pub fn print(&self, what: impl Into<String>) {
+        if let Some(words) = &self.words {
+            let _ = words.send(what.into());
+        }
     }
+}
 
-    /// Waits until all messages are written.
-    pub(super) fn finish(self) {
-        drop(self.words);
-        let _ = self.thread.join();
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Some(stop_waiting) = &self.stop_waiting {
+            stop_waiting.store(true, Ordering::Relaxed);
+        }
+        drop(self.words.take());
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 

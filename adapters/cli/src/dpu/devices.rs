@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use towline_bootstrap::launch::prepare_child;
+use towline_bootstrap::launch::{Log, prepare_child};
+use towline_net::advice;
 
 use super::boards::Board;
 use super::console;
@@ -50,7 +51,7 @@ pub struct Devices(pub Vec<Device>);
 
 impl Devices {
     /// Starts DPUs with their files in a folder, which reach each other by a network, and waits until they are ready. Returns what they
-    /// print from then on, too.
+    /// print from then on, too. What else they print goes to the log.
     ///
     /// # Errors
     /// A text that says why not.
@@ -58,6 +59,7 @@ impl Devices {
         boards: &[(Board, PathBuf)],
         folder: &Path,
         network: &Network,
+        log: &Log,
     ) -> Result<(Self, Receiver<Said>), String> {
         let (sender, said) = channel();
         let mut this = Self(Vec::new());
@@ -66,7 +68,7 @@ impl Devices {
             this.0.push(device);
         }
         drop(sender);
-        this.wait(&said, network)?;
+        this.wait(&said, network, log)?;
         Ok((this, said))
     }
 
@@ -75,7 +77,7 @@ impl Devices {
         self.0.iter().map(|device| device.addresses.clone()).collect()
     }
 
-    fn wait(&mut self, said: &Receiver<Said>, network: &Network) -> Result<(), String> {
+    fn wait(&mut self, said: &Receiver<Said>, network: &Network, log: &Log) -> Result<(), String> {
         let (start, mut ready) = (Instant::now(), vec![false; self.0.len()]);
         while let Some(late) = ready.iter().position(|is_ready| !is_ready) {
             if signals::waiting().is_some() {
@@ -104,7 +106,7 @@ impl Devices {
                 ready[said.device] = true;
             } else {
                 // Why it cannot start, for example.
-                eprintln!("towline: DPU {}: {line}", said.device);
+                log.print(format!("DPU {}: {line}", said.device));
             }
         }
         Ok(())
@@ -165,7 +167,7 @@ impl Device {
     ) -> Result<Self, String> {
         let file = folder.join(format!("window-{number}"));
         let made = File::create_new(&file).and_then(|made| made.set_len(board.window().bytes));
-        made.map_err(|why| format!("cannot make the window {}: {why}", file.display()))?;
+        made.map_err(|why| format!("cannot make the window {}: {why}{}", file.display(), advice(&why)))?;
         let (mut command, missing) = if board.is_emulated() {
             let (mut command, missing) = board.machine(program, &file);
             for (link, plug) in network.plugs(number).iter().enumerate() {
@@ -185,7 +187,7 @@ impl Device {
         };
         // A process makes the pipes itself.
         let bells = board.is_emulated().then(|| Ok((console::input(&file)?, console::host_bell(&file)?))).transpose();
-        let bells = bells.map_err(|why: io::Error| format!("cannot make the pipes of {}: {why}", file.display()))?;
+        let bells = bells.map_err(|why: io::Error| format!("cannot make the pipes of {}: {why}{}", file.display(), advice(&why)))?;
         let (input, host) = bells.map_or((Stdio::null(), None), |(input, host)| (input.into(), Some(host)));
         command.current_dir(folder).stdin(input).stdout(Stdio::piped());
         // A signal of the terminal reaches the job, which needs the DPUs until it ends.

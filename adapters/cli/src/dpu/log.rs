@@ -26,7 +26,7 @@ pub struct Arguments {
     #[arg(value_name = "WINDOW", value_parser = place)]
     window: Place,
 
-    /// Go on with new lines until the firmware fails
+    /// Go on with new lines until the firmware fails. One that was killed may start again, so it is waited for
     #[arg(long, short)]
     follow: bool,
 }
@@ -47,8 +47,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     let (mut bytes, mut lost) = (vec![0; 1 << 16], 0);
     loop {
         let has_failed = log.has_failed(); // before the last look at what it has written
+        let now_lost = log.lost(); // before the look that finds a new start
         let found = log.read(&mut bytes).map_err(|why| why.to_string())?;
-        let now_lost = log.lost();
         if now_lost != lost && found != Found::Restarted {
             eprintln!("towline: {} found no room in the log", counted(now_lost.wrapping_sub(lost), "line"));
             lost = now_lost;

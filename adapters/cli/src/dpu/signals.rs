@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 
 /// The signals by which users end this command.
-const ENDING: [i32; 2] = [libc::SIGINT, libc::SIGTERM];
+const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Lets the signals wait, for this thread and those that it starts.
 pub fn hold() {

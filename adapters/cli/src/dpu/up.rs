@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use towline_bootstrap::launch::Log;
 use towline_net::counted;
 
 use super::arguments::Up;
@@ -28,6 +30,8 @@ pub fn run(arguments: Up) -> Result<ExitCode, String> {
     }
     let programs = programs(&boards, arguments.firmware.as_deref())?;
     signals::hold();
+    let log = Log::to_standard_error().map_err(|why| format!("cannot start a thread: {why}"))?;
+    let log = Arc::new(log);
     let folder = tempfile::Builder::new().prefix("towline-dpu-").tempdir();
     let folder = folder.map_err(|why| format!("cannot make a folder for the windows: {why}"))?;
     let path = usable(folder.path())?;
@@ -36,28 +40,29 @@ pub fn run(arguments: Up) -> Result<ExitCode, String> {
     let mut network =
         network.map_err(|why| format!("cannot make the sockets of the relay: {why}{}", towline_net::advice(&why)))?;
     let boards: Vec<_> = boards.into_iter().zip(programs).collect();
-    let (devices, said) = Devices::start(&boards, path, &network)?;
+    let (devices, said) = Devices::start(&boards, path, &network, &log)?;
     network.set_processes(&devices.addresses());
-    devices.describe(&network).iter().for_each(|line| eprintln!("towline: {line}"));
+    devices.describe(&network).iter().for_each(|line| log.print(line));
     let places = devices.0.iter().map(|device| (device.file.clone(), device.board.window().offset)).collect::<Vec<_>>();
     let relay = Relay::start(network, arguments.rates(), arguments.seed, arguments.cut);
     let relay = relay.map_err(|why| format!("cannot start the relay: {why}"))?;
-    let watch = Watch::start(&places, said).map_err(|why| format!("cannot watch the windows: {why}"))?;
+    let watch = Watch::start(&places, said, Arc::clone(&log));
+    let watch = watch.map_err(|why| format!("cannot watch the windows: {why}{}", towline_net::advice(&why)))?;
     let links = arguments.links as usize;
     let windows: Vec<_> = devices.0.iter().map(Device::place).collect();
     let status = run::run(run::Arguments::of(arguments.job(&windows.join(",")))?);
     watch.stop();
     drop((devices, watch));
     let counts = relay.end();
-    eprintln!(
-        "towline: relay: {}, {} lost, {} doubled, {} held back",
+    log.print(format!(
+        "relay: {}, {} lost, {} doubled, {} held back",
         counted(counts.frames, "frame"),
         counts.lost,
         counts.doubled,
         counts.held
-    );
+    ));
     for (link, frames) in counts.by_link.iter().enumerate().take(links).filter(|_| links > 1) {
-        eprintln!("towline: link {link}: {}", counted(*frames, "frame"));
+        log.print(format!("link {link}: {}", counted(*frames, "frame")));
     }
     Ok(status)
 }

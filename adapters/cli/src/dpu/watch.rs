@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use towline_bootstrap::launch::Log;
 use towline_dpu::supervisor::Supervisor;
 
 use super::devices::Said;
@@ -23,17 +24,17 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches windows, each a file and where the window begins in it, and what the DPUs say.
+    /// Watches windows, each a file and where the window begins in it, and what the DPUs say, and reports in a log.
     ///
     /// # Errors
     /// Those of the operating system.
-    pub fn start(windows: &[(PathBuf, u64)], said: Receiver<Said>) -> io::Result<Self> {
+    pub fn start(windows: &[(PathBuf, u64)], said: Receiver<Said>, log: Arc<Log>) -> io::Result<Self> {
         let windows = windows.iter().map(|(file, offset)| Supervisor::open(file, *offset));
         let windows = windows.collect::<io::Result<Vec<_>>>()?;
         let ends = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&ends);
         let thread = std::thread::Builder::new().name("watch".into());
-        let thread = thread.spawn(move || watch(&windows, &said, &of_thread))?;
+        let thread = thread.spawn(move || watch(&windows, &said, &log, &of_thread))?;
         Ok(Self { ends, thread: Some(thread) })
     }
 
@@ -50,7 +51,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch(windows: &[Supervisor], said: &Receiver<Said>, ends: &AtomicBool) {
+fn watch(windows: &[Supervisor], said: &Receiver<Said>, log: &Log, ends: &AtomicBool) {
     loop {
         let said = match said.recv_timeout(LOOK) {
             Ok(said) => Some(said),
@@ -61,14 +62,14 @@ fn watch(windows: &[Supervisor], said: &Receiver<Said>, ends: &AtomicBool) {
             return;
         }
         match said {
-            Some(Said { device, line: Some(line) }) => eprintln!("towline: DPU {device}: {line}"),
-            Some(Said { device, line: None }) => eprintln!("towline: DPU {device} has ended"),
+            Some(Said { device, line: Some(line) }) => log.print(format!("DPU {device}: {line}")),
+            Some(Said { device, line: None }) => log.print(format!("DPU {device} has ended")),
             None => {}
         }
         for (device, window) in windows.iter().enumerate() {
             // An error of the operating system happens again, or not, at the next look.
             if window.end_abandoned().unwrap_or(false) {
-                eprintln!("towline: DPU {device} ends the session of a process that has died");
+                log.print(format!("DPU {device} ends the session of a process that has died"));
             }
         }
     }

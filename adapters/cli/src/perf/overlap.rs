@@ -1,7 +1,8 @@
 //! `towline perf --mode overlap`: how much of a transfer is hidden behind a computation that makes no call of the library, as the
 //! overlap tests of the OSU suite measure it.
 //!
-//! The first rank computes, alone on its processor. The second one, and the DPUs of both if there are any, share the other one.
+//! The first rank computes, alone on its processor. The second one has the other one, where the DPUs of both should be, too, if there are
+//! any: they are processes of their own, and whoever starts them places them.
 //! For each case three times are measured, as medians: a transfer that the first rank waits for, a computation of about that time,
 //! and a transfer with the computation between its begin and the wait for its end. The hidden share is
 //! `1 - (both - computation) / transfer`.
@@ -116,9 +117,11 @@ pub fn measure(
             }
         }
     }
-    out!(
-        "hidden: 1 - (both - compute) / transfer; rank 0 computes alone on its processor, and makes no call meanwhile\n"
-    );
+    let place = match affinity::two_processors() {
+        Some([first, second]) => format!("rank 0 has processor {first}, and rank 1 processor {second}"),
+        None => String::from("both ranks have the same processor"),
+    };
+    out!("hidden: 1 - (both - compute) / transfer; rank 0 makes no call while it computes; {place}\n");
     Ok(())
 }
 

@@ -9,8 +9,14 @@ use crate::settings::warn::warn;
 const PREFIX: &str = "TOWLINE_";
 /// The beginning of the names of variables that tests of Towline use. They are never settings.
 const OF_TESTS: &str = "TOWLINE_TEST_";
-/// Variables of tools, which libraries ignore.
-const OF_TOOLS: [&str; 3] = ["TOWLINE_TRACE", "TOWLINE_SEEDS", "TOWLINE_MPI_COUNTERS"];
+/// Variables of tools and of the firmware, which libraries ignore.
+const OF_TOOLS: [&str; 5] = [
+    "TOWLINE_TRACE",
+    "TOWLINE_SEEDS",
+    "TOWLINE_MPI_COUNTERS",
+    "TOWLINE_FIRMWARE_AWAKE_US",
+    "TOWLINE_FIRMWARE_SLEEP_MS",
+];
 /// The names of unknown variables that the launcher has reported, with commas between them. It sets this variable so that ranks
 /// do not report them again.
 const REPORTED: &str = "TOWLINE_REPORTED";

@@ -24,6 +24,8 @@ const BUFFER: usize = 1 << 20;
 const WITHOUT_IPV4: [u8; 3] = [0x52, 0x54, 0x00];
 /// The number of the first DPU in its network. Number 1 is a router's.
 const FIRST: u8 = 2;
+/// Addresses of DPUs in a block of 256.
+const BLOCK: usize = 250;
 /// Networks of which the first one without a used address is taken.
 const NETWORKS: u32 = 64;
 
@@ -120,10 +122,12 @@ pub struct Plug {
     pub ethernet: [u8; 6],
 }
 
-/// The address of a DPU at a link, in the network of this number.
+/// The address of a DPU at a link, in the network of this number. Each link has two blocks of addresses, since one has too few numbers for
+/// all DPUs.
 fn address(network: u32, link: usize, device: usize) -> Ipv4Addr {
     let [a, b] = [1 + network % 254, (network / 254 % 64) * 4].map(|part| part as u8);
-    Ipv4Addr::new(127, a, b + link as u8, FIRST + device as u8)
+    let [block, number] = [2 * link + device / BLOCK, device % BLOCK].map(|part| part as u8);
+    Ipv4Addr::new(127, a, b + block, FIRST + number)
 }
 
 /// The paths of two sockets in a folder: that of the relay, and that of the emulator.
@@ -332,7 +336,7 @@ impl Drop for Network {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Counts, Rates, Relay};
+    use super::super::{Counts, LINKS, Rates, Relay};
     use super::*;
 
     const NOWHERE: &str = "/nowhere";
@@ -340,6 +344,14 @@ mod tests {
 
     fn process() -> UdpSocket {
         UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+    }
+
+    #[test]
+    fn each_of_the_most_dpus_has_an_address_of_its_own() {
+        let all = (0..LINKS).flat_map(|link| (0..256).map(move |device| address(77, link, device)));
+        let all: std::collections::HashSet<_> = all.collect();
+        assert_eq!(all.len(), 256 * LINKS);
+        assert!(all.iter().all(|address| !matches!(address.octets()[3], 0 | 1 | 255)), "{all:?}");
     }
 
     #[test]
