@@ -15,6 +15,17 @@ const NODES: usize = 4;
 /// The DPUs. All checks use them, one after the other.
 static DPUS: Mutex<Option<Dpus>> = Mutex::new(None);
 
+/// Ends them, and removes their files. No static is dropped at the end of a process.
+extern "C" fn end() {
+    *DPUS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+fn start() -> Dpus {
+    // SAFETY: the function may be called at the end of the process: no test runs any more, and it uses nothing of the threads' own.
+    assert_eq!(unsafe { libc::atexit(end) }, 0);
+    Dpus::start("kit", NODES, Protocol::Udp)
+}
+
 /// Nodes with DPUs. Their rails carry nothing.
 struct Offloaded {
     rails: Loopback,
@@ -37,7 +48,7 @@ impl Setup for Offloaded {
 
     fn devices(&mut self, count: usize) -> Vec<Matching> {
         assert!(count <= NODES);
-        let dpus = self.dpus.get_or_insert_with(|| Dpus::start("kit", NODES, Protocol::Udp));
+        let dpus = self.dpus.get_or_insert_with(start);
         let open = |number| {
             let (file, offset) = dpus.place(number);
             // A shorter standard send is complete when it was copied.
