@@ -367,9 +367,14 @@ impl Matching {
         self.send_bytes += taken(bytes);
     }
 
-    /// Whether the device has posted receives of the engine.
-    pub(crate) fn has_posted(&self) -> bool {
-        self.owners.iter().any(|(_, owner)| matches!(owner, Owner::Receive(_)))
+    /// Something finds no room on the device: posted receives give theirs up. Returns whether there were some.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let has_posted = || self.owners.iter().any(|(_, owner)| matches!(owner, Owner::Receive(_)));
+        let can = !self.takeover.is_active() && has_posted();
+        if can {
+            self.take_over();
+        }
+        can
     }
 
     /// Gives sends that wait to the device, as far as there is room.
