@@ -50,9 +50,6 @@ impl Matching {
                 return;
             }
         }
-        if self.has_left {
-            return; // what the device has left is for receives that were posted before
-        }
         let comms: Vec<u32> = self.members.keys().copied().collect();
         for comm in comms {
             // Any tag is any tag of users.
@@ -88,7 +85,12 @@ impl Matching {
     /// Receives a message into no memory. Returns it if there is no room now.
     fn receive_nothing(&mut self, message: Message) -> Option<Message> {
         // SAFETY: nothing is written.
-        match unsafe { self.transport.imrecv_part(&message, Span::EMPTY, 0) } {
+        let mut begun = unsafe { self.transport.imrecv_part(&message, Span::EMPTY, 0) };
+        if begun == Err(Refusal::Busy) && self.make_room() {
+            // SAFETY: the same.
+            begun = unsafe { self.transport.imrecv_part(&message, Span::EMPTY, 0) };
+        }
+        match begun {
             Ok(request) => self.owners.add(request.0, Owner::Dropped),
             Err(Refusal::Busy) => return Some(message),
             Err(_) => {} // the device has failed

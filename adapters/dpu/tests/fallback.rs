@@ -66,10 +66,7 @@ fn stop(devices: &Shared, node: usize) {
 
 /// Waits until a node's device has so many messages of a peer.
 fn until_arrived(world: &mut World<Offloaded>, node: usize, from: u32, messages: u64) {
-    world.until("messages arrive", |world| {
-        let device = world.nodes[node].pml().rails_mut().1.as_mut().unwrap();
-        device.transport().count(from).unwrap().1 == messages
-    });
+    world.until("messages arrive", |world| device(world, node).transport().count(from).unwrap().1 == messages);
 }
 
 #[test]
@@ -284,4 +281,50 @@ fn long_messages_of_a_node_whose_device_fails_end() {
     for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
         world.exchange(from, to, 5, &long);
     }
+}
+
+/// A node that receives nothing any more, before and after another node's device fails. The senders wait for receives.
+#[test]
+fn messages_that_nobody_receives_any_more_are_taken_out_after_a_failure() {
+    for ends_before in [true, false] {
+        let (mut world, devices) = world(3);
+        let (bytes, long) = (patterned(1, 40), patterned(2, 60_000));
+        let mut room = vec![0; 40];
+        let receive = world.irecv(1, Source::Rank(0), Tag::Is(9), &mut room);
+        let sends = [
+            world.isend(0, 1, 7, Mode::Synchronous, &bytes),
+            world.isend(0, 1, 8, Mode::Standard, &long),
+            world.isend(2, 1, 7, Mode::Standard, &bytes),
+        ];
+        until_arrived(&mut world, 1, 0, 2);
+        until_arrived(&mut world, 1, 2, 1);
+        stop(&devices, 2);
+        let mut word = [0; 8];
+        let failing = world.irecv(2, Source::Rank(1), Tag::Is(1000), &mut word);
+        if ends_before {
+            device(&mut world, 1).refuse_unexpected();
+        }
+        assert_eq!(world.finish(2, failing), Err(Failure::DeviceFailed));
+        // Of node 2's message nothing is known any more, and that of node 0 comes by the rails.
+        let last = world.isend(0, 1, 9, Mode::Synchronous, &bytes);
+        assert_eq!(world.finish(1, receive).expect("it was posted before").tag, 9);
+        assert!(device(&mut world, 1).has_left_device());
+        if !ends_before {
+            device(&mut world, 1).refuse_unexpected();
+        }
+        let [first, second, of_failed] = sends;
+        for send in [first, second, last] {
+            world.finish_send(0, send).expect("it was taken out or received");
+        }
+        world.finish_send(2, of_failed).expect("a short message needs no receive");
+        world.until("all messages are taken out", |world| {
+            device(world, 1).refused_messages().is_some_and(|refused| refused.count == 3)
+        });
+        assert_eq!(device(&mut world, 1).refused_messages().unwrap().bytes, 60_080);
+        assert!(room == bytes);
+    }
+}
+
+fn device(world: &mut World<Offloaded>, node: usize) -> &mut Matching {
+    world.nodes[node].pml().rails_mut().1.as_mut().expect("each node has a device")
 }

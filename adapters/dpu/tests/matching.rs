@@ -341,6 +341,36 @@ fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
 }
 
 #[test]
+fn receives_that_have_all_operations_do_not_keep_a_message_that_nobody_takes() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    (0..ENGINE.requests).for_each(|_| receiver.post(0, 1, 8));
+    assert!(!receiver.host.has_taken_over(), "the device has them");
+    receiver.host.refuse_unexpected();
+    let operation = Operation { request: request(1), comm: comms[0], rank: 1, peer: 1, tag: 2 };
+    // SAFETY: the text is static.
+    let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
+    assert_eq!(sent, Ok(Sending::Pending(operation.request)));
+    let ended = loop {
+        receiver.progress();
+        if let Some(ended) = sender.next_ended() {
+            break ended;
+        }
+    };
+    assert_eq!((ended.request, ended.outcome.map(|_| ())), (operation.request, Ok(())));
+    assert_eq!(receiver.host.refused_messages().unwrap().count, 1);
+    for _ in 0..ENGINE.requests {
+        send(&mut sender, comms[0], 0, 1, &[5; 8]);
+    }
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+        while sender.next_ended().is_some() {}
+    }
+    assert!(receiver.receives.iter().all(|receive| receive.memory == [5; 8]));
+}
+
+#[test]
 fn a_message_that_no_device_has_room_for_is_refused() {
     let devices = start();
     let ([mut sender, _], comms) = pair(&devices);
