@@ -446,18 +446,23 @@ impl Matching {
                 Err(_) => return false,
             };
             let (posted, message) = match next {
-                Next::Message(posted, message) => {
-                    self.note_taken(self.sender(&posted, message.rank));
-                    (posted, message)
-                }
+                Next::Message(posted, message) => (posted, message),
                 Next::Failed(posted, why) => {
                     let why = self.failure_of(Failure::Operation(why), posted.peer);
                     self.fail(posted.request, why);
                     continue;
                 }
             };
-            if let Some((posted, message)) = self.receive_taken(posted, message) {
-                self.takeover.wait_again(posted, message);
+            let (sender, is_taken) = (self.sender(&posted, message.rank), message.message.is_some());
+            let held = self.receive_taken(posted, message);
+            if is_taken || held.is_none() {
+                self.note_taken(sender);
+            }
+            if let Some((posted, message)) = held {
+                match message.message {
+                    Some(_) => self.takeover.wait_again(posted, message),
+                    None => self.takeover.post_again(posted),
+                }
                 return false;
             }
         }
@@ -472,7 +477,7 @@ impl Matching {
         }
     }
 
-    /// Receives a message that was taken out. Returns both if there is no room now.
+    /// Receives a message that was found. Returns both if there is no room now.
     fn receive_taken(&mut self, posted: Posted, message: TakenMessage) -> Option<(Posted, TakenMessage)> {
         let is_announced = announcement_of(message.len).is_some();
         let copied = posted.sink.len().min(message.len);
@@ -484,8 +489,14 @@ impl Matching {
             (false, true) => (posted.sink, Owner::ReceiveTaken(posted)),
             (false, false) => (Span::EMPTY, Owner::Dropped),
         };
-        // SAFETY: the caller of the receive vouches for its memory until its end.
-        match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
+        let TakenMessage { rank, tag, len, .. } = message;
+        let begun = match &message.message {
+            // SAFETY: the caller of the receive vouches for its memory until its end.
+            Some(message) => unsafe { self.transport.imrecv_part(message, sink, len) },
+            // SAFETY: the same. The device has no posted receive that could get the message.
+            None => unsafe { self.transport.irecv_found(Comm(posted.comm), (rank, tag), sink, len) },
+        };
+        match begun {
             Ok(request) => {
                 self.owners.add(request.0, owner);
                 if !is_announced && !fits {
@@ -848,7 +859,7 @@ impl Offload for Matching {
         }
         let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, peer: ANY, tag: ANY }, sink);
         let len = self.pipeline.taken.remove(&found.message).unwrap_or(found.len);
-        let message = TakenMessage { message: Message(found.message), rank: found.rank, len };
+        let message = TakenMessage { message: Some(Message(found.message)), rank: found.rank, tag: found.tag, len };
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
                 self.take_over(); // posted receives have all the room
