@@ -373,9 +373,14 @@ impl Matching {
         self.send_bytes += taken(bytes);
     }
 
-    /// Whether the device has posted receives of the engine.
-    pub(crate) fn has_posted(&self) -> bool {
-        self.owners.iter().any(|(_, owner)| matches!(owner, Owner::Receive(_)))
+    /// Something finds no room on the device: posted receives give theirs up. Returns whether there were some.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let has_posted = || self.owners.iter().any(|(_, owner)| matches!(owner, Owner::Receive(_)));
+        let can = !self.takeover.is_active() && has_posted();
+        if can {
+            self.take_over();
+        }
+        can
     }
 
     /// Gives sends that wait to the device, as far as there is room.
@@ -447,18 +452,23 @@ impl Matching {
                 Err(_) => return false,
             };
             let (posted, message) = match next {
-                Next::Message(posted, message) => {
-                    self.note_taken(self.sender(&posted, message.rank));
-                    (posted, message)
-                }
+                Next::Message(posted, message) => (posted, message),
                 Next::Failed(posted, why) => {
                     let why = self.failure_of(Failure::Operation(why), posted.peer);
                     self.fail(posted.request, why);
                     continue;
                 }
             };
-            if let Some((posted, message)) = self.receive_taken(posted, message) {
-                self.takeover.wait_again(posted, message);
+            let (sender, is_taken) = (self.sender(&posted, message.rank), message.message.is_some());
+            let held = self.receive_taken(posted, message);
+            if is_taken || held.is_none() {
+                self.note_taken(sender);
+            }
+            if let Some((posted, message)) = held {
+                match message.message {
+                    Some(_) => self.takeover.wait_again(posted, message),
+                    None => self.takeover.post_again(posted),
+                }
                 return false;
             }
         }
@@ -473,7 +483,7 @@ impl Matching {
         }
     }
 
-    /// Receives a message that was taken out. Returns both if there is no room now.
+    /// Receives a message that was found. Returns both if there is no room now.
     fn receive_taken(&mut self, posted: Posted, message: TakenMessage) -> Option<(Posted, TakenMessage)> {
         let is_announced = announcement_of(message.len).is_some();
         let copied = posted.sink.len().min(message.len);
@@ -485,8 +495,14 @@ impl Matching {
             (false, true) => (posted.sink, Owner::ReceiveTaken(posted)),
             (false, false) => (Span::EMPTY, Owner::Dropped),
         };
-        // SAFETY: the caller of the receive vouches for its memory until its end.
-        match unsafe { self.transport.imrecv_part(&message.message, sink, message.len) } {
+        let TakenMessage { rank, tag, len, .. } = message;
+        let begun = match &message.message {
+            // SAFETY: the caller of the receive vouches for its memory until its end.
+            Some(message) => unsafe { self.transport.imrecv_part(message, sink, len) },
+            // SAFETY: the same. The device has no posted receive that could get the message.
+            None => unsafe { self.transport.irecv_found(Comm(posted.comm), (rank, tag), sink, len) },
+        };
+        match begun {
             Ok(request) => {
                 self.owners.add(request.0, owner);
                 if !is_announced && !fits {
@@ -847,7 +863,7 @@ impl Offload for Matching {
         }
         let posted = self.takeover.posted(&Operation { request, comm: ANY, rank: ANY, peer: ANY, tag: ANY }, sink);
         let len = self.pipeline.taken.remove(&found.message).unwrap_or(found.len);
-        let message = TakenMessage { message: Message(found.message), rank: found.rank, len };
+        let message = TakenMessage { message: Some(Message(found.message)), rank: found.rank, tag: found.tag, len };
         if let Some((posted, message)) = self.receive_taken(posted, message) {
             if !self.takeover.is_active() {
                 self.take_over(); // posted receives have all the room

@@ -13,7 +13,7 @@ use towline_window::completion;
 
 use crate::errors::{Failure, Refusal};
 use crate::matching::{HeldSend, Matching, Owner, refusal};
-use crate::pipeline::{Incoming, Limits, MOST, Outgoing, PIECE, WANT, Want, announced};
+use crate::pipeline::{Direction, Incoming, Limits, MOST, Outgoing, PIECE, WANT, Want, announced};
 use crate::takeover::Posted;
 use crate::transport::{Comm, Source, Status, Tag};
 
@@ -252,12 +252,14 @@ impl Matching {
 
     /// Sends what the receiver of a message has asked for, takes its next want, and ends the message if it is over.
     fn move_send(&mut self, place: usize) {
-        self.send_pieces(place);
         let Outgoing { peer, .. } = self.pipeline.sends[place];
+        if let Some(why) = self.attempt(Self::send_pieces, place, peer) {
+            self.pipeline.sends[place].outcome.get_or_insert(Err(why));
+        }
         if self.pipeline.sends[place].can_ask()
-            && let Err(why) = self.ask_for_want(place)
+            && let Some(why) = self.attempt(Self::ask_for_want, place, peer)
         {
-            self.pipeline.sends[place].outcome = self.refused(why, peer).map(Err);
+            self.pipeline.sends[place].outcome = Some(Err(why));
         }
         let send = &mut self.pipeline.sends[place];
         let Some(outcome) = send.outcome else { return };
@@ -292,15 +294,15 @@ impl Matching {
     }
 
     /// Sends pieces as far as there are buffers.
-    fn send_pieces(&mut self, place: usize) {
-        let Some(comm) = self.pipeline.comm else { return }; // no want has come
+    fn send_pieces(&mut self, place: usize) -> Result<(), Refusal> {
+        let Some(comm) = self.pipeline.comm else { return Ok(()) }; // no want has come
         while let Some(send) = self.pipeline.sends.get(place)
             && let (None, Some(want)) = (send.outcome, send.wants.front().copied())
-            && self.transport.admit().is_ok()
         {
             let (key, peer, data, has) = (send.key, send.peer, send.data, send.sends);
             let tag = PIECE | u32::from(send.number);
-            let Some(buffer) = self.pipeline.take_buffer(&mut self.transport, has) else { return };
+            self.transport.admit()?; // before bytes are copied
+            let Some(buffer) = self.pipeline.take_buffer(&mut self.transport, has, Direction::Send)? else { break };
             let to = self.transport.address_of(&buffer);
             // SAFETY: the buffer has that many bytes and is not in use, and the caller of the send vouches for the data.
             unsafe { data.window(want.at, want.bytes).pack(to.as_ptr(), want.bytes as usize) };
@@ -315,11 +317,11 @@ impl Matching {
                 }
                 Err(why) => {
                     self.pipeline.return_buffer(&mut self.transport, buffer);
-                    self.pipeline.sends[place].outcome = self.refused(why, peer).map(Err);
-                    return;
+                    return Err(why);
                 }
             }
         }
+        Ok(())
     }
 
     /// Gives the device buffers for the next pieces of a message, and asks the sender for them.
@@ -328,8 +330,8 @@ impl Matching {
             return;
         }
         let peer = self.pipeline.receives[place].peer;
-        if let Err(why) = self.ask_for_pieces(place) {
-            self.pipeline.receives[place].outcome = self.refused(why, peer).map(Err);
+        if let Some(why) = self.attempt(Self::ask_for_pieces, place, peer) {
+            self.pipeline.receives[place].outcome = Some(Err(why));
         }
     }
 
@@ -343,7 +345,8 @@ impl Matching {
             if asked >= wanted || piece == 0 {
                 break;
             }
-            let Some(buffer) = self.pipeline.take_buffer(&mut self.transport, receives) else { break };
+            let buffer = self.pipeline.take_buffer(&mut self.transport, receives, Direction::Receive)?;
+            let Some(buffer) = buffer else { break };
             let want = Want { at: asked, bytes: piece.min(wanted - asked) };
             let tag = Tag::Is(PIECE | u32::from(number));
             match self.transport.irecv_buffer(comm, Source::Rank(peer), tag, &buffer) {
@@ -375,17 +378,24 @@ impl Matching {
         Ok(())
     }
 
-    /// Why a message ends whose operation was refused. `None`: there is no room now. Posted receives give theirs up.
-    fn refused(&mut self, why: Refusal, peer: u32) -> Option<DeviceFailure> {
-        match why {
-            Refusal::Busy | Refusal::Device(completion::Failure::Full) => {
-                if !self.takeover.is_active() && self.has_posted() {
-                    self.take_over();
-                }
-                None
-            }
-            Refusal::Device(why) => Some(self.failure_of(Failure::Operation(why), peer)),
-            _ => Some(DeviceFailure::Device),
+    /// Takes a step of the message at a place. If there is no room for it, posted receives give theirs up: their messages may be sent
+    /// after this one. Returns why the message ends. `None`: it goes on, or there is no room now.
+    fn attempt(
+        &mut self,
+        step: fn(&mut Self, usize) -> Result<(), Refusal>,
+        place: usize,
+        peer: u32,
+    ) -> Option<DeviceFailure> {
+        let is_full = |why| matches!(why, Refusal::Busy | Refusal::Device(completion::Failure::Full));
+        let mut taken = step(self, place);
+        if taken.is_err_and(is_full) && self.make_room() {
+            taken = step(self, place);
+        }
+        match taken {
+            Ok(()) => None,
+            Err(why) if is_full(why) => None,
+            Err(Refusal::Device(why)) => Some(self.failure_of(Failure::Operation(why), peer)),
+            Err(_) => Some(DeviceFailure::Device),
         }
     }
 

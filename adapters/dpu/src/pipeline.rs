@@ -9,6 +9,7 @@ use towline_core::pml::Request as EngineRequest;
 use towline_core::pml::offload::{Delivered, DeviceFailure};
 use towline_window::command::{ANNOUNCED, MOST_ANNOUNCED};
 
+use crate::errors::Refusal;
 use crate::transport::{Buffer, Comm, Request, Transport};
 
 /// The longest piece.
@@ -77,6 +78,13 @@ pub const fn announcement_of(length: u64) -> Option<(u16, u64)> {
 /// The length of a message, announced or not.
 pub const fn length_of(length: u64) -> u64 {
     length & MOST
+}
+
+/// Which way a piece goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Send,
+    Receive,
 }
 
 /// What a receiver asks for: bytes of a message. No bytes: it wants nothing more.
@@ -191,13 +199,32 @@ impl Pipeline {
     }
 
     /// Takes a buffer, one of the device's memory if none is kept. `has`: how many its message has. A message may have two, or one if there
-    /// are others. So messages do not wait for each other, unless all memory of the device is in use.
-    pub fn take_buffer(&mut self, transport: &mut Transport, has: u32) -> Option<Buffer> {
+    /// are others. So messages do not wait for each other, unless all memory of the device is in use. `Ok(None)`: the message has enough.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`]: the message has none, and there is no memory for one.
+    pub fn take_buffer(
+        &mut self,
+        transport: &mut Transport,
+        has: u32,
+        what: Direction,
+    ) -> Result<Option<Buffer>, Refusal> {
         let most = if self.sends.len() + self.receives.len() > 1 { 1 } else { 2 };
         if has >= most {
-            return None;
+            return Ok(None);
         }
-        self.free.pop().or_else(|| transport.buffer(self.piece).ok())
+        // A piece that is sent needs nothing from a host. So pieces of receives leave it a buffer: if they had all memory of two hosts,
+        // both would wait for ever.
+        let left = match what {
+            Direction::Send => 0,
+            Direction::Receive => 1,
+        };
+        let kept = if self.free.len() > left { self.free.pop() } else { None };
+        match kept.map_or_else(|| transport.buffer(self.piece), Ok) {
+            Ok(buffer) => Ok(Some(buffer)),
+            Err(_) if has != 0 => Ok(None),
+            Err(why) => Err(why),
+        }
     }
 
     /// Returns a buffer.

@@ -4,14 +4,15 @@
 use std::time::{Duration, Instant};
 
 use towline_core::convertor::Span;
-use towline_core::pml::RefusedMessages;
 use towline_core::pml::matching::ANY;
+use towline_core::pml::{self, RefusedMessages};
 use towline_core::rail::Peer;
+use towline_window::completion::Done;
 
 use crate::errors::Refusal;
 use crate::matching::{Matching, Owner};
 use crate::pipeline::length_of;
-use crate::transport::Message;
+use crate::transport::{Comm, Message, Request, Transport};
 
 /// The time between two looks for messages while a process waits for the others: a look asks the device once for each communicator.
 const LOOK: Duration = Duration::from_millis(1);
@@ -50,9 +51,6 @@ impl Matching {
                 return;
             }
         }
-        if self.has_left {
-            return; // what the device has left is for receives that were posted before
-        }
         let comms: Vec<u32> = self.members.keys().copied().collect();
         for comm in comms {
             // Any tag is any tag of users.
@@ -60,7 +58,12 @@ impl Matching {
                 if self.takeover.has_receive_for(comm, &found) {
                     break;
                 }
-                let Ok(Some(found)) = self.find(comm, ANY, ANY, true) else { break };
+                let (message, found) = match self.find(comm, ANY, ANY, true) {
+                    Ok(Some(found)) => (Some(Message(found.value)), found),
+                    // Messages that the program has taken out have all places of the device.
+                    Err(pml::Refusal::Busy) if self.drop_found(comm, &found) => (None, found),
+                    _ => break,
+                };
                 let peer = Peer(self.peer_of(comm, found.rank));
                 let context = self.members.get(&comm).map_or(0, |members| members.context);
                 let summary = self.unreceived.summary.get_or_insert(RefusedMessages {
@@ -77,7 +80,7 @@ impl Matching {
                     (summary.largest, summary.peer) = (len, peer);
                     (summary.tag, summary.context) = (found.tag, context);
                 }
-                if let Some(message) = self.receive_nothing(Message(found.value)) {
+                if let Some(message) = message.and_then(|message| self.receive_nothing(message)) {
                     self.unreceived.waiting.push_back(message);
                     return;
                 }
@@ -85,14 +88,35 @@ impl Matching {
         }
     }
 
-    /// Receives a message into no memory. Returns it if there is no room now.
+    /// Receives a message that was taken out into no memory. Returns it if there is no room now.
     fn receive_nothing(&mut self, message: Message) -> Option<Message> {
         // SAFETY: nothing is written.
-        match unsafe { self.transport.imrecv_part(&message, Span::EMPTY, 0) } {
+        let begun = self.drop_by(|transport| unsafe { transport.imrecv_part(&message, Span::EMPTY, 0) });
+        if begun { None } else { Some(message) }
+    }
+
+    /// The same for a message that is the first one of its sender with its tag. Returns whether there was room.
+    fn drop_found(&mut self, comm: u32, found: &Done) -> bool {
+        let envelope = (found.rank, found.tag);
+        // SAFETY: nothing is written.
+        let begun = self.drop_by(|transport| unsafe { transport.irecv_found(Comm(comm), envelope, Span::EMPTY, 0) });
+        if begun {
+            self.note_taken(self.peer_of(comm, found.rank));
+        }
+        begun
+    }
+
+    /// Begins such a receive. Returns whether there was room.
+    fn drop_by(&mut self, begin: impl Fn(&mut Transport) -> Result<Request, Refusal>) -> bool {
+        let mut begun = begin(&mut self.transport);
+        if begun == Err(Refusal::Busy) && self.make_room() {
+            begun = begin(&mut self.transport);
+        }
+        match begun {
             Ok(request) => self.owners.add(request.0, Owner::Dropped),
-            Err(Refusal::Busy) => return Some(message),
+            Err(Refusal::Busy) => return false,
             Err(_) => {} // the device has failed
         }
-        None
+        true
     }
 }

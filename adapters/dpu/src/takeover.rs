@@ -63,13 +63,16 @@ impl Posted {
     }
 }
 
-/// A message that was taken out of the device's queue for a receive.
+/// A message that was found for a receive.
 #[derive(Debug)]
 pub struct Taken {
-    /// The message.
-    pub message: Message,
+    /// The message, which was taken out of the device's queue. `None`: it is there, since the device has no place for one more message
+    /// that was taken out. It is the first one with this rank and tag.
+    pub message: Option<Message>,
     /// The rank of its sender, or any if that does not matter.
     pub rank: u32,
+    /// Its tag, or any if that does not matter.
+    pub tag: u32,
     /// Its length in bytes.
     pub len: u64,
 }
@@ -135,6 +138,12 @@ impl Takeover {
         self.waiting.push_back((posted, message));
     }
 
+    /// The device has no room for the message of this receive yet, which is in its queue.
+    pub fn post_again(&mut self, posted: Posted) {
+        let place = self.posted.partition_point(|other| other.number < posted.number);
+        self.posted.insert(place, posted);
+    }
+
     /// The next receive that waits with its message.
     pub fn next_waiting(&mut self) -> Option<(Posted, Taken)> {
         self.waiting.pop_front()
@@ -185,9 +194,14 @@ impl Takeover {
             // The message that it accepts has arrived, so the device finds that one or an earlier one.
             found = probe(device, &self.posted[place], false)?.ok_or(Refusal::Busy)?;
         }
-        let taken = probe(device, &self.posted[place], true)?.ok_or(Refusal::Busy)?;
+        let (message, found) = match probe(device, &self.posted[place], true) {
+            // The program has taken messages out, and waits for others.
+            Err(Refusal::Device(Failure::Full)) => (None, found),
+            taken => taken?.map(|taken| (Some(Message(taken.value)), taken)).ok_or(Refusal::Busy)?,
+        };
         let posted = self.posted.remove(place).ok_or(Refusal::Busy)?;
-        Ok((posted, Taken { message: Message(taken.value), rank: taken.rank, len: taken.received }))
+        let Done { rank, tag, received: len, .. } = found;
+        Ok((posted, Taken { message, rank, tag, len }))
     }
 
     /// Cancels a receive. Returns whether the host has it.

@@ -559,6 +559,28 @@ impl Transport {
     /// # Safety
     /// As [`irecv`](Self::irecv).
     pub(crate) unsafe fn imrecv_part(&mut self, message: &Message, sink: Span, len: u64) -> Result<Request, Refusal> {
+        let (body, sink) = self.sink_for(sink, len)?;
+        self.begin_message(Kind::Receive(sink), &Command::ReceiveMatched { message: message.0, body })
+    }
+
+    /// Begins to receive the first message with this sender and tag, of `len` bytes, which a probe has found. The device's buffers need
+    /// no more room than that.
+    ///
+    /// # Safety
+    /// As [`irecv`](Self::irecv).
+    pub(crate) unsafe fn irecv_found(
+        &mut self,
+        comm: Comm,
+        (source, tag): (u32, u32),
+        sink: Span,
+        len: u64,
+    ) -> Result<Request, Refusal> {
+        let (body, sink) = self.sink_for(sink, len)?;
+        self.begin_message(Kind::Receive(sink), &Command::Receive { comm: comm.0, source, tag, body })
+    }
+
+    /// Where a message of `len` bytes goes.
+    fn sink_for(&mut self, sink: Span, len: u64) -> Result<(Body, Sink), Refusal> {
         self.admit()?;
         let (body, copy) = match self.body_of(&sink) {
             Some(body) => (body, None),
@@ -567,10 +589,7 @@ impl Transport {
                 (body, Some((copy, sink)))
             }
         };
-        self.begin_message(
-            Kind::Receive(Sink { bytes: body.bytes, copy }),
-            &Command::ReceiveMatched { message: message.0, body },
-        )
+        Ok((body, Sink { bytes: body.bytes, copy }))
     }
 
     /// Whether the copy of a message of this length lies in memory of this process, since the buffers have too little room for it.

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use common::{Devices, ENGINE, SILENT, WINDOW, start_many};
+use common::{Devices, ENGINE, SILENT, SLOTS, WINDOW, start_many};
 use offload::Limits;
 use towline_core::convertor::Span;
 use towline_core::mtl::{Failure, Group, Mode, Sending, Source, Tag};
@@ -54,9 +54,13 @@ impl Setup for Offloaded {
 
 /// Nodes, and their devices.
 fn world(nodes: usize) -> (World<Offloaded>, Shared) {
+    world_with(nodes, CONFIG)
+}
+
+fn world_with(nodes: usize, config: Config) -> (World<Offloaded>, Shared) {
     let devices = Shared::default();
     let rails = Loopback { slots: 16, frame: 4096 };
-    (World::new(Offloaded { rails, devices: devices.clone() }, nodes, CONFIG), devices)
+    (World::new(Offloaded { rails, devices: devices.clone() }, nodes, config), devices)
 }
 
 fn stop(devices: &Shared, node: usize) {
@@ -65,10 +69,7 @@ fn stop(devices: &Shared, node: usize) {
 
 /// Waits until a node's device has so many messages of a peer.
 fn until_arrived(world: &mut World<Offloaded>, node: usize, from: u32, messages: u64) {
-    world.until("messages arrive", |world| {
-        let device = world.nodes[node].pml().rails_mut().1.as_mut().unwrap();
-        device.transport().count(from).unwrap().1 == messages
-    });
+    world.until("messages arrive", |world| device(world, node).transport().count(from).unwrap().1 == messages);
 }
 
 #[test]
@@ -283,4 +284,100 @@ fn long_messages_of_a_node_whose_device_fails_end() {
     for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 1)] {
         world.exchange(from, to, 5, &long);
     }
+}
+
+/// A node that receives nothing any more, before and after another node's device fails. The senders wait for receives.
+#[test]
+fn messages_that_nobody_receives_any_more_are_taken_out_after_a_failure() {
+    for ends_before in [true, false] {
+        let (mut world, devices) = world(3);
+        let (bytes, long) = (patterned(1, 40), patterned(2, 60_000));
+        let mut room = vec![0; 40];
+        let receive = world.irecv(1, Source::Rank(0), Tag::Is(9), &mut room);
+        let sends = [
+            world.isend(0, 1, 7, Mode::Synchronous, &bytes),
+            world.isend(0, 1, 8, Mode::Standard, &long),
+            world.isend(2, 1, 7, Mode::Standard, &bytes),
+        ];
+        until_arrived(&mut world, 1, 0, 2);
+        until_arrived(&mut world, 1, 2, 1);
+        stop(&devices, 2);
+        let mut word = [0; 8];
+        let failing = world.irecv(2, Source::Rank(1), Tag::Is(1000), &mut word);
+        if ends_before {
+            device(&mut world, 1).refuse_unexpected();
+        }
+        assert_eq!(world.finish(2, failing), Err(Failure::DeviceFailed));
+        // Of node 2's message nothing is known any more, and that of node 0 comes by the rails.
+        let last = world.isend(0, 1, 9, Mode::Synchronous, &bytes);
+        assert_eq!(world.finish(1, receive).expect("it was posted before").tag, 9);
+        assert!(device(&mut world, 1).has_left_device());
+        if !ends_before {
+            device(&mut world, 1).refuse_unexpected();
+        }
+        let [first, second, of_failed] = sends;
+        for send in [first, second, last] {
+            world.finish_send(0, send).expect("it was taken out or received");
+        }
+        world.finish_send(2, of_failed).expect("a short message needs no receive");
+        world.until("all messages are taken out", |world| {
+            device(world, 1).refused_messages().is_some_and(|refused| refused.count == 3)
+        });
+        assert_eq!(device(&mut world, 1).refused_messages().unwrap().bytes, 60_080);
+        assert!(room == bytes);
+    }
+}
+
+/// The receives are posted, and with the device of the receiver when the messages come by the rails.
+#[test]
+fn ready_sends_that_the_device_was_not_given_find_their_receives() {
+    let (mut world, devices) = world(3);
+    let (first, second) = (patterned(1, 300_000), patterned(2, 200_000));
+    let mut rooms = [0; 2].map(|_: i32| vec![0; 300_000]);
+    let [room, other] = &mut rooms;
+    let ready = world.irecv(1, Source::Rank(0), Tag::Is(6), room);
+    // The first message has the room of the second one.
+    let sends = [world.isend(0, 1, 5, Mode::Standard, &first), world.isend(0, 1, 6, Mode::Ready, &second)];
+    until_arrived(&mut world, 1, 0, 1);
+    stop(&devices, 2);
+    let mut word = [0; 8];
+    let failing = world.irecv(2, Source::Rank(1), Tag::Is(1000), &mut word);
+    assert_eq!(world.finish(2, failing), Err(Failure::DeviceFailed));
+    assert_eq!(world.finish(1, ready).expect("it is received").received, 200_000);
+    let receive = world.irecv(1, Source::Rank(0), Tag::Is(5), other);
+    assert_eq!(world.finish(1, receive).expect("it is received").received, 300_000);
+    for send in sends {
+        world.finish_send(0, send).expect("its receive was posted before");
+    }
+    assert!(rooms[0][..200_000] == second && rooms[1] == first);
+}
+
+/// A host notices the failure of its device in the call of a send.
+#[test]
+fn a_ready_send_that_a_failed_device_refuses_finds_its_receive() {
+    let (mut world, devices) = world_with(2, Config { requests: 256, ..CONFIG });
+    let bytes = patterned(1, 8);
+    // The device's ring of commands has room for fewer.
+    let mut rooms = [[0; 8]; SLOTS as usize + 10];
+    let receives: Vec<_> = rooms.iter_mut().map(|room| world.irecv(1, Source::Rank(0), Tag::Is(6), room)).collect();
+    until_arrived(&mut world, 1, 0, 0); // the device has the receives
+    stop(&devices, 0);
+    let sends: Vec<_> = receives.iter().map(|_| world.isend(0, 1, 6, Mode::Ready, &bytes)).collect();
+    let outcomes = sends.into_iter().map(|send| world.finish_send(0, send).err());
+    let lost: Vec<bool> = outcomes
+        .map(|outcome| outcome.is_some_and(|failure| failure == Failure::DeviceFailed || panic!("{failure:?}")))
+        .collect();
+    let given = lost.iter().filter(|is_lost| **is_lost).count();
+    assert!(given != 0 && lost[given..].iter().all(|is_lost| !is_lost), "the rails have the others");
+    // The first one reports that messages were lost.
+    let mut receives = receives.into_iter();
+    assert_eq!(world.finish(1, receives.next().unwrap()), Err(Failure::MessagesLost(Peer(0))));
+    for receive in receives.take(lost.len() - given) {
+        world.finish(1, receive).expect("it is received");
+    }
+    assert!(rooms[1..][..lost.len() - given].iter().all(|room| *room == bytes[..]));
+}
+
+fn device(world: &mut World<Offloaded>, node: usize) -> &mut Matching {
+    world.nodes[node].pml().rails_mut().1.as_mut().expect("each node has a device")
 }

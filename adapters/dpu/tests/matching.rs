@@ -5,7 +5,7 @@ mod common;
 use common::{ENGINE, SLOTS, WINDOW, start, start_ringing};
 use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
-use towline_core::pml::offload::{DeviceFailure, Ended, Fallback as _, Offload, Operation};
+use towline_core::pml::offload::{DeviceFailure, Ended, Fallback as _, Found, Offload, Operation};
 use towline_core::pml::{Mode, Refusal, Request, Sending};
 use towline_core::rail::Peer;
 use towline_dpu::mapping::Mapping;
@@ -370,6 +370,150 @@ fn a_device_is_drained_when_the_sender_of_its_last_message_is_lost() {
     }
     host.lose_peer(Peer(0));
     assert!(host.is_drained());
+}
+
+#[test]
+fn receives_that_have_all_operations_do_not_keep_a_message_that_nobody_takes() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    (0..ENGINE.requests).for_each(|_| receiver.post(0, 1, 8));
+    assert!(!receiver.host.has_taken_over(), "the device has them");
+    receiver.host.refuse_unexpected();
+    let operation = Operation { request: request(1), comm: comms[0], rank: 1, peer: 1, tag: 2 };
+    // SAFETY: the text is static.
+    let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
+    assert_eq!(sent, Ok(Sending::Pending(operation.request)));
+    let ended = loop {
+        receiver.progress();
+        if let Some(ended) = sender.next_ended() {
+            break ended;
+        }
+    };
+    assert_eq!((ended.request, ended.outcome.map(|_| ())), (operation.request, Ok(())));
+    assert_eq!(receiver.host.refused_messages().unwrap().count, 1);
+    for _ in 0..ENGINE.requests {
+        send(&mut sender, comms[0], 0, 1, &[5; 8]);
+    }
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+        while sender.next_ended().is_some() {}
+    }
+    assert!(receiver.receives.iter().all(|receive| receive.memory == [5; 8]));
+}
+
+/// Takes the first messages with this tag out, until the device has no place for one more.
+fn take_all_places(receiver: &mut Receiver, sender: &mut Matching, comm: u32, tag: u32) -> Vec<Found> {
+    let mut taken = Vec::new();
+    loop {
+        send(sender, comm, 0, tag, &[taken.len() as u8; 8]);
+        let found = loop {
+            match receiver.host.probe(receiver.comm, 0, tag, true) {
+                Ok(None) => {}
+                Ok(Some(found)) => break found,
+                Err(why) => {
+                    assert_eq!((why, taken.is_empty()), (Refusal::Busy, false));
+                    return taken;
+                }
+            }
+        };
+        taken.push(found);
+    }
+}
+
+/// The program keeps messages that it has taken out, and waits for others.
+#[test]
+fn messages_that_were_taken_out_do_not_keep_receives_of_the_host_from_theirs() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let taken = take_all_places(&mut receiver, &mut sender, comms[0], 5);
+    // The host has the receives. The device has no place for their messages beside its queue.
+    let messages = [(1, 8), (2, 300_000), (1, 60_000), (3, 0)].map(|(tag, len)| (tag, patterned(tag.into(), len)));
+    for (rank, tag) in [(ANY, 1), (0, ANY), (0, 1), (ANY, 3)] {
+        receiver.post(rank, tag, 2 * WINDOW);
+    }
+    assert!(receiver.host.has_taken_over());
+    // Of the first message with tag 5 that was not taken out, too.
+    for (number, (tag, bytes)) in messages.iter().enumerate() {
+        send(&mut sender, comms[0], number, *tag, bytes);
+    }
+    receiver.post(0, 2, 2 * WINDOW);
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+        while sender.next_ended().is_some() {}
+    }
+    let of_five = taken.len() as u8;
+    let got: Vec<_> = receiver.receives.iter().map(|receive| receive.ended.unwrap().outcome.unwrap()).collect();
+    assert_eq!(got.iter().map(|got| (got.peer, got.tag)).collect::<Vec<_>>(), [(0, 1), (0, 5), (0, 1), (0, 3), (0, 2)]);
+    assert_eq!(receiver.receives[1].memory[..8], [of_five; 8]);
+    for (receive, message) in [(0, 0), (4, 1), (2, 2), (3, 3)] {
+        let (bytes, len) = (&messages[message].1, messages[message].1.len());
+        assert_eq!((got[receive].received, &receiver.receives[receive].memory[..len] == bytes), (len as u64, true));
+    }
+    assert!(!receiver.host.has_taken_over());
+    receiver.receives.clear();
+    for (number, found) in taken.iter().enumerate() {
+        receiver.receives.push(Receive { rank: 0, tag: 5, memory: vec![0; 8], ended: None });
+        let sink = Span::contiguous(receiver.receives[number].memory.as_mut_ptr(), 8);
+        // SAFETY: the memory lives, and is not used, until the receive has ended.
+        unsafe { receiver.host.imrecv(found, request(number), sink) }.unwrap();
+    }
+    while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+        receiver.progress();
+    }
+    assert!((0..).zip(&receiver.receives).all(|(number, receive)| receive.memory == [number; 8]));
+}
+
+/// The device has no place for the first message beside its queue, and no memory. The second one needs little.
+#[test]
+fn messages_without_a_place_keep_their_order_when_memory_is_short() {
+    for looks in [20, 21] {
+        let devices = start();
+        let ([mut sender, host], comms) = pair(&devices);
+        let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+        let taken = take_all_places(&mut receiver, &mut sender, comms[0], 5);
+        (0..2).for_each(|_| receiver.post(0, 1, 2 * WINDOW));
+        assert!(!taken.is_empty() && receiver.host.has_taken_over());
+        let transport = receiver.host.transport();
+        let mut buffers = Vec::new();
+        for len in (0..6).map(|half| WINDOW as u64 >> half) {
+            buffers.extend(std::iter::from_fn(|| transport.buffer(len).ok()));
+        }
+        for bytes in [60_000, 8] {
+            send(&mut sender, comms[0], bytes, 1, &patterned(bytes as u64, bytes));
+        }
+        while receiver.host.transport().count(0).unwrap().1 != 3 {}
+        (0..looks).for_each(|_| receiver.progress());
+        assert!(receiver.receives.iter().all(|receive| receive.ended.is_none()), "there is no memory");
+        buffers.into_iter().for_each(|buffer| receiver.host.transport().free(buffer));
+        while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+            receiver.progress();
+            while sender.next_ended().is_some() {}
+        }
+        for (receive, bytes) in receiver.receives.iter().zip([60_000, 8]) {
+            assert!(receive.memory[..bytes] == patterned(bytes as u64, bytes) && receive.memory[bytes] == 0);
+        }
+    }
+}
+
+#[test]
+fn messages_that_were_taken_out_do_not_keep_those_that_nobody_takes() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let taken = take_all_places(&mut receiver, &mut sender, comms[0], 5);
+    assert!(!taken.is_empty());
+    receiver.host.refuse_unexpected();
+    let operation = Operation { request: request(1), comm: comms[0], rank: 1, peer: 1, tag: 2 };
+    // SAFETY: the text is static.
+    let sent = unsafe { sender.isend(&operation, Mode::Synchronous, Span::of(b"to nobody")) };
+    assert_eq!(sent, Ok(Sending::Pending(operation.request)));
+    while sender.next_ended().is_none() {
+        receiver.progress();
+    }
+    let refused = receiver.host.refused_messages().unwrap();
+    assert_eq!((refused.count, refused.bytes), (2, 17), "beside it, that of tag 5 for which there was no place");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod wired;
 use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 
-use common::{ENGINE, WINDOW, start, start_blind, start_ringing};
+use common::{ENGINE, WINDOW, start, start_blind, start_blind_with, start_ringing};
 use offload::Limits;
 use towline_core::convertor::{Layout, Span};
 use towline_core::pml::matching::ANY;
@@ -334,6 +334,95 @@ fn a_long_send_begins_though_posted_receives_have_all_operations() {
     assert_eq!((hosts[0].end_of(0), hosts[1].end_of(1)), (SENT, got(LONG, 3, 0)));
 }
 
+/// Begins so many long messages in each direction. Afterwards the devices have matched them, and the hosts do not know it yet.
+fn begin_many(hosts: &mut [Host; 2], long: &[u8], rooms: &mut [Vec<Vec<u8>>; 2]) {
+    for (host, rooms) in hosts.iter_mut().zip(rooms.iter_mut()) {
+        for (number, room) in rooms.iter_mut().enumerate() {
+            host.receive(100 + number, 1 - host.rank, 3, sink(room));
+        }
+    }
+    for (host, rooms) in hosts.iter_mut().zip(rooms.iter()) {
+        (0..rooms.len()).for_each(|number| host.send(number, 3, Span::of(long)));
+    }
+    let count = rooms[0].len() as u32;
+    // Both take completions, for which their devices have little room.
+    let mut arrived = [0; 2];
+    while arrived != [count; 2] {
+        arrived = hosts.each_mut().map(|host| host.matching.transport().count(1 - host.rank).unwrap().0);
+    }
+    // Each device has made some steps more when it has answered again. So it has told its host of the matches.
+    for _ in 0..20 {
+        for host in hosts.iter_mut() {
+            let _ = host.matching.transport().count(0).unwrap();
+        }
+    }
+}
+
+/// Posts receives 200, 201 and so on from the other host, until the device has no memory for a piece. Returns their memory.
+fn fill(host: &mut Host) -> Vec<Vec<u8>> {
+    let mut posted = Vec::new();
+    for length in (0..8).map(|half| WINDOW >> half) {
+        while let Ok(buffer) = host.matching.transport().buffer(length as u64) {
+            host.matching.transport().free(buffer);
+            let mut memory = vec![0; length];
+            host.receive(200 + posted.len(), 1 - host.rank, 4, sink(&mut memory));
+            posted.push(memory);
+        }
+    }
+    assert!(!host.matching.has_taken_over(), "the device has them");
+    posted
+}
+
+/// Receives that match later have the memory of which pieces that are sent need some.
+#[test]
+fn long_messages_pass_each_other_though_posted_receives_have_all_memory() {
+    let devices = start_blind_with(Config { requests: 64, ..ENGINE });
+    let mut hosts = pair(&devices.files);
+    let long = patterned(1, LONG);
+    // The device has room for these receives, so a host has not to make a call before they match.
+    let mut rooms = [0, 1].map(|_| vec![vec![0; 10_000]; 4]);
+    begin_many(&mut hosts, &long, &mut rooms);
+    // Each of the four messages that a host receives has a buffer for a piece now.
+    hosts.iter_mut().for_each(Host::progress);
+    let mut posted = [0, 1].map(|_| Vec::new());
+    for (host, posted) in hosts.iter_mut().zip(&mut posted) {
+        *posted = fill(host);
+    }
+    let all = [0, 1, 2, 3, 100, 101, 102, 103];
+    finish(&mut hosts, [&all, &all]);
+    for (host, rooms) in hosts.iter().zip(&rooms) {
+        assert!((0..4).all(|number| host.end_of(number) == SENT));
+        assert!((100..104).all(|number| host.end_of(number) == got(LONG, 3, 1 - host.rank)));
+        assert!(rooms.iter().all(|room| *room == long[..10_000]));
+    }
+    let counts = [0, 1].map(|me| posted[me].len());
+    for (me, host) in hosts.iter_mut().enumerate() {
+        (0..counts[1 - me]).for_each(|number| {
+            let _ = host.try_send(50 + number, 4, Mode::Standard, Span::of(&long[..8])).unwrap();
+        });
+    }
+    let numbers = counts.map(|count| (200..200 + count).collect::<Vec<_>>());
+    finish(&mut hosts, [&numbers[0], &numbers[1]]);
+    assert!(posted.iter().flatten().all(|memory| memory[..8] == long[..8]));
+}
+
+/// Pieces that are received could have all memory of both devices.
+#[test]
+fn many_long_messages_pass_each_other() {
+    let devices = start_blind_with(Config { requests: 512, unexpected: 256, units: 256, ..ENGINE });
+    let mut hosts = pair(&devices.files);
+    let long = patterned(1, LONG);
+    let mut rooms = [0, 1].map(|_| vec![vec![0; 1000]; 100]);
+    begin_many(&mut hosts, &long, &mut rooms);
+    let all: Vec<usize> = (0..100).chain(100..200).collect();
+    finish(&mut hosts, [&all, &all]);
+    for (host, rooms) in hosts.iter().zip(&rooms) {
+        assert!((0..100).all(|number| host.end_of(number) == SENT));
+        assert!((100..200).all(|number| host.end_of(number) == got(LONG, 3, 1 - host.rank)));
+        assert!(rooms.iter().all(|room| *room == long[..1000]));
+    }
+}
+
 #[test]
 fn long_messages_do_not_wait_for_one_whose_sender_makes_no_call() {
     let devices = start_blind();
@@ -356,6 +445,38 @@ fn long_messages_do_not_wait_for_one_whose_sender_makes_no_call() {
     }
     finish(&mut hosts, [&[0], &[1]]);
     assert!(memory.iter().all(|memory| *memory == long));
+}
+
+/// The other messages have the buffers that are kept for pieces, and posted receives have the memory of the device.
+#[test]
+fn a_long_message_does_not_wait_for_receives_that_match_later() {
+    let devices = start_blind_with(Config { requests: 64, ..ENGINE });
+    let mut hosts = pair(&devices.files);
+    let long = patterned(1, LONG);
+    let mut rooms = vec![vec![0; 100]; 5];
+    for (number, room) in rooms.iter_mut().enumerate() {
+        hosts[1].receive(100 + number, if number < 4 { 0 } else { 1 }, 3, sink(room));
+    }
+    (0..4).for_each(|number| hosts[0].send(number, 3, Span::of(&long)));
+    // Until the receiver has asked for pieces. Host 0 makes no call from now on, but to look for that.
+    while hosts[0].matching.transport().count(1).unwrap().0 != 4 {
+        hosts[1].progress();
+    }
+    let posted = fill(&mut hosts[1]);
+    let operation = Operation { request: request(7), comm: hosts[1].comm, rank: 1, peer: 1, tag: 3 };
+    // SAFETY: the memory lives and does not change until the send has ended.
+    let sent = unsafe { hosts[1].matching.isend(&operation, Mode::Standard, Span::of(&long)) };
+    assert!(matches!(sent, Ok(Sending::Pending(_))));
+    while hosts[1].end_of(7).is_none() || hosts[1].end_of(104).is_none() {
+        hosts[1].progress();
+    }
+    finish(&mut hosts, [&[0, 1, 2, 3], &[100, 101, 102, 103]]);
+    assert!(rooms.iter().all(|room| *room == long[..100]));
+    for number in 0..posted.len() {
+        let _ = hosts[0].try_send(50 + number, 4, Mode::Standard, Span::of(&long[..8])).unwrap();
+    }
+    finish(&mut hosts, [&[], &(200..200 + posted.len()).collect::<Vec<_>>()]);
+    assert!(posted.iter().all(|memory| memory[..8] == long[..8]));
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 use super::communicator::Comm;
 use super::fallback_state::Stage;
+use super::offload::mode_on_rails;
 use super::source::Source;
 use super::transport::Mtl;
 use crate::convertor::Span;
@@ -54,7 +55,7 @@ impl<R: Rails> Mtl<'_, R> {
             device.leave();
         }
         while let Some(held) = self.pml.offload().and_then(|device| device.next_held()) {
-            self.pml.send_offloaded(held.request, held.mode, held.data);
+            self.pml.send_offloaded(held.request, mode_on_rails(held.mode), held.data);
         }
     }
 

@@ -19,6 +19,12 @@ struct Offloaded {
     context: u32,
 }
 
+/// The mode in which a send goes by the rails after the fallback. Receives may still be with the device of the receiver, so a ready send
+/// would fail although its receive is posted.
+pub(super) const fn mode_on_rails(mode: Mode) -> Mode {
+    if matches!(mode, Mode::Ready) { Mode::Synchronous } else { mode }
+}
+
 impl<R: Rails> Mtl<'_, R> {
     /// Has the device match the messages of a new communicator, if there is a device that serves it.
     pub(super) fn offload_comm(&mut self, comm: Comm) -> Result<(), CommError> {
@@ -90,10 +96,8 @@ impl<R: Rails> Mtl<'_, R> {
             return Err(self.refusal(comm, Source::Rank(dest)));
         }
         if self.fallback.sends_by_rails() {
-            // Receives may still be with the device of the receiver, so a ready send would fail although its receive is posted.
-            let mode = if mode == Mode::Ready { Mode::Synchronous } else { mode };
             // SAFETY: passed on from the caller.
-            return unsafe { self.pml.isend(peer, offloaded.context, tag, mode, data) };
+            return unsafe { self.pml.isend(peer, offloaded.context, tag, mode_on_rails(mode), data) };
         }
         self.check_present(peer)?;
         let request = self.pml.offload_send(peer, offloaded.context, tag, mode, data.len())?;
@@ -103,7 +107,7 @@ impl<R: Rails> Mtl<'_, R> {
         match unsafe { device.isend(&operation, mode, data) } {
             Err(Refusal::DeviceFailed) if self.falls_back(request) => {
                 // SAFETY: passed on from the caller.
-                unsafe { self.pml.isend(peer, offloaded.context, tag, mode, data) }
+                unsafe { self.pml.isend(peer, offloaded.context, tag, mode_on_rails(mode), data) }
             }
             Ok(Sending::Complete) => {
                 self.pml.forget_offloaded(request);

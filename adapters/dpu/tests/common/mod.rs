@@ -57,7 +57,12 @@ pub fn start_many(count: u32, limits: Limits) -> Devices {
 
 /// Starts two devices that do not reach the memory of their hosts.
 pub fn start_blind() -> Devices {
-    launch(2, Limits { engine: ENGINE, communicators: 2, messages: 2 }, WINDOW, false, false)
+    start_blind_with(ENGINE)
+}
+
+/// The same, with engines of this configuration.
+pub fn start_blind_with(engine: Config) -> Devices {
+    launch(2, Limits { engine, communicators: 2, messages: 2 }, WINDOW, false, false)
 }
 
 /// Starts two devices with doorbells. They wake their hosts, and never sleep themselves.
