@@ -719,7 +719,8 @@ impl Matching {
                 let _ = self.transport.del_comm(Comm(comm));
                 self.may_be_drained = true; // it may have had the last messages
                 self.take_ended();
-                self.members.remove(&comm);
+                let members = self.members.remove(&comm);
+                members.into_iter().for_each(|members| self.unreceived.note_deleted(members));
             }
         }
     }
@@ -757,6 +758,7 @@ impl Offload for Matching {
             false => self.transport.add_comm(context, &members.peers, rank),
         };
         let comm = comm.map_err(refusal)?;
+        self.unreceived.deleted.retain(|deleted| deleted.context != members.context);
         self.members.insert(comm.0, members);
         Ok(Some(comm.0))
     }
@@ -908,6 +910,10 @@ impl Offload for Matching {
             || self.unreceived.is_looking()
     }
 
+    fn has_sent_all(&self) -> bool {
+        self.sends == 0 && self.held.is_empty() && !self.pipeline.is_sending()
+    }
+
     fn arm(&mut self) -> bool {
         if !self.is_busy() {
             // This sleep is not announced, so a bell that comes now is for an earlier one.
@@ -932,7 +938,7 @@ impl Drop for Matching {
         self.pipeline.abandon();
         self.windows.abandon();
         let start = std::time::Instant::now();
-        while (self.sends != 0 || !self.held.is_empty()) && self.transport.lost().is_none() && start.elapsed() < DRAIN {
+        while !self.has_sent_all() && self.transport.lost().is_none() && start.elapsed() < DRAIN {
             self.progress();
             std::thread::yield_now();
         }

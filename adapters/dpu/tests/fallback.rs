@@ -285,3 +285,26 @@ fn long_messages_of_a_node_whose_device_fails_end() {
         world.exchange(from, to, 5, &long);
     }
 }
+
+/// Most of the messages wait in the sender's device, since that of the receiver has room for a few. Their sends are over all the same.
+#[test]
+fn an_engine_has_sent_all_when_its_device_has_or_has_failed() {
+    for fails in [false, true] {
+        let (mut world, devices) = world(3);
+        let bytes = patterned(1, 100);
+        let sends: Vec<Sending> = (0..100).map(|_| world.isend(1, 2, 1, Mode::Standard, &bytes)).collect();
+        assert!(sends.iter().all(|send| matches!(send, Sending::Complete)), "short messages are copied");
+        world.run_until_idle();
+        assert!(!world.nodes[1].pml().is_drained(), "the device has messages that node 2 has no room for");
+        if fails {
+            stop(&devices, 1);
+        } else {
+            for _ in 0..100 {
+                let mut room = vec![0; 100];
+                let receive = world.irecv(2, Source::Any, Tag::Any, &mut room);
+                world.finish(2, receive).expect("it is received");
+            }
+        }
+        world.until("all is sent", |world| world.nodes[1].pml().is_drained());
+    }
+}
