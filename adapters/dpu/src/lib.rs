@@ -53,6 +53,7 @@
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`pages`] | memory of this process for copies of long messages |
+//! | `patience` | how long this process has waited for its device |
 //! | `pieces` | moves messages that are longer than a device has room for, in pieces |
 //! | `pipeline` | what is kept of such messages |
 //! | [`operations`] | the commands in progress |
@@ -76,6 +77,7 @@ pub mod one_sided;
 pub mod operations;
 mod owners;
 pub mod pages;
+mod patience;
 mod peers;
 mod pieces;
 mod pipeline;

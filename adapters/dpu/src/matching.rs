@@ -21,6 +21,7 @@ use towline_window::completion::{self, Done};
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
 use crate::owners::Owners;
+use crate::patience::Patience;
 use crate::peers::Peers;
 use crate::pipeline::{Limits, Pipeline, Want, announcement_of, length_of};
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
@@ -937,8 +938,8 @@ impl Drop for Matching {
         self.transport.abandon_receives();
         self.pipeline.abandon();
         self.windows.abandon();
-        let start = std::time::Instant::now();
-        while !self.has_sent_all() && self.transport.lost().is_none() && start.elapsed() < DRAIN {
+        let mut patience = Patience::new(DRAIN);
+        while !self.has_sent_all() && self.transport.lost().is_none() && !patience.is_over() {
             self.progress();
             std::thread::yield_now();
         }
