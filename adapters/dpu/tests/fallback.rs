@@ -308,3 +308,42 @@ fn an_engine_has_sent_all_when_its_device_has_or_has_failed() {
         world.until("all is sent", |world| world.nodes[1].pml().is_drained());
     }
 }
+
+/// The device does not know the rank of a sender any more when the communicator is deleted.
+#[test]
+fn a_receive_from_any_rank_that_outlives_its_communicator_is_counted() {
+    for bytes in [300_000, 3 * WINDOW] {
+        let (mut world, devices) = world(3);
+        let comms = [0, 1].map(|node| world.nodes[node].add_comm(7, Group::World { size: 3 }, node as u32).unwrap());
+        let (long, mut room) = (patterned(1, bytes), vec![0; bytes]);
+        let mut unmatched = [0; 8];
+        let sink = |room: &mut [u8]| Span::contiguous(room.as_mut_ptr(), room.len());
+        // SAFETY: the memory stays until the operations are over.
+        let (receive, others, sending) = unsafe {
+            let receive = world.nodes[0].irecv(comms[0], Source::Any, Tag::Is(1), sink(&mut room)).unwrap();
+            let others = [Source::Any, Source::Rank(1)]
+                .map(|source| world.nodes[0].irecv(comms[0], source, Tag::Is(2), sink(&mut unmatched)).unwrap());
+            (receive, others, world.nodes[1].isend(comms[1], 0, 1, Mode::Standard, Span::of(&long)).unwrap())
+        };
+        if bytes > WINDOW {
+            until_begun(&mut world, &room, &long); // it goes in pieces
+        }
+        let device = world.nodes[0].pml().rails_mut().1.as_mut().unwrap();
+        while device.transport().count(1).unwrap().0 == 0 {}
+        stop(&devices, 1);
+        world.nodes[0].del_comm(comms[0]);
+        for other in others {
+            assert_eq!(world.finish(0, other), Err(Failure::Cancelled), "no message has matched it");
+        }
+        devices.borrow().as_ref().unwrap().resume_one(1);
+        let status = world.finish(0, receive).expect("it has matched");
+        assert_eq!((status.peer, status.tag, status.received), (Peer(1), 1, bytes as u64));
+        world.finish_send(1, sending).expect("it is received");
+        assert!(room == long);
+        // No message is lost with the device, so no receive reports that.
+        fail(&mut world, &devices);
+        for (from, to) in [(1, 0), (2, 0), (0, 1)] {
+            world.exchange(from, to, 5, &long[..100]);
+        }
+    }
+}

@@ -15,7 +15,8 @@ const MANY: u32 = 100;
 
 /// Devices with room for few messages that no receive has taken.
 fn devices(count: u32) -> devices::Devices {
-    let engine = Config { peers: count, requests: 272, unexpected: count, units: count, unit_bytes: 512, ..Config::SMALLEST };
+    let engine =
+        Config { peers: count, requests: 272, unexpected: count, units: count, unit_bytes: 512, ..Config::SMALLEST };
     devices::start_many(count, offload::Limits { engine, communicators: 4, messages: 16 })
 }
 
