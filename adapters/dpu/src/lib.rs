@@ -57,6 +57,7 @@
 //! | `pieces` | moves messages that are longer than a device has room for, in pieces |
 //! | `pipeline` | what is kept of such messages |
 //! | [`operations`] | the commands in progress |
+//! | `members` | the members of a communicator |
 //! | `owners` | what commands in progress are for |
 //! | [`remotes`] | the keys of memory of peers |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
@@ -73,6 +74,7 @@ mod host_memory;
 pub mod log;
 pub mod mapping;
 pub mod matching;
+mod members;
 pub mod one_sided;
 pub mod operations;
 mod owners;

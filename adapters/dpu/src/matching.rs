@@ -20,6 +20,7 @@ use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
+use crate::members::Members;
 use crate::owners::Owners;
 use crate::patience::Patience;
 use crate::peers::Peers;
@@ -101,15 +102,6 @@ enum Way {
     Whole(u64),
     /// In pieces.
     Pieces,
-}
-
-/// A communicator of the device.
-#[derive(Debug)]
-pub(crate) struct Members {
-    /// Its context.
-    pub context: u32,
-    /// The peer of each rank.
-    pub peers: Box<[u32]>,
 }
 
 /// A send that waits for room.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use towline_core::pml::RefusedMessages;
 
-use crate::matching::Members;
+use crate::members::Members;
 use crate::transport::Message;
 
 /// The most communicators of which is noted that they were deleted.
