@@ -53,9 +53,11 @@
 //! | `takeover` | posted receives that the host has taken over from a full device |
 //! | [`heap`] | which parts of the buffers are in use |
 //! | [`pages`] | memory of this process for copies of long messages |
+//! | `patience` | how long this process has waited for its device |
 //! | `pieces` | moves messages that are longer than a device has room for, in pieces |
 //! | `pipeline` | what is kept of such messages |
 //! | [`operations`] | the commands in progress |
+//! | `members` | the members of a communicator |
 //! | `owners` | what commands in progress are for |
 //! | [`remotes`] | the keys of memory of peers |
 //! | [`errors`] | why a device cannot be opened, and why operations are refused or fail |
@@ -72,10 +74,12 @@ mod host_memory;
 pub mod log;
 pub mod mapping;
 pub mod matching;
+mod members;
 pub mod one_sided;
 pub mod operations;
 mod owners;
 pub mod pages;
+mod patience;
 mod peers;
 mod pieces;
 mod pipeline;

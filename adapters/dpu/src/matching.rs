@@ -20,7 +20,9 @@ use towline_window::completion::{self, Done};
 
 use crate::errors::{Failure, Refusal};
 use crate::heap::taken;
+use crate::members::Members;
 use crate::owners::Owners;
+use crate::patience::Patience;
 use crate::peers::Peers;
 use crate::pipeline::{Limits, Pipeline, Want, announcement_of, length_of};
 use crate::takeover::{Next, Posted, Taken as TakenMessage, Takeover};
@@ -102,15 +104,6 @@ enum Way {
     Pieces,
 }
 
-/// A communicator of the device.
-#[derive(Debug)]
-pub(crate) struct Members {
-    /// Its context.
-    pub context: u32,
-    /// The peer of each rank.
-    pub peers: Box<[u32]>,
-}
-
 /// A send that waits for room.
 #[derive(Debug)]
 pub(crate) struct HeldSend {
@@ -147,7 +140,7 @@ pub struct Matching {
     probing: u8,
     /// Bytes of the device's memory that users have.
     pub(crate) buffer_bytes: u64,
-    /// Communicators that are deleted when no send waits for them any more.
+    /// Communicators that are deleted when no send waits for them any more, and no receive from any rank is in progress.
     closing: Vec<u32>,
     /// All messages go by the rails. The device is given no more sends, and no receives but for messages that it has.
     pub(crate) has_left: bool,
@@ -734,14 +727,49 @@ impl Matching {
     /// Deletes communicators for which no send waits any more.
     fn close(&mut self) {
         for comm in std::mem::take(&mut self.closing) {
-            if self.held.iter().any(|send| send.operation.comm == comm) {
+            if self.is_held(comm) || self.receives_from_any(comm) {
                 self.closing.push(comm);
             } else {
-                // A device that has failed has forgotten it anyway.
-                let _ = self.transport.del_comm(Comm(comm));
-                self.may_be_drained = true; // it may have had the last messages
-                self.take_ended();
-                self.members.remove(&comm);
+                self.delete(comm);
+            }
+        }
+    }
+
+    /// Whether sends in a communicator wait for room.
+    fn is_held(&self, comm: u32) -> bool {
+        self.held.iter().any(|send| send.operation.comm == comm)
+    }
+
+    /// Whether receives from any rank of a communicator are in progress. The device knows the ranks of their senders only until it has deleted
+    /// the communicator, and without them it is not known whose messages were received.
+    fn receives_from_any(&self, comm: u32) -> bool {
+        self.owners.iter().any(|(_, owner)| match owner {
+            Owner::Receive(posted) | Owner::ReceiveTaken(posted) => posted.comm == comm && posted.peer == ANY,
+            _ => false,
+        })
+    }
+
+    /// Deletes a communicator.
+    fn delete(&mut self, comm: u32) {
+        // A device that has failed has forgotten it anyway.
+        let _ = self.transport.del_comm(Comm(comm));
+        self.may_be_drained = true; // it may have had the last messages
+        self.take_ended();
+        let members = self.members.remove(&comm);
+        members.into_iter().for_each(|members| self.unreceived.note_deleted(members));
+    }
+
+    /// Takes back the receives in a communicator that have not matched.
+    fn cancel_receives(&mut self, comm: u32) {
+        let receives = self.owners.iter().filter_map(|(cookie, owner)| match owner {
+            Owner::Receive(posted) if posted.comm == comm => Some((Request(cookie), posted.request)),
+            _ => None,
+        });
+        for (request, receive) in receives.collect::<Vec<_>>() {
+            if self.transport.cancel(request) == Ok(true) {
+                self.owners.remove(request.0);
+                self.transport.forget(request);
+                self.fail(receive, DeviceFailure::Cancelled);
             }
         }
     }
@@ -773,12 +801,21 @@ impl Offload for Matching {
             self.members.insert(self.next_comm, members);
             return Ok(Some(self.next_comm));
         }
+        let is_same = |comm: &u32| self.members.get(comm).is_some_and(|closing| closing.context == context);
+        if let Some(place) = self.closing.iter().position(is_same)
+            && !self.is_held(self.closing[place])
+        {
+            // Its number is in use again, so nothing is waited for.
+            let comm = self.closing.swap_remove(place);
+            self.delete(comm);
+        }
         let is_world = (0..).zip(&members.peers).all(|(rank, peer)| rank == *peer);
         let comm = match lasting && is_world {
             true => self.transport.add_lasting_comm(context, members.peers.len() as u32, rank),
             false => self.transport.add_comm(context, &members.peers, rank),
         };
         let comm = comm.map_err(refusal)?;
+        self.unreceived.deleted.retain(|deleted| deleted.context != members.context);
         self.members.insert(comm.0, members);
         Ok(Some(comm.0))
     }
@@ -786,6 +823,9 @@ impl Offload for Matching {
     fn del_comm(&mut self, comm: u32) {
         for request in self.takeover.delete(comm) {
             self.fail(request, DeviceFailure::Cancelled);
+        }
+        if self.receives_from_any(comm) {
+            self.cancel_receives(comm);
         }
         self.closing.push(comm);
         self.close();
@@ -928,6 +968,10 @@ impl Offload for Matching {
             || self.unreceived.is_looking()
     }
 
+    fn has_sent_all(&self) -> bool {
+        self.sends == 0 && self.held.is_empty() && !self.pipeline.is_sending()
+    }
+
     fn arm(&mut self) -> bool {
         if !self.is_busy() {
             // This sleep is not announced, so a bell that comes now is for an earlier one.
@@ -952,8 +996,8 @@ impl Drop for Matching {
         self.transport.abandon_receives();
         self.pipeline.abandon();
         self.windows.abandon();
-        let start = std::time::Instant::now();
-        while (self.sends != 0 || !self.held.is_empty()) && self.transport.lost().is_none() && start.elapsed() < DRAIN {
+        let mut patience = Patience::new(DRAIN);
+        while !self.has_sent_all() && self.transport.lost().is_none() && !patience.is_over() {
             self.progress();
             std::thread::yield_now();
         }

@@ -277,6 +277,11 @@ impl Pipeline {
         self.sends.is_empty() && self.receives.is_empty()
     }
 
+    /// Whether a message is being sent of which the engine does not know the outcome.
+    pub fn is_sending(&self) -> bool {
+        self.sends.iter().any(|send| !send.is_told)
+    }
+
     /// Whether pieces are on their way from or to a peer.
     pub fn moves(&self, peer: u32) -> bool {
         let sends = self.sends.iter().any(|send| send.peer == peer && send.is_matched && send.outcome.is_none());

@@ -7,7 +7,7 @@ use towline_core::convertor::Span;
 use towline_core::pml::matching::ANY;
 use towline_core::pml::{self, RefusedMessages};
 use towline_core::rail::Peer;
-use towline_window::completion::Done;
+use towline_window::completion::{self, Done};
 
 use crate::errors::Refusal;
 use crate::matching::{Matching, Owner};
@@ -23,7 +23,22 @@ impl Matching {
     pub fn refuse_unexpected(&mut self) {
         if self.unreceived.looked.is_none() {
             self.unreceived.looked = Some(Instant::now());
+            self.add_deleted();
             self.take_unreceived();
+        }
+    }
+
+    /// Gives the device the communicators again that were deleted last, as far as it has room for them. Messages that have come after
+    /// their end, and that nobody can receive, would stay in the device, and keep those behind them in the devices of their senders.
+    fn add_deleted(&mut self) {
+        while let Some(members) = self.unreceived.deleted.pop_back() {
+            let rank = members.peers.iter().position(|peer| Some(*peer) == self.own);
+            let comm = rank.map(|rank| self.transport.add_comm(members.context, &members.peers, rank as u32));
+            match comm {
+                Some(Ok(comm)) => drop(self.members.insert(comm.0, members)),
+                Some(Err(Refusal::Lost(_) | Refusal::Device(completion::Failure::Full))) => return,
+                Some(Err(_)) | None => {} // a member was lost
+            }
         }
     }
 

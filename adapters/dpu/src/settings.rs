@@ -1,12 +1,13 @@
 //! The table of the settings of dpu, and how a process finds its device.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use towline_settings::{Values, entries};
 
 use crate::errors::OpenError;
 use crate::matching::Matching;
+use crate::patience::Patience;
 use crate::transport::{Options, Transport};
 
 /// How long all windows have to be in use before a process gives up. A [supervisor](crate::supervisor) locks the window of a process
@@ -87,7 +88,7 @@ impl Settings {
             ..Options::default()
         };
         let windows = entries(&self.windows);
-        let start = Instant::now();
+        let mut patience = Patience::new(SUPERVISED);
         loop {
             let mut failure = OpenError::NoSetting;
             for step in 0..windows.len() {
@@ -99,7 +100,7 @@ impl Settings {
                     Err(why) => return Err(why),
                 }
             }
-            if windows.is_empty() || start.elapsed() > SUPERVISED {
+            if windows.is_empty() || patience.is_over() {
                 return Err(failure);
             }
             std::thread::yield_now();

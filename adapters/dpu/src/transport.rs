@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use towline_core::convertor::Span;
 pub use towline_core::mtl::{Mode, Source, Tag};
@@ -20,6 +20,7 @@ use crate::heap::{Heap, NoRoom, Part};
 use crate::mapping::Mapping;
 use crate::operations::{Accessed, Copied, Kind, Operation, Operations, Sink};
 use crate::pages::Pages;
+use crate::patience::Patience;
 use crate::remotes::Remotes;
 
 /// Polls between two looks at the device's state.
@@ -37,7 +38,8 @@ const DIRECT: u64 = 64 << 10;
 pub struct Options {
     /// How long a device may take to become ready, and to answer its host.
     pub open_within: Duration,
-    /// A device whose heartbeat does not change for this time, or that does not answer a command that completes at once, has failed.
+    /// A device whose heartbeat does not change for this time, or that does not answer a command that completes at once, has failed. A time in
+    /// which this process does not look, for example since it is stopped, counts for a quarter of it at most.
     pub silent_for: Duration,
     /// Bytes of the shortest message that the device reads or writes where it lies, if it [reaches](Transport::reach_memory) it.
     pub direct_from: u64,
@@ -134,8 +136,8 @@ pub struct Transport {
     region: Option<u32>,
     lost: Option<Lost>,
     options: Options,
-    /// The last heartbeat that was seen, and when it changed.
-    heartbeat: (u32, Instant),
+    /// The last heartbeat that was seen, and the wait for another one.
+    heartbeat: (u32, Patience),
     polls: u32,
     /// How the device is woken and wakes this process. `None` if it has no doorbell, or one that this process cannot use: then the device
     /// does not sleep during the session.
@@ -184,7 +186,7 @@ impl Transport {
         }
         // SAFETY: the transport drops the host's end before the mapping.
         let memory = unsafe { mapping.memory() }.ok_or_else(|| OpenError::NoWindow(path.into()))?;
-        let deadline = Deadline::new(path, options.open_within);
+        let mut deadline = Deadline::new(path, options.open_within);
         // The lock says that no living process has a session.
         towline_window::host::end_abandoned(&memory);
         // The device need not be woken for that: the wish for the next session does it.
@@ -213,7 +215,7 @@ impl Transport {
             region: None,
             lost: None,
             options,
-            heartbeat: (0, Instant::now()),
+            heartbeat: (0, Patience::new(options.silent_for)),
             polls: 0,
             place: (path.into(), offset),
             fails_at_end: false,
@@ -693,10 +695,10 @@ impl Transport {
 
     /// Waits for the end of an operation that was cancelled.
     pub(crate) fn settle(&mut self, request: Request) {
-        let start = Instant::now();
+        let mut patience = Patience::new(self.options.silent_for);
         let lasts = |operation: &Operation| operation.outcome.is_none();
         while self.operations.get(request.0).is_some_and(lasts) && self.lost.is_none() {
-            self.pause(start);
+            self.pause(Some(&mut patience));
         }
     }
 
@@ -772,7 +774,7 @@ impl Transport {
         }
         self.ring_if_asleep(); // it may wait for the slots
         self.polls = self.polls.wrapping_add(1);
-        if count == 0 && self.polls.is_multiple_of(CHECK_EVERY) {
+        if count == 0 && (self.polls.is_multiple_of(CHECK_EVERY) || self.heartbeat.1.is_half_over()) {
             self.check();
         }
         count
@@ -843,9 +845,14 @@ impl Transport {
     /// Looks whether the device still works.
     fn check(&mut self) {
         let Some(host) = &self.host else { return };
+        let (last, patience) = &mut self.heartbeat;
+        let is_over = patience.is_over(); // before the look
         match host.check() {
-            Ok(heartbeat) if heartbeat != self.heartbeat.0 => self.heartbeat = (heartbeat, Instant::now()),
-            Ok(_) if self.heartbeat.1.elapsed() < self.options.silent_for => {}
+            Ok(heartbeat) if heartbeat != *last => {
+                *last = heartbeat;
+                patience.restart();
+            }
+            Ok(_) if !is_over => {}
             Ok(_) => self.lose(Lost::Silent),
             Err(why) => self.lose(Lost::Device(why)),
         }
@@ -986,9 +993,9 @@ impl Transport {
         if written == Ok(()) {
             return written; // without a look at the clock
         }
-        let start = Instant::now();
+        let mut patience = Patience::new(self.options.silent_for);
         while written == Err(Refusal::Busy) && self.lost.is_none() {
-            self.pause(start);
+            self.pause(Some(&mut patience));
             written = self.write(cookie, command);
         }
         written.map_err(|refusal| self.lost.map_or(refusal, Refusal::Lost))
@@ -1028,24 +1035,24 @@ impl Transport {
             self.operations.undo(cookie);
             return Err(refusal);
         }
-        let start = Instant::now();
+        let mut patience = is_limited.then(|| Patience::new(self.options.silent_for));
         loop {
             match self.operations.take(cookie) {
                 Some(Ok(done)) => return Ok(done),
                 Some(Err(Failure::Operation(why))) => return Err(Refusal::Device(why)),
                 Some(Err(Failure::Device(why))) => return Err(Refusal::Lost(why)),
-                Some(Err(Failure::NoRequest)) | None => self.pause(if is_limited { start } else { Instant::now() }),
+                Some(Err(Failure::NoRequest)) | None => self.pause(patience.as_mut()),
             }
         }
     }
 
-    /// Makes progress for a command that has waited since `start`.
-    fn pause(&mut self, start: Instant) {
-        if self.progress() == 0 {
-            std::thread::yield_now();
-        }
-        if start.elapsed() > self.options.silent_for {
+    /// Makes progress for a command. The caller looks for its result after each call, so the device fails only if it was late before the
+    /// last look.
+    fn pause(&mut self, patience: Option<&mut Patience>) {
+        if patience.is_some_and(Patience::is_over) {
             self.lose(Lost::Silent);
+        } else if self.progress() == 0 {
+            std::thread::yield_now();
         }
     }
 
@@ -1151,22 +1158,22 @@ impl Drop for Transport {
 /// The time until which a device has to answer.
 struct Deadline<'a> {
     path: &'a Path,
-    start: Instant,
     within: Duration,
+    patience: Patience,
 }
 
 impl<'a> Deadline<'a> {
     fn new(path: &'a Path, within: Duration) -> Self {
-        Self { path, start: Instant::now(), within }
+        Self { path, within, patience: Patience::new(within) }
     }
 
     fn attach(&self, why: AttachError) -> OpenError {
         OpenError::Attach(PathBuf::from(self.path), why)
     }
 
-    /// Waits a moment.
-    fn wait(&self) -> Result<(), OpenError> {
-        if self.start.elapsed() > self.within {
+    /// Waits a moment, after a look that was in vain.
+    fn wait(&mut self) -> Result<(), OpenError> {
+        if self.patience.is_over() {
             return Err(OpenError::Silent(PathBuf::from(self.path), self.within));
         }
         std::thread::yield_now();

@@ -381,3 +381,79 @@ fn a_ready_send_that_a_failed_device_refuses_finds_its_receive() {
 fn device(world: &mut World<Offloaded>, node: usize) -> &mut Matching {
     world.nodes[node].pml().rails_mut().1.as_mut().expect("each node has a device")
 }
+
+/// Most of the messages wait in the sender's device, since that of the receiver has room for a few. Their sends are over all the same.
+#[test]
+fn an_engine_has_sent_all_when_its_device_has_or_has_failed() {
+    for fails in [false, true] {
+        let (mut world, devices) = world(3);
+        let bytes = patterned(1, 100);
+        let sends: Vec<Sending> = (0..100).map(|_| world.isend(1, 2, 1, Mode::Standard, &bytes)).collect();
+        assert!(sends.iter().all(|send| matches!(send, Sending::Complete)), "short messages are copied");
+        world.run_until_idle();
+        assert!(!world.nodes[1].pml().is_drained(), "the device has messages that node 2 has no room for");
+        if fails {
+            stop(&devices, 1);
+        } else {
+            for _ in 0..100 {
+                let mut room = vec![0; 100];
+                let receive = world.irecv(2, Source::Any, Tag::Any, &mut room);
+                world.finish(2, receive).expect("it is received");
+            }
+        }
+        world.until("all is sent", |world| world.nodes[1].pml().is_drained());
+    }
+}
+
+/// The device does not know the rank of a sender any more when the communicator is deleted.
+#[test]
+fn a_receive_from_any_rank_that_outlives_its_communicator_is_counted() {
+    for bytes in [300_000, 3 * WINDOW] {
+        let (mut world, devices) = world(3);
+        let comms = [0, 1].map(|node| world.nodes[node].add_comm(7, Group::World { size: 3 }, node as u32).unwrap());
+        let (long, mut room) = (patterned(1, bytes), vec![0; bytes]);
+        let mut unmatched = [0; 8];
+        let sink = |room: &mut [u8]| Span::contiguous(room.as_mut_ptr(), room.len());
+        // Calls of a node are answered after its earlier commands were executed.
+        let arrived = |world: &mut World<Offloaded>, node: usize, from| {
+            world.nodes[node].pml().rails_mut().1.as_mut().unwrap().transport().count(from).unwrap().0
+        };
+        // SAFETY: the memory stays until the operations are over.
+        let (receive, others) = unsafe {
+            let receive = world.nodes[0].irecv(comms[0], Source::Any, Tag::Is(1), sink(&mut room)).unwrap();
+            let others = [Source::Any, Source::Rank(1)]
+                .map(|source| world.nodes[0].irecv(comms[0], source, Tag::Is(2), sink(&mut unmatched)).unwrap());
+            (receive, others)
+        };
+        arrived(&mut world, 0, 1);
+        let is_whole = bytes < WINDOW;
+        if is_whole {
+            stop(&devices, 0);
+        }
+        // SAFETY: as above.
+        let sending = unsafe { world.nodes[1].isend(comms[1], 0, 1, Mode::Standard, Span::of(&long)).unwrap() };
+        if is_whole {
+            // The begin of the message leaves its device, and the rest waits for the answer.
+            (0..10).for_each(|_| assert_eq!(arrived(&mut world, 1, 0), 0));
+        } else {
+            until_begun(&mut world, &room, &long);
+        }
+        stop(&devices, 1);
+        devices.borrow().as_ref().unwrap().resume_one(0);
+        while arrived(&mut world, 0, 1) == 0 {}
+        world.nodes[0].del_comm(comms[0]);
+        for other in others {
+            assert_eq!(world.finish(0, other), Err(Failure::Cancelled), "no message has matched it");
+        }
+        devices.borrow().as_ref().unwrap().resume_one(1);
+        let status = world.finish(0, receive).expect("it has matched");
+        assert_eq!((status.peer, status.tag, status.received), (Peer(1), 1, bytes as u64));
+        world.finish_send(1, sending).expect("it is received");
+        assert!(room == long);
+        // No message is lost with the device, so no receive reports that.
+        fail(&mut world, &devices);
+        for (from, to) in [(1, 0), (2, 0), (0, 1)] {
+            world.exchange(from, to, 5, &long[..100]);
+        }
+    }
+}

@@ -78,15 +78,24 @@ impl<R: Rails> Pml<'_, R> {
         (0..self.rails.polled()).all(|index| self.rails.rail_mut(index).is_none_or(Rail::arm))
     }
 
-    /// Whether this engine has sent all that it has to send: answers and credit are sent, and the rails have drained. Then it may
-    /// end while other engines go on: the messages of all sends that are over have arrived, or will arrive.
+    /// Whether this engine has sent all that it has to send: answers and credit are sent, the rails have drained, and so has the device
+    /// that matches messages, if there is one. Then it may end while other engines go on: the messages of all sends that are over have
+    /// arrived, or will arrive.
     pub fn is_drained(&mut self) -> bool {
-        let said =
-            self.active.is_empty() && self.refused.is_none() && self.work_is_waiting() && !self.has_one_sided_to_send();
+        let said = self.active.is_empty()
+            && self.refused.is_none()
+            && self.work_is_waiting()
+            && !self.has_one_sided_to_send()
+            && self.has_device_sent_all();
         let all_said_to = |(peer, state): (u32, &PeerState)| {
             state.status != PeerStatus::Up || (self.drained(peer) && !state.has(REJECT_DUE) && !self.has_to_send(peer))
         };
         said && (0u32..).zip(self.peers.iter()).all(all_said_to)
+    }
+
+    /// Whether the device that matches messages has sent all that it was given. Without one it has.
+    pub fn has_device_sent_all(&mut self) -> bool {
+        self.offload().is_none_or(|device| device.has_sent_all())
     }
 
     /// Polls a rail. Returns the number of events, 0 or 1.

@@ -187,7 +187,8 @@ impl Device {
         };
         // A process makes the pipes itself.
         let bells = board.is_emulated().then(|| Ok((console::input(&file)?, console::host_bell(&file)?))).transpose();
-        let bells = bells.map_err(|why: io::Error| format!("cannot make the pipes of {}: {why}{}", file.display(), advice(&why)))?;
+        let bells = bells
+            .map_err(|why: io::Error| format!("cannot make the pipes of {}: {why}{}", file.display(), advice(&why)))?;
         let (input, host) = bells.map_or((Stdio::null(), None), |(input, host)| (input.into(), Some(host)));
         command.current_dir(folder).stdin(input).stdout(Stdio::piped());
         // A signal of the terminal reaches the job, which needs the DPUs until it ends.

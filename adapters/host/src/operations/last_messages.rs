@@ -8,8 +8,9 @@ use towline_core::time::Instant;
 
 use crate::operations::communicator::Communicator;
 use crate::threads::levels::Threads;
-use crate::threads::lock::{EngineGuard, EngineLock};
+use crate::threads::lock::{Awaited, EngineGuard, EngineLock};
 use crate::values::tags::LAST_MESSAGE;
+use crate::waiting::idle::Idle;
 use crate::waiting::no_unwind::no_unwind;
 
 impl<L: Threads> Communicator<L> {
@@ -21,6 +22,9 @@ impl<L: Threads> Communicator<L> {
     /// refuses messages that find no receive. So its refusal says that all earlier messages have arrived. It is the exchange of
     /// T. Hoefler, C. Siebert and A. Lumsdaine (Scalable communication protocols for dynamic sparse data exchange, 2010), with
     /// refusals in place of receives.
+    ///
+    /// A DPU tells when the messages that it was given have arrived. A rank that finishes takes them out of its own DPU, so that
+    /// this one gets room for those that wait.
     pub(crate) fn send_last_messages(&self, deadline: Instant) {
         let comm = self.handle.comm;
         let mut engine = self.handle.context.engine.lock();
@@ -46,6 +50,10 @@ impl<L: Threads> Communicator<L> {
                 }
             }
             requests.into_iter().for_each(|request| end(&mut engine, request, deadline));
+            let mut idle = Idle::default();
+            while !engine.mtl.pml().has_device_sent_all() && engine.clock.renew() < deadline {
+                engine.progress_or_wait(&mut idle, &Awaited::Anything, Some(deadline));
+            }
         });
     }
 }

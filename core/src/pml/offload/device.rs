@@ -82,6 +82,10 @@ pub trait Offload: Fallback {
     /// Whether operations are in progress, so that this process must look for their end.
     fn is_busy(&self) -> bool;
 
+    /// Whether no send is in progress, and none waits for room. A send that is over for its caller, since the device has a copy of its
+    /// message, may be in progress. If this process ended before, such messages would be lost. A device that has failed has none soon.
+    fn has_sent_all(&self) -> bool;
+
     /// Prepares for a sleep of this process. `true`: there is nothing to do, and the device wakes this process when an operation ends.
     fn arm(&mut self) -> bool {
         !self.is_busy()
