@@ -254,7 +254,15 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
         20 => pml.lose_peer(Peer(any(0)), any(Lost::Closed)),
         24 => one_sided(pml),
         21 => keep((pml.enable_rail(any(0), any(true)), pml.is_enabled(any(0)))),
-        3 => keep((pml.poll_at(), pml.arm(), pml.is_drained(), pml.used(), *pml.counters(), pml.matcher().counters())),
+        3 => keep((
+            pml.poll_at(),
+            pml.arm(),
+            pml.is_drained(),
+            pml.has_device_sent_all(),
+            pml.used(),
+            *pml.counters(),
+            pml.matcher().counters(),
+        )),
         28 => {
             keep((pml.detached(), pml.free_requests(), pml.keep_request(), pml.peer_of(request), pml.is_over(request)))
         }
