@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::messages::{acquaint, pass_in_every_mode, pattern};
-use common::{Devices, ENGINE, SLOTS, WINDOW, start};
+use common::{Devices, ENGINE, SILENT, SLOTS, WINDOW, start};
 use towline_core::convertor::{Layout, Span};
 use towline_dpu::mapping::Mapping;
 use towline_dpu::{Comm, Failure, Lost, Mode, OpenError, Options, Refusal, Source, Status, Tag, Transport};
@@ -216,7 +216,8 @@ fn a_device_that_runs_and_does_not_answer_has_failed() {
     let mut device = Device::start(memory, layout::Layout::plan(WINDOW, SLOTS, SLOTS).unwrap(), &about).unwrap();
     let thread = thread::spawn({
         let path = devices.files[0].clone();
-        let options = Options { silent_for: Duration::from_millis(50), ..Options::default() };
+        // Long enough for a heartbeat on a busy machine, so it is the answer that is missed.
+        let options = Options { silent_for: SILENT, ..Options::default() };
         move || Transport::open(&path, options).unwrap().card()
     });
     while !thread.is_finished() {
