@@ -5,7 +5,7 @@ use towline_window::completion::{Completion, Done, Failure};
 use towline_window::host::{AttachError, Attaching, DeviceError, Host};
 use towline_window::ring::Pushed;
 
-use crate::processes::{Dpus, Protocol, wait};
+use crate::processes::{Dpus, Protocol, is_emulated, wait};
 
 /// Executes a command, and returns its result. No other command is in progress.
 pub fn call(host: &mut Host<'_>, command: Command) -> Result<Done, Failure> {
@@ -126,10 +126,10 @@ fn exchange(protocol: Protocol) {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn an_exception_is_reported_to_the_host() {
-    let mut dpus = Dpus::start("exception", 1, Protocol::Udp);
-    if !dpus.are_emulated() {
+    if !is_emulated() {
         return;
     }
+    let mut dpus = Dpus::start("exception", 1, Protocol::Udp);
     let host = dpus.attach(0, 7);
     assert!(host.check().is_ok());
     let instruction = dpus.crash(0);

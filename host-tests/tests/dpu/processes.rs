@@ -93,7 +93,7 @@ struct Setup {
 type Pipes = (File, Arc<File>);
 
 /// Whether the board is emulated.
-fn is_emulated() -> bool {
+pub fn is_emulated() -> bool {
     board() != "linux"
 }
 
@@ -146,11 +146,6 @@ impl Dpus {
         frame[12..14].copy_from_slice(&[0x88, 0xb6]);
         let socket = UnixDatagram::unbound().unwrap();
         assert_eq!(socket.send_to(&frame, end(&self.setup.folder, "board", number)).unwrap(), frame.len());
-    }
-
-    /// Whether they are boards in an emulator, and not processes.
-    pub fn are_emulated(&self) -> bool {
-        is_emulated()
     }
 
     /// Whether they reach the memory of their hosts outside the windows.

@@ -6,7 +6,7 @@ use std::process::Command as Process;
 
 use towline_window::header::{State, at};
 
-use crate::processes::{Dpus, Protocol, program};
+use crate::processes::{Dpus, Protocol, is_emulated, program};
 
 fn word(file: &File, at: u64) -> u32 {
     let mut word = [0; 4];
@@ -23,10 +23,11 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn an_address_that_others_cannot_reach_and_an_empty_window_are_refused() {
-    let dpus = Dpus::start("unspecified", 0, Protocol::Udp);
-    if dpus.are_emulated() {
+    if is_emulated() {
         return;
     }
+    let (status, text) = run(&["/dev/null", "127.0.0.1:0"]);
+    assert!(status == Some(100) && text.contains("it is empty"), "{status:?}: {text}");
     let folder = tempfile::tempdir().unwrap();
     let window = folder.path().join("window");
     File::create(&window).unwrap().set_len(16 << 20).unwrap();
@@ -44,10 +45,10 @@ fn an_address_that_others_cannot_reach_and_an_empty_window_are_refused() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_start_that_fails_is_in_the_window_of_the_start_before() {
-    let mut dpus = Dpus::start("small", 1, Protocol::Udp);
-    if dpus.are_emulated() {
+    if is_emulated() {
         return;
     }
+    let mut dpus = Dpus::start("small", 1, Protocol::Udp);
     dpus.attach(0, 7).detach();
     dpus.stop(0);
     let (path, _) = dpus.place(0);
@@ -68,10 +69,10 @@ fn a_start_that_fails_is_in_the_window_of_the_start_before() {
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_window_has_one_firmware() {
-    let mut dpus = Dpus::start("twice", 1, Protocol::Udp);
-    if dpus.are_emulated() {
+    if is_emulated() {
         return;
     }
+    let mut dpus = Dpus::start("twice", 1, Protocol::Udp);
     let host = dpus.attach(0, 7);
     let (path, _) = dpus.place(0);
     let (status, text) = run(&[path.to_str().unwrap(), "127.0.0.1:0"]);
