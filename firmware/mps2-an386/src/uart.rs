@@ -1,19 +1,16 @@
-//! The CMSDK APB UART. The board has several: the first is for text.
+//! The CMSDK APB UART. The board has several: the first is for text. `receiver` has the part that receives.
+
+#[cfg(feature = "smallest")]
+pub mod receiver;
 
 /// Offsets of registers. The data register is the first.
 const STATE: usize = 0x4;
 const CONTROL: usize = 0x8;
-const INTERRUPT: usize = 0xc;
 const BAUD_DIVISOR: usize = 0x10;
-/// Bits of the state.
+/// The bit of the state that says that there is no room.
 const TRANSMIT_FULL: u32 = 1;
-const RECEIVE_FULL: u32 = 1 << 1;
-const OVERRUN: u32 = 1 << 3;
-/// Bits of the control register: the transmitter, and the receiver with its interrupt.
+/// The bit of the control register that enables the transmitter.
 const TRANSMIT: u32 = 1;
-pub const RECEIVE: u32 = 1 << 1 | 1 << 3;
-/// The bit that clears the interrupt of the receiver.
-const RECEIVED: u32 = 1 << 1;
 /// The smallest divisor: 25 MHz / 16.
 const FASTEST: u32 = 16;
 
@@ -57,25 +54,6 @@ impl Uart {
     pub fn put(self, byte: u8) {
         while !self.has_room() {}
         self.write(0, byte.into());
-    }
-
-    /// Clears the interrupt of the receiver.
-    pub fn clear_interrupt(self) {
-        self.write(INTERRUPT, RECEIVED);
-    }
-
-    /// The byte that has arrived.
-    pub fn received(self) -> Option<u8> {
-        (self.read(STATE) & RECEIVE_FULL != 0).then(|| self.read(0) as u8)
-    }
-
-    /// Whether a byte was lost since the last call.
-    pub fn take_overrun(self) -> bool {
-        let overrun = self.read(STATE) & OVERRUN != 0;
-        if overrun {
-            self.write(STATE, OVERRUN);
-        }
-        overrun
     }
 }
 

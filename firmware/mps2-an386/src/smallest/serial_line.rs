@@ -9,7 +9,7 @@ use critical_section::Mutex;
 use embedded_io::{ErrorKind, ErrorType, Read, ReadReady, Write, WriteReady};
 use heapless::Deque;
 
-use crate::uart::{self, Uart};
+use crate::uart::{Uart, receiver};
 
 const UART: Uart = Uart::at(0x4000_5000);
 /// Bytes of the ring: those that arrive within 0.8 ms at the fastest rate of the UART, 1.5 million bits per second.
@@ -77,7 +77,7 @@ impl SerialLine {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return None;
         }
-        UART.start(uart::RECEIVE);
+        UART.start(receiver::ENABLE);
         // SAFETY: the handler and the driver share the ring by critical sections only.
         unsafe { NVIC::unmask(Interrupt) };
         Some(Self(()))
