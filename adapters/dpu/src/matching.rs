@@ -134,6 +134,8 @@ pub struct Matching {
     /// Sends that wait for room, in their order.
     pub(crate) held: VecDeque<HeldSend>,
     pub(crate) takeover: Takeover,
+    /// The device keeps ready sends that find no receive.
+    keeps_ready: bool,
     /// Operations whose end the engine does not know yet.
     ended: VecDeque<Ended>,
     /// How many more polls are busy, since a probe found nothing and the caller may ask again.
@@ -177,6 +179,7 @@ impl Matching {
             sends: 0,
             held: VecDeque::new(),
             takeover: Takeover::default(),
+            keeps_ready: false,
             ended: VecDeque::new(),
             probing: 0,
             buffer_bytes: 0,
@@ -416,6 +419,7 @@ impl Matching {
     /// have matched meanwhile go on. The last one is taken back first, so that no message finds a later receive of the device when an
     /// earlier one is with the host already.
     pub(crate) fn take_over(&mut self) {
+        self.keep_ready(true);
         let mut receives: Vec<(Request, Posted)> = Vec::new();
         for (cookie, owner) in self.owners.iter() {
             if let Owner::Receive(posted) = owner {
@@ -433,6 +437,15 @@ impl Matching {
         }
         taken.reverse();
         self.takeover.begin(taken);
+    }
+
+    /// Tells the device whether the host has posted receives that the device does not have. An older firmware does not know that, and refuses
+    /// the ready sends of these receives. A device that has failed needs no news.
+    fn keep_ready(&mut self, keep: bool) {
+        if self.keeps_ready != keep {
+            self.keeps_ready = keep;
+            let _ = self.transport.keep_ready(keep);
+        }
     }
 
     /// Finds messages for the receives that the host has taken over.
@@ -717,6 +730,9 @@ impl Matching {
             self.receive_waiting();
             self.is_matched = self.match_taken_over();
             self.is_cut_off |= self.takeover.is_cut_off;
+        }
+        if self.keeps_ready && !self.has_left && !self.takeover.is_active() {
+            self.keep_ready(false);
         }
         if !self.closing.is_empty() {
             self.close();

@@ -306,6 +306,15 @@ impl Transport {
         self.call(&Command::Acknowledge { comm: comm.0 }).map(drop)
     }
 
+    /// Says whether the device keeps messages in [`Mode::Ready`] that find no receive, or refuses them, as it does at first. They have to be
+    /// kept while there are posted receives that the device does not have.
+    ///
+    /// # Errors
+    /// [`Refusal`]: [`Failure::Unknown`](completion::Failure::Unknown) if the firmware has a window of a version before 1.5.
+    pub fn keep_ready(&mut self, keep: bool) -> Result<(), Refusal> {
+        self.call(&Command::KeepReady { keep }).map(drop)
+    }
+
     /// The messages of a peer that have arrived: their number since the peer was added, modulo 2^32, and the number of those that are in
     /// the device, neither received nor taken out by a probe.
     ///

@@ -235,6 +235,61 @@ fn receives_that_have_all_the_room_do_not_keep_sends_from_the_device() {
     }
 }
 
+/// Sends a message in ready mode, and waits for its end.
+fn send_ready(sender: &mut Matching, receiver: &mut Receiver, comm: u32, tag: u32) -> Result<(), DeviceFailure> {
+    let operation = Operation { request: request(7), comm, rank: 1, peer: 1, tag };
+    // SAFETY: the memory is static.
+    let sent = unsafe { sender.isend(&operation, Mode::Ready, Span::of(b"is ready")) };
+    assert!(matches!(sent, Ok(Sending::Pending(_))));
+    loop {
+        receiver.progress();
+        if let Some(ended) = sender.next_ended() {
+            return ended.outcome.map(drop);
+        }
+    }
+}
+
+/// The device has some of the receives, and the host the others. One of them is larger than the memory of the device.
+#[test]
+fn ready_sends_find_receives_that_the_device_has_no_room_for() {
+    let devices = start();
+    let most = ENGINE.requests as usize;
+    for (count, bytes) in [(2 * most, 8), (1, 2 * WINDOW)] {
+        let ([mut sender, host], comms) = pair(&devices);
+        let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+        for number in 0..count {
+            receiver.post(0, number as u32, bytes);
+        }
+        assert!(receiver.host.has_taken_over());
+        // The last one first: it is with the host as long as others are.
+        for number in (0..count).rev() {
+            assert_eq!(send_ready(&mut sender, &mut receiver, comms[0], number as u32), Ok(()), "receive {number}");
+        }
+        while receiver.receives.iter().any(|receive| receive.ended.is_none()) {
+            receiver.progress();
+        }
+        assert!(receiver.receives.iter().all(|receive| receive.memory.starts_with(b"is ready")));
+        // All receives are with the device again.
+        assert!(!receiver.host.has_taken_over());
+        let unexpected = send_ready(&mut sender, &mut receiver, comms[0], 1 << 20);
+        assert_eq!(unexpected, Err(DeviceFailure::NotReady));
+    }
+}
+
+/// The sender has not heard of the fallback.
+#[test]
+fn ready_sends_find_receives_of_a_host_that_has_left_its_device() {
+    let devices = start();
+    let ([mut sender, host], comms) = pair(&devices);
+    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    receiver.post(0, 1, 8);
+    receiver.host.leave();
+    receiver.post(0, 2, 8);
+    for tag in [2, 1] {
+        assert_eq!(send_ready(&mut sender, &mut receiver, comms[0], tag), Ok(()));
+    }
+}
+
 #[test]
 fn a_probe_finds_no_message_of_a_receive_that_was_posted_before() {
     let devices = start();

@@ -260,6 +260,12 @@ pub enum Command {
         /// The length that its receiver finds, from [`ANNOUNCED`] to [`MOST_ANNOUNCED`].
         length: u64,
     },
+    /// Says what happens to messages in [ready mode](Mode::Ready) that find no receive: whether they are kept, as those in synchronous mode
+    /// are, or refused. They are kept while the host has posted receives that it has not given to the device.
+    KeepReady {
+        /// Whether they are kept.
+        keep: bool,
+    },
     /// Ends a host region. From the completion on, the device does not access its memory. Operations that use it end with
     /// [`Failure::BadMemory`](crate::completion::Failure::BadMemory).
     DeregisterHost {
@@ -384,6 +390,7 @@ impl Command {
                 (21, 0, [bytes, 0, 0], Body { region: 0, at: address, bytes: length }, description)
             }
             Self::DeregisterHost { region } => (22, 0, [region, 0, 0], none, nowhere),
+            Self::KeepReady { keep } => (24, u8::from(keep), [0; 3], none, nowhere),
             Self::Announce { comm, dest, tag, mode, length } => {
                 (23, mode as u8, [comm, dest, tag], Body { region: 0, at: 0, bytes: length }, nowhere)
             }
@@ -478,7 +485,8 @@ impl Command {
             (23, 0..=3) if (ANNOUNCED..=MOST_ANNOUNCED).contains(&body.bytes) => {
                 Ok(Self::Announce { comm: a, dest: b, tag: c, mode: mode_of(flags), length: body.bytes })
             }
-            (1..=23, _) => Err(BadCommand::Malformed),
+            (24, 0..=1) => Ok(Self::KeepReady { keep: flags == 1 }),
+            (1..=24, _) => Err(BadCommand::Malformed),
             (unknown, _) => Err(BadCommand::Unknown(unknown)),
         };
         (join(cookie_low, cookie_high), command)

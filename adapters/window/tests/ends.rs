@@ -118,7 +118,7 @@ fn a_device_that_is_not_ready_is_refused_with_the_reason() {
     memory.write(at::VERSION, &(2_u32 << 16 | 1).to_le_bytes()).unwrap();
     let refused = Card::read(&memory).unwrap_err();
     assert_eq!(refused, AttachError::Version(2 << 16 | 1));
-    assert!(refused.to_string().contains("version 2.1, and this host knows 1.4"));
+    assert!(refused.to_string().contains("version 2.1, and this host knows 1.5"));
     memory.write(at::VERSION, &(1_u32 << 16 | 9).to_le_bytes()).unwrap();
     assert!(Card::read(&memory).is_ok(), "a minor version may differ");
     memory.write(at::COMPLETIONS, &(HEADER as u64).to_le_bytes()).unwrap();

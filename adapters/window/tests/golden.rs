@@ -116,6 +116,8 @@ fn commands_have_the_bytes_of_the_specification() {
             Command::Announce { comm: 5, dest: 6, tag: 7, mode: Mode::Ready, length: 0x0042_0102_0304_0506 },
             "17030000 0df0adba fecaefbe 05000000 06000000 07000000 00000000 00000000 00000000 06050403 02014200".into(),
         ),
+        (Command::KeepReady { keep: true }, "18010000 0df0adba fecaefbe".into()),
+        (Command::KeepReady { keep: false }, "18000000 0df0adba fecaefbe".into()),
     ] {
         assert_eq!(hex(&command.encode(0xbeef_cafe_baad_f00d)), bytes);
     }

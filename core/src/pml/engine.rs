@@ -61,6 +61,8 @@ pub struct Pml<'m, R> {
     pub(super) kept_tags: core::ops::Range<u32>,
     /// The messages that were refused for that reason.
     pub(super) refused_messages: RefusedMessages,
+    /// Messages in ready mode that find no receive are kept.
+    pub(super) keeps_ready: bool,
     /// Something may wait to be sent: there is an active request, a peer in the work list, a refusal or a one-sided frame.
     pub(super) waiting: bool,
     /// Links that are down may have frames that other links are to carry.

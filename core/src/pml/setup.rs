@@ -68,6 +68,7 @@ impl<'m, R: Rails> Pml<'m, R> {
             work: WorkList::default(),
             refused: OptSlot::NONE,
             kept_tags: 0..u32::MAX,
+            keeps_ready: false,
             refused_messages: RefusedMessages { count: 0, bytes: 0, largest: 0, peer: Peer(0), tag: 0, context: 0 },
             waiting: false,
             migrating: false,

@@ -406,6 +406,10 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
                     Some(Done::default())
                 })
             }
+            Command::KeepReady { keep } => {
+                self.mtl.pml().keep_ready(keep);
+                Ok(Some(Done::default()))
+            }
             Command::Count { peer } => self.count(peer).map(Some),
             Command::SendFrame { peer, tag, body } => self.send_frame(cookie, peer, tag, body),
             Command::ReceiveFrame { body } => self.receive_frame(cookie, body),
@@ -759,6 +763,7 @@ impl<'m, 'w, R: Rails> Server<'m, 'w, R> {
         self.mtl.del_comms();
         self.communicators.clear();
         self.pipelines = None;
+        self.mtl.pml().keep_ready(false);
         while let Some(request) = self.mtl.pml().next_completed() {
             self.complete(request);
         }

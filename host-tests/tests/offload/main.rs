@@ -251,6 +251,26 @@ fn a_ready_send_needs_a_receive() {
     });
 }
 
+/// The host of the receiver has receives that its device does not have.
+#[test]
+fn a_ready_send_is_kept_for_a_receive_of_the_host() {
+    with_pair(|pair, comms| {
+        assert_eq!(pair.call(1, Command::KeepReady { keep: true }), Ok(Done::default()));
+        let sent = pair.send(0, comms[0], 3, Mode::Ready, b"ready");
+        pair.settle();
+        assert_eq!(pair.result(0, sent), None, "its receive has not begun");
+        let probe = Command::Probe { comm: comms[1], source: 0, tag: 3, take: true };
+        let message = pair.call(1, probe).expect("it is there").value;
+        let receive = pair.begin(1, Command::ReceiveMatched { message, body: sink(5) });
+        assert_eq!(pair.result(0, sent), Some(Ok(Done::default())));
+        assert!(pair.result(1, receive).unwrap().is_ok());
+        assert_eq!(pair.received(1, 5), b"ready");
+        assert_eq!(pair.call(1, Command::KeepReady { keep: false }), Ok(Done::default()));
+        let sent = pair.send(0, comms[0], 3, Mode::Ready, b"early");
+        assert_eq!(pair.result(0, sent), Some(Err(Failure::NotReady)));
+    });
+}
+
 #[test]
 fn probes_find_messages_and_take_them_out() {
     with_pair(|pair, comms| {
@@ -409,6 +429,7 @@ fn a_session_leaves_nothing_behind() {
         pair.send(1, comms[1], 4, Mode::Synchronous, &[1; 5000]);
         pair.settle();
         pair.call(1, Command::Probe { comm: comms[1], source: 0, tag: 2, take: true }).unwrap();
+        pair.call(0, Command::KeepReady { keep: true }).unwrap();
 
         for me in [1, 0] {
             let node = &mut pair.nodes[me];
@@ -434,6 +455,8 @@ fn a_session_leaves_nothing_behind() {
         let receive = pair.begin(0, Command::Receive { comm: comms[0], source: 1, tag: ANY, body: sink(3) });
         pair.send(1, comms[1], 6, Mode::Standard, b"new");
         assert_eq!(pair.result(0, receive).unwrap().unwrap().tag, 6);
+        let ready = pair.send(1, comms[1], 7, Mode::Ready, b"early");
+        assert_eq!(pair.result(1, ready), Some(Err(Failure::NotReady)));
         // All places for messages that probes take out are free.
         for tag in 0..LIMITS.messages {
             pair.send(0, comms[0], tag, Mode::Standard, b"taken out");

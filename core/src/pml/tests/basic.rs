@@ -155,6 +155,25 @@ fn m8_modes_differ() {
 }
 
 #[test]
+fn m8_an_engine_on_a_device_keeps_ready_messages_for_receives_of_its_host() {
+    for len in [16, 3000] {
+        let mut engines = engines(2, WIDE, 8, 512);
+        let data = bytes(len, 0);
+        engines[1].keep_ready(true);
+        let ready = pending(send(&mut engines[0], 1, 3, Mode::Ready, &data));
+        settle(&mut engines);
+        assert_eq!(engines[0].test(ready), None); // not matched yet
+        engines[1].keep_ready(false);
+        let mut into = vec![0; len];
+        let receive = recv(&mut engines[1], from(0, 3), &mut into);
+        assert!(finish(&mut engines, 1, receive).is_ok() && finish(&mut engines, 0, ready).is_ok());
+        assert_eq!(into, data);
+        let ready = pending(send(&mut engines[0], 1, 3, Mode::Ready, &data));
+        assert_eq!(finish(&mut engines, 0, ready), Err(Failure::NotReady(Peer(1))));
+    }
+}
+
+#[test]
 fn p29_truncation_reports_both_counts_and_touches_nothing_else() {
     for len in [10, 300, 3000] {
         let mut engines = engines(2, WIDE, 8, 512);

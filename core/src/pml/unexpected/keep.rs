@@ -97,10 +97,16 @@ impl<R: Rails> Pml<'_, R> {
         Some(handle.slot())
     }
 
-    /// Puts a kept message into the matcher. A ready send without a receive is refused.
+    /// Whether messages in ready mode that find no receive are kept, as those in synchronous mode are. At first they are refused. For an
+    /// engine on a device whose host has posted receives that the device does not know.
+    pub const fn keep_ready(&mut self, keep: bool) {
+        self.keeps_ready = keep;
+    }
+
+    /// Puts a kept message into the matcher. A ready send without a receive is refused, unless such messages are kept.
     pub(in crate::pml) fn enqueue(&mut self, slot: u32) {
         let Some(envelope) = self.envelopes.at(slot) else { return };
-        if envelope.flags & wire::FLAG_READY != 0 {
+        if envelope.flags & wire::FLAG_READY != 0 && !self.keeps_ready {
             return self.refuse(slot, Reason::NotReady);
         }
         if self.refuses(envelope.tag) {
