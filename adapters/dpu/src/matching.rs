@@ -419,12 +419,14 @@ impl Matching {
     /// have matched meanwhile go on. The last one is taken back first, so that no message finds a later receive of the device when an
     /// earlier one is with the host already.
     pub(crate) fn take_over(&mut self) {
-        self.keep_ready(true);
         let mut receives: Vec<(Request, Posted)> = Vec::new();
         for (cookie, owner) in self.owners.iter() {
             if let Owner::Receive(posted) = owner {
                 receives.push((Request(cookie), *posted));
             }
+        }
+        if !receives.is_empty() {
+            self.keep_ready(true);
         }
         receives.sort_unstable_by_key(|(_, posted)| std::cmp::Reverse(posted.number));
         let mut taken = Vec::new();
@@ -889,6 +891,7 @@ impl Offload for Matching {
                 Err(why) => return Err(refusal(why)),
             }
         }
+        self.keep_ready(true);
         self.takeover.post(posted);
         Ok(())
     }

@@ -5,8 +5,9 @@ pub const HEADER: usize = 512;
 /// The first 8 bytes of a window.
 pub const MAGIC: [u8; 8] = *b"TOWLINEW";
 /// The version of the layout: a major number in the upper 16 bits, and a minor number. Sides with different major numbers do not
-/// work together. Devices of minor version 1 have the commands of one-sided operations, those of minor version 2 those of frames, and
-/// those of minor version 3 those of host regions, a log, and may have a doorbell.
+/// work together. Devices of minor version 1 have the commands of one-sided operations, those of minor version 2 those of frames,
+/// those of minor version 3 those of host regions, a log, and may have a doorbell, those of minor version 4 announcements, and those of minor
+/// version 5 the command that keeps ready sends.
 pub const VERSION: u32 = 1 << 16 | 5;
 /// Bytes of the device's description, a text that ends with zeros.
 pub const DESCRIPTION: usize = 64;

@@ -203,7 +203,7 @@ fn a_window_has_the_bytes_of_the_specification() {
     let mut expected = [0; WINDOW];
     let mut put = |at: usize, bytes: &[u8]| expected[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, b"TOWLINEW");
-    put(8, &[4, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
+    put(8, &[5, 0, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a, 2, 0, 0, 0, 4, 0, 0, 0]);
     put(24, &[0, 2]); // commands at 512
     put(32, &[0x80, 2]); // completions at 640
     put(40, &[0xc0, 3]); // buffers at 960
