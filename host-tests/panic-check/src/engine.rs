@@ -271,7 +271,7 @@ fn engine<R: Rails>(pml: &mut Pml<'_, R>) {
             pml.purge(any(0));
             pml.refuse_unexpected(any(0)..any(0));
             keep(pml.refused_messages());
-            pml.keep_ready(any(0));
+            pml.keep_ready(any(false));
             pml.drain_caches();
         }
         25 => {
