@@ -1,4 +1,4 @@
-//! What happens in a panic. Without feature `drivers`: the check that no panic is reachable.
+//! The check that no panic is reachable. Not with feature `drivers`: then the program has a handler of its own.
 
 #[cfg(not(feature = "drivers"))]
 unsafe extern "C" {
@@ -10,10 +10,4 @@ unsafe extern "C" {
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     A_PANIC_IS_REACHABLE_IN_THE_FIRMWARE()
-}
-
-#[cfg(feature = "drivers")]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    crate::semihosting::exit(crate::PANIC)
 }

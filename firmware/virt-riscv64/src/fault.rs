@@ -1,4 +1,4 @@
-//! Handling of processor exceptions.
+//! Handling of processor exceptions, and of panics in drivers.
 
 use bare::{Console, EXCEPTION, semihosting};
 use towline_window::fault::{Exception, Fault};
@@ -12,4 +12,11 @@ pub extern "C" fn exception(cause: u64, at: u64, address: u64) -> ! {
     window::fail::<Machine>(&Fault { number: EXCEPTION, exception: Some(exception) });
     Console::new(uart::put).print(format_args!("exception: cause {cause:#x} at {at:#x}, address {address:#x}\n"));
     semihosting::exit(EXCEPTION)
+}
+
+/// Without a network no panic is reachable, which `bare` checks.
+#[cfg(feature = "network")]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    virt::panic::panicked::<Machine>(info)
 }

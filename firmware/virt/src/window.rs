@@ -12,6 +12,8 @@ use crate::machine::Machine;
 const BYTES: usize = 16 << 20;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
+/// A fault was reported.
+static FAILED: AtomicBool = AtomicBool::new(false);
 
 fn memory<M: Machine>() -> Option<Memory<'static>> {
     let base = NonNull::new(M::WINDOW as *mut u8)?;
@@ -27,9 +29,10 @@ pub fn take<M: Machine>() -> Option<Memory<'static>> {
     memory::<M>()
 }
 
-/// Tells the host that the firmware ends, if the program has taken the window.
+/// Tells the host that the firmware ends, if the program has taken the window. The first fault is told: another one may follow from it.
 pub fn fail<M: Machine>(fault: &Fault) {
     if TAKEN.load(Ordering::Acquire)
+        && !FAILED.swap(true, Ordering::AcqRel)
         && let Some(memory) = memory::<M>()
     {
         let _ = report(&memory, fault); // the window has a header

@@ -5,7 +5,7 @@ use towline_window::completion::{Completion, Done, Failure};
 use towline_window::host::{AttachError, Attaching, DeviceError, Host};
 use towline_window::ring::Pushed;
 
-use crate::processes::{Dpus, Protocol, is_emulated, wait};
+use crate::processes::{Dpus, Protocol, is_emulated, is_virtual, wait};
 
 /// Executes a command, and returns its result. No other command is in progress.
 pub fn call(host: &mut Host<'_>, command: Command) -> Result<Done, Failure> {
@@ -144,6 +144,24 @@ fn an_exception_is_reported_to_the_host() {
     // A reset brings the device back.
     dpus.restart(0);
     assert!(dpus.attach(0, 9).check().is_ok());
+}
+
+/// An exception that follows, since the text of the panic is at no address, does not hide it.
+#[test]
+#[ignore = "needs the firmware; scripts/firmware runs it"]
+fn a_panic_of_a_driver_is_reported_to_the_host() {
+    if !is_virtual() {
+        return;
+    }
+    let dpus = Dpus::start("panic", 1, Protocol::Udp);
+    let host = dpus.attach(0, 7);
+    assert!(host.check().is_ok());
+    dpus.panic(0);
+    let fault = wait("the host learns of the panic", || match host.check() {
+        Err(DeviceError::Failed(fault)) => Some(fault),
+        _ => None,
+    });
+    assert_eq!((fault.number, fault.exception), (101, None), "{fault}");
 }
 
 #[test]

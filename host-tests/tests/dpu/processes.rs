@@ -98,7 +98,7 @@ pub fn is_emulated() -> bool {
 }
 
 /// Whether it is one of the boards `virt`.
-fn is_virtual() -> bool {
+pub fn is_virtual() -> bool {
     is_emulated() && board() != EXAMPLE
 }
 
@@ -175,21 +175,33 @@ impl Dpus {
         self.processes[number] = self.setup.spawn(number);
     }
 
-    /// Has an emulated processor execute an instruction at an address without code, which it returns. It does so by the emulator's
-    /// debugger stub.
+    /// Has an emulated processor execute an instruction at an address without code, which it returns.
     pub fn crash(&self, number: usize) -> u64 {
+        let address = if board() == EXAMPLE { 0xf000_0000 } else { 0 };
+        self.jump(number, address);
+        address
+    }
+
+    /// Has an emulated processor go on in the handler of panics in drivers. Its text comes from a place that has none.
+    pub fn panic(&self, number: usize) {
+        let symbols = Process::new("readelf").args(["-sW"]).arg(program()).output().expect("readelf runs");
+        let symbols = String::from_utf8(symbols.stdout).unwrap();
+        let handler = symbols.lines().find(|line| line.contains("8panicked")).expect("the program has the handler");
+        let address = handler.split_whitespace().nth(1).expect("a symbol has a value");
+        self.jump(number, u64::from_str_radix(address, 16).unwrap());
+    }
+
+    /// Has an emulated processor go on at an address, by the debugger stub of the emulator.
+    fn jump(&self, number: usize, address: u64) {
         let mut stub =
             wait("the debugger stub listens", || UnixStream::connect(self.setup.folder.join(debugger(number))).ok());
         let registers = ask(&mut stub, "g");
-        // The number of the program counter, the digits of a register, and the address, of which each byte has two digits.
-        let (counter, digits, text, address) = match board().as_str() {
-            EXAMPLE => (15, 8, "000000f0", 0xf000_0000),
-            _ => (32, 16, "0000000000000000", 0),
-        };
-        let (before, after) = (&registers[..counter * digits], &registers[(counter + 1) * digits..]);
+        // The number of the program counter, and the bytes of a register. Each byte has two digits.
+        let (counter, bytes) = if board() == EXAMPLE { (15, 4) } else { (32, 8) };
+        let text: String = address.to_le_bytes()[..bytes].iter().map(|byte| format!("{byte:02x}")).collect();
+        let (before, after) = (&registers[..counter * 2 * bytes], &registers[(counter + 1) * 2 * bytes..]);
         assert_eq!(ask(&mut stub, &format!("G{before}{text}{after}")), "OK");
         assert_eq!(ask(&mut stub, "D"), "OK");
-        address
     }
 
     /// Begins a session as the host of a DPU.
