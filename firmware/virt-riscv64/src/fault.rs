@@ -1,22 +1,18 @@
-//! Handling of processor exceptions, and of panics in drivers.
+//! The handlers of processor exceptions and, with a network, of panics in its driver.
 
-use bare::{Console, EXCEPTION, semihosting};
-use towline_window::fault::{Exception, Fault};
-use virt::window;
+use towline_window::fault::Exception;
+use virt::fault;
 
-use crate::{Machine, uart};
+use crate::Machine;
 
-/// Reports the exception to the host and to the UART, and ends the program. The lock of the console may be held, so it is not used.
+/// The processor has taken an exception.
 pub extern "C" fn exception(cause: u64, at: u64, address: u64) -> ! {
-    let exception = Exception { cause, instruction: at, address };
-    window::fail::<Machine>(&Fault { number: EXCEPTION, exception: Some(exception) });
-    Console::new(uart::put).print(format_args!("exception: cause {cause:#x} at {at:#x}, address {address:#x}\n"));
-    semihosting::exit(EXCEPTION)
+    fault::exception::<Machine>(Exception { cause, instruction: at, address })
 }
 
 /// Without a network no panic is reachable, which `bare` checks.
 #[cfg(feature = "network")]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    virt::panic::panicked::<Machine>(info)
+    fault::panicked::<Machine>(info)
 }

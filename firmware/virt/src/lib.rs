@@ -6,14 +6,13 @@
 //! | [`machine`] | what the boards differ in |
 //! | [`card`] | the machine as a DPU |
 //! | [`window`] | the memory of the window |
-//! | `panic` | a panic in a driver, with feature `network` |
+//! | [`fault`] | exceptions of the processor, and panics in drivers |
 //! | [`times`] | how long the machine is awake, and how long it sleeps |
 #![no_std]
 
 pub mod card;
+pub mod fault;
 pub mod machine;
-#[cfg(feature = "network")]
-pub mod panic;
 pub mod times;
 pub mod window;
 
