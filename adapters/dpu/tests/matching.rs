@@ -76,6 +76,12 @@ impl Receiver {
     }
 }
 
+/// A sender and a receiver that know each other, and the numbers of a communicator of both.
+fn sender_and_receiver(devices: &common::Devices) -> (Matching, Receiver, [u32; 2]) {
+    let ([sender, host], comms) = pair(devices);
+    (sender, Receiver { host, comm: comms[1], receives: Vec::new() }, comms)
+}
+
 /// Sends a message, whose memory lives as long as the process.
 fn send(host: &mut Matching, comm: u32, number: usize, tag: u32, bytes: &[u8]) {
     let operation = Operation { request: request(number), comm, rank: 1, peer: 1, tag };
@@ -87,8 +93,7 @@ fn send(host: &mut Matching, comm: u32, number: usize, tag: u32, bytes: &[u8]) {
 #[test]
 fn messages_keep_their_order_whatever_the_device_has_room_for() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     let mut takeovers = 0;
     for seed in 0..20 {
         let mut random = Random::new(seed);
@@ -175,8 +180,7 @@ fn messages_keep_their_order_whatever_the_device_has_room_for() {
 #[test]
 fn what_was_sent_before_the_end_arrives() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     // More than the device has room for at a time.
     for number in 0..100 {
         send(&mut sender, comms[0], number, 1, &patterned(number as u64, 500));
@@ -255,8 +259,7 @@ fn ready_sends_find_receives_that_the_device_has_no_room_for() {
     let devices = start();
     let most = ENGINE.requests as usize;
     for (count, bytes) in [(2 * most, 8), (1, 2 * WINDOW)] {
-        let ([mut sender, host], comms) = pair(&devices);
-        let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+        let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
         for number in 0..count {
             receiver.post(0, number as u32, bytes);
         }
@@ -280,8 +283,7 @@ fn ready_sends_find_receives_that_the_device_has_no_room_for() {
 #[test]
 fn ready_sends_find_receives_of_a_host_that_has_left_its_device() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     receiver.post(0, 1, 8);
     receiver.host.leave();
     assert_eq!(send_ready(&mut sender, &mut receiver, comms[0], 1), Ok(()), "the host has taken the receive over");
@@ -292,8 +294,7 @@ fn ready_sends_find_receives_of_a_host_that_has_left_its_device() {
 #[test]
 fn a_probe_finds_no_message_of_a_receive_that_was_posted_before() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     let count = 2 * ENGINE.requests as usize;
     for _ in 0..count {
         receiver.post(0, 1, 8);
@@ -316,8 +317,7 @@ fn a_probe_finds_no_message_of_a_receive_that_was_posted_before() {
 #[test]
 fn a_message_that_was_taken_out_needs_room_for_itself_alone() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     send(&mut sender, comms[0], 0, 1, &[3; 100]);
     let found = loop {
         if let Some(found) = receiver.host.probe(comms[1], 0, 1, true).unwrap() {
@@ -340,8 +340,7 @@ fn a_message_that_was_taken_out_needs_room_for_itself_alone() {
 #[test]
 fn a_send_does_not_overtake_one_that_waits_for_room() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     // The first one has the room of the second one.
     for (number, (tag, bytes)) in [(1, 300_000), (2, 200_000), (2, 8)].into_iter().enumerate() {
         send(&mut sender, comms[0], number, tag, &patterned(number as u64, bytes));
@@ -362,8 +361,7 @@ fn a_send_does_not_overtake_one_that_waits_for_room() {
 fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
     for has_receive in [false, true] {
         let devices = start_ringing();
-        let ([mut sender, host], comms) = pair(&devices);
-        let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+        let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
         if has_receive {
             receiver.post(0, 1, 8);
         }
@@ -398,8 +396,7 @@ fn a_host_that_ends_does_not_sleep_and_takes_messages_that_nobody_receives() {
 #[test]
 fn a_host_does_not_sleep_while_the_end_of_a_request_is_unknown_to_the_engine() {
     let devices = start_ringing();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     receiver.post(0, 1, 8);
     assert!(receiver.host.arm(), "nothing has come");
     send(&mut sender, comms[0], 0, 1, &[5; 8]);
@@ -429,8 +426,7 @@ fn a_device_is_drained_when_the_sender_of_its_last_message_is_lost() {
 #[test]
 fn receives_that_have_all_operations_do_not_keep_a_message_that_nobody_takes() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     (0..ENGINE.requests).for_each(|_| receiver.post(0, 1, 8));
     assert!(!receiver.host.has_taken_over(), "the device has them");
     receiver.host.refuse_unexpected();
@@ -479,8 +475,7 @@ fn take_all_places(receiver: &mut Receiver, sender: &mut Matching, comm: u32, ta
 #[test]
 fn messages_that_were_taken_out_do_not_keep_receives_of_the_host_from_theirs() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     let taken = take_all_places(&mut receiver, &mut sender, comms[0], 5);
     // The host has the receives. The device has no place for their messages beside its queue.
     let messages = [(1, 8), (2, 300_000), (1, 60_000), (3, 0)].map(|(tag, len)| (tag, patterned(tag.into(), len)));
@@ -524,8 +519,7 @@ fn messages_that_were_taken_out_do_not_keep_receives_of_the_host_from_theirs() {
 fn messages_without_a_place_keep_their_order_when_memory_is_short() {
     for looks in [20, 21] {
         let devices = start();
-        let ([mut sender, host], comms) = pair(&devices);
-        let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+        let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
         let taken = take_all_places(&mut receiver, &mut sender, comms[0], 5);
         (0..2).for_each(|_| receiver.post(0, 1, 2 * WINDOW));
         assert!(!taken.is_empty() && receiver.host.has_taken_over());
@@ -554,8 +548,7 @@ fn messages_without_a_place_keep_their_order_when_memory_is_short() {
 #[test]
 fn messages_that_were_taken_out_do_not_keep_those_that_nobody_takes() {
     let devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     let taken = take_all_places(&mut receiver, &mut sender, comms[0], 5);
     assert!(!taken.is_empty());
     receiver.host.refuse_unexpected();
@@ -584,8 +577,7 @@ fn a_message_that_no_device_has_room_for_is_refused() {
 #[test]
 fn operations_that_wait_in_the_host_outlive_their_device() {
     let mut devices = start();
-    let ([mut sender, host], comms) = pair(&devices);
-    let mut receiver = Receiver { host, comm: comms[1], receives: Vec::new() };
+    let (mut sender, mut receiver, comms) = sender_and_receiver(&devices);
     let (posted, sent) = (2 * ENGINE.requests as usize, 3 * ENGINE.requests as usize);
     for tag in 0..posted {
         receiver.post(0, tag as u32, 100);

@@ -390,10 +390,10 @@ impl Command {
                 (21, 0, [bytes, 0, 0], Body { region: 0, at: address, bytes: length }, description)
             }
             Self::DeregisterHost { region } => (22, 0, [region, 0, 0], none, nowhere),
-            Self::KeepReady { keep } => (24, u8::from(keep), [0; 3], none, nowhere),
             Self::Announce { comm, dest, tag, mode, length } => {
                 (23, mode as u8, [comm, dest, tag], Body { region: 0, at: 0, bytes: length }, nowhere)
             }
+            Self::KeepReady { keep } => (24, u8::from(keep), [0; 3], none, nowhere),
         };
         let ([cookie_low, cookie_high], [a, b, c]) = (halves(cookie), arguments);
         let ([at_low, at_high], [bytes_low, bytes_high]) = (halves(body.at), halves(body.bytes));

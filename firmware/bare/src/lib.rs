@@ -3,6 +3,8 @@
 #![no_std]
 
 mod console;
+// Programs with drivers that may panic have a handler of their own.
+#[cfg(not(feature = "drivers"))]
 mod panic;
 pub mod semihosting;
 pub mod stack;

@@ -2,6 +2,7 @@
 
 use towline_window::command::{ANY, Body, Command, Mode};
 use towline_window::completion::{Completion, Done, Failure};
+use towline_window::fault::Fault;
 use towline_window::host::{AttachError, Attaching, DeviceError, Host};
 use towline_window::ring::Pushed;
 
@@ -122,6 +123,14 @@ fn exchange(protocol: Protocol) {
     wait("the heartbeat changes", || (hosts[0].check() != Ok(heartbeat)).then_some(()));
 }
 
+/// The fault that the device of a host reports.
+fn fault_of(host: &Host<'_>) -> Fault {
+    wait("the host learns of a fault", || match host.check() {
+        Err(DeviceError::Failed(fault)) => Some(fault),
+        _ => None,
+    })
+}
+
 /// The handler of a board's exceptions reports to the host. A process of board linux has no handler.
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
@@ -133,10 +142,7 @@ fn an_exception_is_reported_to_the_host() {
     let host = dpus.attach(0, 7);
     assert!(host.check().is_ok());
     let instruction = dpus.crash(0);
-    let fault = wait("the host learns of the exception", || match host.check() {
-        Err(DeviceError::Failed(fault)) => Some(fault),
-        _ => None,
-    });
+    let fault = fault_of(&host);
     let exception = fault.exception.expect("it was an exception");
     assert_eq!((fault.number, exception.instruction), (102, instruction), "{fault}");
     let refused = Attaching::new(dpus.memory(0), 8).unwrap_err();
@@ -146,22 +152,21 @@ fn an_exception_is_reported_to_the_host() {
     assert!(dpus.attach(0, 9).check().is_ok());
 }
 
-/// An exception that follows, since the text of the panic is at no address, does not hide it.
+/// The handler reads the text of the panic from an address that has none, so an exception follows.
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_panic_of_a_driver_is_reported_to_the_host() {
     if !is_virtual() {
         return;
     }
-    let dpus = Dpus::start("panic", 1, Protocol::Udp);
+    let mut dpus = Dpus::start("panic", 1, Protocol::Udp);
     let host = dpus.attach(0, 7);
     assert!(host.check().is_ok());
     dpus.panic(0);
-    let fault = wait("the host learns of the panic", || match host.check() {
-        Err(DeviceError::Failed(fault)) => Some(fault),
-        _ => None,
-    });
+    let fault = fault_of(&host);
     assert_eq!((fault.number, fault.exception), (101, None), "{fault}");
+    dpus.wait(0);
+    assert_eq!(fault_of(&host), fault, "an exception in the handler is not reported");
 }
 
 #[test]

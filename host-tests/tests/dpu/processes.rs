@@ -169,6 +169,11 @@ impl Dpus {
         self.processes[number].wait().unwrap();
     }
 
+    /// Waits until a process has ended by itself.
+    pub fn wait(&mut self, number: usize) {
+        self.processes[number].wait().unwrap();
+    }
+
     /// Kills a process, and starts another one with the same window.
     pub fn restart(&mut self, number: usize) {
         self.stop(number);
@@ -182,10 +187,11 @@ impl Dpus {
         address
     }
 
-    /// Has an emulated processor go on in the handler of panics in drivers. Its text comes from a place that has none.
+    /// Has an emulated processor go on in the handler of panics in drivers, as if its argument were what the register has.
     pub fn panic(&self, number: usize) {
-        let symbols = Process::new("readelf").args(["-sW"]).arg(program()).output().expect("readelf runs");
+        let symbols = Process::new("readelf").arg("-sW").arg(program()).output().expect("readelf runs");
         let symbols = String::from_utf8(symbols.stdout).unwrap();
+        // Its name in the program has the length in front.
         let handler = symbols.lines().find(|line| line.contains("8panicked")).expect("the program has the handler");
         let address = handler.split_whitespace().nth(1).expect("a symbol has a value");
         self.jump(number, u64::from_str_radix(address, 16).unwrap());
