@@ -152,7 +152,7 @@ fn an_exception_is_reported_to_the_host() {
     assert!(dpus.attach(0, 9).check().is_ok());
 }
 
-/// The handler reads the text of the panic from an address that has none, so an exception follows.
+/// The handler reads the text of the panic from an address that has none. On `virt-riscv64`, an exception follows.
 #[test]
 #[ignore = "needs the firmware; scripts/firmware runs it"]
 fn a_panic_of_a_driver_is_reported_to_the_host() {
