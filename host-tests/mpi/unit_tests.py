@@ -4,9 +4,12 @@ nothing but Python."""
 
 import importlib.machinery
 import importlib.util
+import itertools
 import pathlib
+import subprocess
 import sys
 import unittest
+from unittest import mock
 
 here = pathlib.Path(__file__).resolve().parent
 sys.dont_write_bytecode = True
@@ -196,6 +199,22 @@ class Limits(unittest.TestCase):
         with tempfile.TemporaryDirectory() as scratch:
             ended = jobs._limited(["sh", "-c", "sleep 1000 & wait"], 1, scratch, {"PATH": "/usr/bin:/bin"}, scratch)
         self.assertTrue(ended.timed_out)
+
+    def waits(self, steps, seconds):
+        """Waits at most 10 s for a process that ends after so many steps, each of which takes so many seconds."""
+        clock = itertools.count(0, seconds)
+        process = mock.Mock()
+        process.wait.side_effect = [subprocess.TimeoutExpired("job", 1)] * steps + [0] * 100
+        with mock.patch.object(jobs.os, "times", lambda: mock.Mock(elapsed=next(clock))):
+            return jobs.ends_within(10, process)
+
+    def test_a_process_is_waited_for_until_the_limit(self):
+        self.assertTrue(self.waits(9, 1))
+        self.assertFalse(self.waits(10, 1))
+
+    def test_a_machine_that_stands_still_does_not_use_the_limit_up(self):
+        self.assertTrue(self.waits(4, 100))
+        self.assertFalse(self.waits(5, 100))
 
 
 if __name__ == "__main__":
