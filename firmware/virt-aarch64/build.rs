@@ -1,7 +1,9 @@
-//! Adds this folder to the linker's search path, so that the linker finds its script.
+//! Tells the linker where its scripts are, and which ones the programs need.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     println!("cargo:rustc-link-search={folder}");
     println!("cargo:rerun-if-changed=virt-aarch64.ld");
+    println!("cargo:rustc-link-arg-bins=-Tvirt-aarch64.ld");
+    println!("cargo:rustc-link-arg-bins=-Tdefmt.x");
 }

@@ -42,7 +42,7 @@ impl Log {
     pub fn open(path: &Path, offset: u64) -> Result<Self, OpenError> {
         let file = |why| OpenError::File(path.into(), why);
         let mapping = Mapping::open(path, offset).map_err(file)?;
-        if !lock(mapping.file()).map_err(file)? {
+        if !set_lock(mapping.file(), libc::F_WRLCK).map_err(file)? {
             return Err(OpenError::LogInUse(path.into()));
         }
         if mapping.is_too_small() {
@@ -82,13 +82,22 @@ impl Log {
     }
 }
 
-/// Locks the log of a window's file. Returns `false` if another reader has locked it. The lock belongs to the open file, and ends with it. A
+impl Drop for Log {
+    fn drop(&mut self) {
+        // As with the lock of hosts: forked children keep the file open.
+        if self.mapping.is_own() {
+            let _ = set_lock(self.mapping.file(), libc::F_UNLCK);
+        }
+    }
+}
+
+/// Locks the log of a window's file, or ends that. Returns `false` if another reader has locked it. The lock belongs to the open file, and ends with it. A
 /// lock of the process would not keep a second reader of the same process out, and would end when the process closes any descriptor of
 /// the file.
-fn lock(file: &File) -> io::Result<bool> {
+fn set_lock(file: &File, kind: libc::c_int) -> io::Result<bool> {
     // SAFETY: plain numbers, for which 0 is a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    (lock.l_type, lock.l_whence) = (libc::F_WRLCK as libc::c_short, libc::SEEK_SET as libc::c_short);
+    (lock.l_type, lock.l_whence) = (kind as libc::c_short, libc::SEEK_SET as libc::c_short);
     // SAFETY: the descriptor is open and the lock is a complete one, of the whole file; the kernel only reads it.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } == 0 {
         return Ok(true);

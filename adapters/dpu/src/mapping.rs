@@ -11,14 +11,16 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use towline_window::header::HEADER;
 use towline_window::memory::Memory;
 
-/// A mapped window. It is unmapped when this is dropped.
+/// A mapped window. When this is dropped, it is unmapped, and its lock ends.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// The file, which this process may have locked. The kernel ends the lock when the process and the children that it has forked
-    /// have ended.
+    /// The file, which this process may have locked. If the process is killed, the kernel ends the lock when the children that it has
+    /// forked have ended, too.
     file: File,
+    /// The process that has opened it.
+    process: u32,
 }
 
 // SAFETY: the mapping is an address and a size, and belongs to the process.
@@ -38,7 +40,7 @@ impl Mapping {
         // SAFETY: this maps new memory.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file.as_fd(), offset)? };
         let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("it was mapped to address 0"))?;
-        Ok(Self { base, bytes, file })
+        Ok(Self { base, bytes, file, process: std::process::id() })
     }
 
     /// Locks the file, so that no other host uses the device. Returns `false` if another one has locked it.
@@ -75,6 +77,11 @@ impl Mapping {
         unsafe { Memory::new(self.base, self.bytes) }
     }
 
+    /// Whether this process has opened it. A forked child has a copy.
+    pub(crate) fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     /// The file.
     pub(crate) const fn file(&self) -> &File {
         &self.file
@@ -89,6 +96,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // Children that were forked keep the file open, and with it a lock that is not ended here. The lock is the parent's, not theirs.
+        if self.is_own() {
+            let _ = self.release();
+        }
         // SAFETY: this memory was mapped by `open`, and its users are gone, as they have promised. A failure leaves it mapped.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }

@@ -11,6 +11,7 @@
 //! | [`ring`] | a ring of slots with one writer and one reader |
 //! | [`log`] | a ring of bytes, for the log of the firmware |
 //! | [`doorbell`] | how a side that sleeps is woken by the other one |
+//! | [`fault`] | how firmware reports that it has failed |
 //! | [`layout`] | where rings, log and buffers are |
 //! | [`header`] | the words of the header |
 //! | [`placed_ring`], [`placed_log`] | both in the memory of a window |

@@ -35,7 +35,7 @@ pub struct Up {
     )]
     pub ranks: u32,
 
-    /// Board of the DPUs: one for all, or one for each
+    /// Board of the DPUs, one for all, or one for each: linux, virt-aarch64 or virt-riscv64
     #[arg(
         long,
         value_name = "BOARD,...",

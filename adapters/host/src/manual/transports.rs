@@ -113,7 +113,7 @@
 //! [one-sided operations](super::one_sided) on them. Other windows use the other transports, which are sm and tcp if no other one is named.
 //!
 //! A DPU that reaches the memory of its rank reads and writes messages of 64 KiB or more where they lie, if they are one piece of memory:
-//! a process of the same machine does, and a DPU that has a driver for its DMA. Then it can access all memory of the process, so its
+//! a process of the same machine does, such as the DPU of board linux. Then it can access all memory of the process, so its
 //! firmware is trusted with that; `TOWLINE_DPU_HOST_MEMORY=false` denies it. Under Linux the kernel must let the DPU's process access
 //! that of the rank: both run as the same user, and `kernel.yama.ptrace_scope` is 0, or the DPU's process has the capability
 //! `CAP_SYS_PTRACE`. If the DPU cannot access the memory of an operation, this ends with [`Error::BadMemory`](crate::Error::BadMemory), and
