@@ -84,16 +84,16 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
-        // As with the lock of hosts: forked children keep the file open.
+        // As in the drop of a mapping: forked children have the same open file.
         if self.mapping.is_own() {
             let _ = set_lock(self.mapping.file(), libc::F_UNLCK);
         }
     }
 }
 
-/// Locks the log of a window's file, or ends that. Returns `false` if another reader has locked it. The lock belongs to the open file, and ends with it. A
-/// lock of the process would not keep a second reader of the same process out, and would end when the process closes any descriptor of
-/// the file.
+/// Locks the log of a window's file (`F_WRLCK`), or ends the lock (`F_UNLCK`). Returns `false` if another reader has locked it. The lock
+/// belongs to the open file. A lock of the process would not keep a second reader of the same process out, and would end when the process
+/// closes any descriptor of the file.
 fn set_lock(file: &File, kind: libc::c_int) -> io::Result<bool> {
     // SAFETY: plain numbers, for which 0 is a value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };

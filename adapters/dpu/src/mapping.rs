@@ -96,7 +96,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Children that were forked keep the file open, and with it a lock that is not ended here. The lock is the parent's, not theirs.
+        // Forked children have the same open file, so its lock would last as long as they do. A child must not end the lock of its parent.
         if self.is_own() {
             let _ = self.release();
         }
