@@ -17,6 +17,8 @@ cache = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or root / "target") / "m
 KEPT = 200_000
 # Seconds after which a waiting process looks at the clock again.
 STEP = 1
+# Seconds in which the machine may stand still during a job. Ranks that hang, and yield, can keep it standing still.
+STANDSTILL = 300
 
 
 class CannotRun(Exception):
@@ -123,14 +125,17 @@ def _limited(command, limit, folder, environment, scratch):
 
 def ends_within(limit, process):
     """Waits for a process, and returns whether it has ended within a number of seconds. The limit is for processes that hang. So a
-    time in which the machine stood still does not count: the process could do nothing, either."""
-    while limit > 0:
+    time in which the machine stood still does not count, up to `STANDSTILL`: the process could do nothing, either."""
+    left = limit + STANDSTILL
+    while limit > 0 and left > 0:
         begun = os.times().elapsed
         try:
             process.wait(STEP)
             return True
         except subprocess.TimeoutExpired:
-            limit -= min(os.times().elapsed - begun, 2 * STEP)
+            passed = os.times().elapsed - begun
+            limit -= min(passed, 2 * STEP)
+            left -= passed
     return False
 
 

@@ -213,8 +213,12 @@ class Limits(unittest.TestCase):
         self.assertFalse(self.waits(10, 1))
 
     def test_a_machine_that_stands_still_does_not_use_the_limit_up(self):
-        self.assertTrue(self.waits(4, 100))
-        self.assertFalse(self.waits(5, 100))
+        self.assertTrue(self.waits(4, 20))
+        self.assertFalse(self.waits(5, 20))
+
+    def test_a_machine_that_stands_still_for_too_long_does(self):
+        self.assertTrue(self.waits(3, 100))
+        self.assertFalse(self.waits(4, 100))
 
 
 if __name__ == "__main__":
