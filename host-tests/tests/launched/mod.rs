@@ -32,7 +32,11 @@ fn launcher() -> Option<&'static [&'static str]> {
 }
 
 /// Runs a program on three ranks. The launcher may hang, and is killed then.
+///
+/// Each launcher has its own folder for temporary files. At its end, that of Open MPI 4.1 removes the folder that all launchers of a user
+/// share, and another one that starts just then may fail (open-mpi/ompi, issue 8510).
 fn mpirun(program: &Path, arguments: &[&str], transport: &str, options: &[&str]) -> Output {
+    let temporary = tempfile::tempdir().unwrap();
     let mut command = Command::new("timeout");
     command
         .args(["--kill-after=5", "300", "mpirun", "-n", "3", "--oversubscribe"])
@@ -42,7 +46,7 @@ fn mpirun(program: &Path, arguments: &[&str], transport: &str, options: &[&str])
     for allow in ["OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"] {
         command.env(allow, "1").env(format!("{allow}_CONFIRM"), "1");
     }
-    command.env("TOWLINE_TRANSPORTS", transport).stdin(Stdio::null());
+    command.env("TMPDIR", temporary.path()).env("TOWLINE_TRANSPORTS", transport).stdin(Stdio::null());
     command.output().unwrap_or_else(|why| panic!("{command:?}: {why}"))
 }
 
