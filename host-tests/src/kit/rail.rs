@@ -248,7 +248,7 @@ pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
     let mut mesh = Mesh::new(setup, 2);
     for lane in LANES {
         exchange(&mut mesh, 0, 1);
-        for len in [1, HEAD + 1, mesh.limit(lane)] {
+        for (before, len) in [1, HEAD + 1, mesh.limit(lane)].into_iter().enumerate() {
             let to = mesh.ends[0].endpoints[1];
             for _ in 0..100 {
                 let shape = Shape { tag: TAG + 1, lane, header: 0, len: len as u32 };
@@ -264,7 +264,7 @@ pub fn b12_an_abandoned_grant_sends_nothing<S: Setup>(setup: S) {
                 });
             }
             mesh.send(0, 1, lane, TAG, 0, b"whole");
-            mesh.until("the frame behind", |mesh| !mesh.ends[1].received.is_empty());
+            mesh.until("the frame behind", |mesh| mesh.ends[1].received.len() > before);
         }
         mesh.run_until_idle();
         assert!(mesh.ends[1].received.iter().all(|got| got.tag == TAG && got.bytes == b"whole"));
@@ -296,8 +296,8 @@ pub fn control_frames_are_sent_while_bulk_is_full<S: Setup>(setup: S) {
     let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: eager as u32 };
     let eager_accepted = send_until_full(&mut mesh, shape, 1 << 20);
     let shape = Shape { tag: TAG + 2, lane: Lane::Control, header: 24, len: 24 };
-    let left = try_for_a_while(&mut mesh, |mesh| mesh.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
-    assert!(left, "bulk data keeps control frames from leaving");
+    let refused = "bulk data keeps control frames from leaving";
+    step_until(&mut mesh, 0, refused, |mesh| mesh.try_send(0, 1, shape, &patterned(3, 24)).is_ok());
     let all = accepted + eager_accepted + 1;
     mesh.until("all that was accepted", |mesh| mesh.ends[1].received.len() as u64 >= all);
     mesh.run_until_idle();
@@ -513,11 +513,7 @@ pub fn b17_a_rail_drains<S: Setup>(setup: S) {
     }
     mesh.until("the rail is drained", |mesh| mesh.ends[0].rail.drained(to));
     // From here on the sender is not polled any more.
-    let mut wait_limit = WaitLimit::default();
-    while mesh.ends[1].received.len() < 40 {
-        let came = mesh.step(1);
-        assert!(!wait_limit.expired(came), "a drained rail has not sent all frames");
-    }
+    step_until(&mut mesh, 1, "a drained rail has not sent all frames", |mesh| mesh.ends[1].received.len() >= 40);
     check_numbered(&mut mesh.ends[1].received, 40);
 }
 
@@ -529,11 +525,10 @@ pub fn p30_frames_are_sent_while_one_is_held<S: Setup>(setup: S) {
         mesh.send(0, 1, Lane::Eager, TAG, 8, &numbered(number, len));
         let frame = mesh.frame(1);
         let shape = Shape { tag: TAG + 1, lane: Lane::Eager, header: 8, len: len as u32 };
-        let answered = try_for_a_while(&mut mesh, |mesh| {
-            mesh.step(1); // gives no frame, but may free room
+        // A step of the end that holds the frame gives no other one, but may free room.
+        mesh.until("room for an answer while a frame is held", |mesh| {
             mesh.try_send(1, 0, shape, &numbered(number, len)).is_ok()
         });
-        assert!(answered, "no room for an answer while a frame is held");
         mesh.ends[1].take_frame(&frame);
     }
     mesh.until("all frames and answers", |mesh| mesh.ends.iter().all(|end| end.received.len() >= 50));
@@ -668,20 +663,12 @@ pub fn an_armed_rail_loses_no_frame<S: Setup>(setup: S) {
     exchange(&mut mesh, 1, 0);
     for (number, lane) in LANES.repeat(10).into_iter().enumerate() {
         mesh.run_until_idle();
-        let armed = (0..1000).any(|_| {
-            let armed = mesh.ends[1].rail.arm();
-            if !armed {
-                mesh.step(1);
-            }
-            armed
-        });
-        assert!(armed, "an idle rail lets its caller sleep");
+        step_until(&mut mesh, 1, "an idle rail does not let its caller sleep", |mesh| mesh.ends[1].rail.arm());
         let len = [30, HEAD + 1, mesh.limit(lane)][number % 3];
         let shape = Shape { tag: TAG, lane, header: 8, len: len as u32 };
         let bytes = numbered(number as u64, len);
         // Only the sender is polled, since the receiver sleeps.
-        let sent = try_for_a_while(&mut mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok());
-        assert!(sent, "an idle rail accepts a frame");
+        step_until(&mut mesh, 0, "an idle rail accepts no frame", |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok());
         // A frame that the network loses is sent again, which takes long on a busy machine.
         let until = Instant::now() + SPAN;
         while mesh.setup.ready(&mesh.ends[1].rail) == Some(false) {
@@ -740,7 +727,15 @@ fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64
         // The bytes are made once for all attempts, to save time: the receiver is not polled meanwhile, and must not seem
         // dead.
         let bytes = numbered(accepted, shape.len as usize);
-        if !try_for_a_while(mesh, |mesh| mesh.try_send(0, 1, shape, &bytes).is_ok()) {
+        let taken = (0..300).any(|_| {
+            let taken = mesh.try_send(0, 1, shape, &bytes).is_ok();
+            if !taken {
+                mesh.step(0);
+                thread::yield_now();
+            }
+            taken
+        });
+        if !taken {
             return accepted;
         }
         accepted += 1;
@@ -748,16 +743,13 @@ fn send_until_full<S: Setup>(mesh: &mut Mesh<S>, shape: Shape, most: u64) -> u64
     }
 }
 
-/// Tries something for some time, polling only end 0.
-fn try_for_a_while<S: Setup>(mesh: &mut Mesh<S>, mut attempt: impl FnMut(&mut Mesh<S>) -> bool) -> bool {
-    (0..300).any(|_| {
-        if attempt(mesh) {
-            return true;
-        }
-        mesh.step(0);
-        thread::yield_now();
-        false
-    })
+/// Polls only one end until `done`. If this does not happen in time, `otherwise` says what that means.
+fn step_until<S: Setup>(mesh: &mut Mesh<S>, end: usize, otherwise: &str, mut done: impl FnMut(&mut Mesh<S>) -> bool) {
+    let mut wait_limit = WaitLimit::default();
+    while !done(mesh) {
+        let came = mesh.step(end);
+        assert!(!wait_limit.expired(came), "{otherwise}");
+    }
 }
 
 /// Delivers a frame that end 1 holds, and waits for the body.
