@@ -122,7 +122,7 @@ pub fn place(cookie: u64) -> usize {
 
 impl Operations {
     /// Adds a command, and returns its cookie.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, kind: Kind) -> u64 {
         match kind {
             Kind::Send(_) | Kind::Receive(_) => self.pending += 1,

@@ -496,6 +496,7 @@ impl Transport {
     ///
     /// # Safety
     /// The memory is writable, and nothing else accesses it, until the outcome was taken or the transport was dropped.
+    #[inline(always)]
     pub unsafe fn irecv(&mut self, comm: Comm, source: Source, tag: Tag, sink: Span) -> Result<Request, Refusal> {
         self.admit()?;
         let (source, tag) = (rank_of(source)?, word_of(tag)?);
@@ -609,6 +610,7 @@ impl Transport {
     }
 
     /// Memory for the copy of a message, and where the device finds it.
+    #[inline]
     fn copy_of(&mut self, len: u64) -> Result<(Copied, Body), Refusal> {
         let Some(region) = self.region.filter(|_| self.copies_to_process(len)) else {
             let part = self.room(len)?;
@@ -622,6 +624,7 @@ impl Transport {
 
     /// Where the device finds memory: in its buffers, or in that of this process, if it is long and the device reaches it. `None`: it has
     /// to be copied.
+    #[inline]
     pub(crate) fn body_of(&self, memory: &Span) -> Option<Body> {
         self.body_in_buffers(memory).or_else(|| {
             let region = self.region.filter(|_| memory.len() >= self.options.direct_from.max(1))?;
@@ -877,6 +880,7 @@ impl Transport {
     }
 
     /// Wakes the device if it sleeps, after this end has written something for it.
+    #[inline]
     fn ring_if_asleep(&mut self) {
         if let (Some(bells), Some(host)) = (&self.bells, &mut self.host)
             && host.must_ring()
@@ -972,36 +976,43 @@ impl Transport {
     }
 
     /// Writes the command of a send or receive.
-    #[inline]
+    #[inline(always)]
     fn begin_message(&mut self, kind: Kind, command: &Command) -> Result<Request, Refusal> {
         self.begin(kind, command).map(Request)
     }
 
     /// Writes the command of an operation, and returns its cookie.
+    #[inline(always)]
     pub(crate) fn begin(&mut self, kind: Kind, command: &Command) -> Result<u64, Refusal> {
         let admitted = if matches!(kind, Kind::Access(_)) { self.admit_access() } else { self.admit() };
         let cookie = self.operations.add(kind);
         match admitted.and_then(|()| self.write_in_time(cookie, command)) {
             Ok(()) => Ok(cookie),
-            Err(refusal) => {
-                match self.operations.undo(cookie).map(|operation| operation.kind) {
-                    Some(Kind::Send(Some(copy)) | Kind::Receive(Sink { copy: Some((copy, _)), .. })) => {
-                        self.drop_copy(copy);
-                    }
-                    Some(Kind::Access(accessed)) => self.end_access(&accessed),
-                    _ => {}
-                }
-                Err(refusal)
-            }
+            Err(refusal) => Err(self.undo(cookie, refusal)),
         }
     }
 
-    /// Writes a command, and waits for a free slot if there is none: the device takes all commands at once.
-    fn write_in_time(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
-        let mut written = self.write(cookie, command);
-        if written == Ok(()) {
-            return written; // without a look at the clock
+    /// Gives back what belongs to an operation whose command was not written.
+    #[cold]
+    fn undo(&mut self, cookie: u64, refusal: Refusal) -> Refusal {
+        match self.operations.undo(cookie).map(|operation| operation.kind) {
+            Some(Kind::Send(Some(copy)) | Kind::Receive(Sink { copy: Some((copy, _)), .. })) => self.drop_copy(copy),
+            Some(Kind::Access(accessed)) => self.end_access(&accessed),
+            _ => {}
         }
+        refusal
+    }
+
+    /// Writes a command, and waits for a free slot if there is none: the device takes all commands at once.
+    #[inline(always)]
+    fn write_in_time(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
+        self.write(cookie, command).or_else(|refusal| self.write_later(cookie, command, refusal))
+    }
+
+    /// The same after a first attempt.
+    #[cold]
+    fn write_later(&mut self, cookie: u64, command: &Command, refusal: Refusal) -> Result<(), Refusal> {
+        let mut written = Err(refusal);
         let mut patience = Patience::new(self.options.silent_for);
         while written == Err(Refusal::Busy) && self.lost.is_none() {
             self.pause(Some(&mut patience));
@@ -1010,6 +1021,7 @@ impl Transport {
         written.map_err(|refusal| self.lost.map_or(refusal, Refusal::Lost))
     }
 
+    #[inline(always)]
     fn write(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
         let host = self.host.as_mut().ok_or(Refusal::Lost(Lost::Device(DeviceError::Ended)))?;
         match host.command(cookie, command) {

@@ -356,7 +356,7 @@ const fn mode_of(flags: u8) -> Mode {
 
 impl Command {
     /// The words of the entry.
-    #[inline]
+    #[inline(always)]
     pub fn encode(&self, cookie: u64) -> Entry {
         let (none, nowhere) = (Body::default(), KeyPlace::default());
         let (number, flags, arguments, body, key) = match *self {

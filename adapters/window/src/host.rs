@@ -313,7 +313,7 @@ impl<'w> Host<'w> {
     ///
     /// # Errors
     /// [`DeviceError::Violation`].
-    #[inline]
+    #[inline(always)]
     pub fn command(&mut self, cookie: u64, command: &Command) -> Result<Pushed, DeviceError> {
         self.has_news = true;
         Ok(self.writer.push(&self.commands, &command.encode(cookie))?)
@@ -321,6 +321,7 @@ impl<'w> Host<'w> {
 
     /// Whether the device has to be woken: it sleeps, and a command was written, or slots for completions were given back, since the
     /// last call. The caller rings the doorbell then. A host that rings calls this after each command and after completions.
+    #[inline]
     pub fn must_ring(&mut self) -> bool {
         let is_news = core::mem::take(&mut self.has_news);
         is_news && self.memory.word(at::DEVICE_SLEEPS).is_ok_and(|word| self.ringer.must_ring(word))
