@@ -1003,13 +1003,14 @@ impl Transport {
         refusal
     }
 
-    /// Writes a command, and waits for a free slot if there is none: the device takes all commands at once.
+    /// Writes a command, and waits for a free slot if there is none: the device takes all commands at once. If there is a slot, the clock
+    /// is not read.
     #[inline(always)]
     fn write_in_time(&mut self, cookie: u64, command: &Command) -> Result<(), Refusal> {
         self.write(cookie, command).or_else(|refusal| self.write_later(cookie, command, refusal))
     }
 
-    /// The same after a first attempt.
+    /// Writes a command whose first attempt had this refusal. If that says that there is no free slot, it waits for one.
     #[cold]
     fn write_later(&mut self, cookie: u64, command: &Command, refusal: Refusal) -> Result<(), Refusal> {
         let mut written = Err(refusal);
